@@ -13,7 +13,7 @@ from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAct
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_WORKERS, EngineName, ReadRequest
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.runs.computing import Computing
 
 
 class ArrowStream(Protocol):
@@ -67,7 +67,7 @@ def computing(
     ray_address: Any = None,
 ) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts.  threads: how many of the engine of that name."""
-    from rlcorr_cli.runs import scan
+    from rlcorr_cli.runs.computing import computing
 
     refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
@@ -79,7 +79,7 @@ def computing(
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
     name = engine if threads is None else "threads"
-    return scan.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
+    return computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
 
 
 def refuse_stdin_twice(*dumps: Sequence[str]) -> None:

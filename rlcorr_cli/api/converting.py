@@ -12,7 +12,7 @@ from rlcorr_cli.reading.request import MOST_ROWS
 from rlcorr_cli.results.written import ROWS_PER_FILE, Converted
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 
 @speaks_of_arguments

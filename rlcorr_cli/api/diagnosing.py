@@ -14,7 +14,7 @@ from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 
 @speaks_of_arguments

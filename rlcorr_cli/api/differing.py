@@ -29,7 +29,7 @@ from rlcorr_cli.results.diffed import Diff, checked
 from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 DiffFailOn = Literal["moved"]
 

@@ -24,8 +24,8 @@ from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.runs.analyze import Watch
-    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Watch
     from rlcorr_cli.show.figures import Drawn
 
 SUFFIXES = ("png", "svg", "pdf")

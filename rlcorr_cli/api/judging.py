@@ -25,8 +25,8 @@ from rlcorr_cli.results.saved import is_report, read_report
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.diagnosed import DiagnosedDump
-    from rlcorr_cli.runs.analyze import Watch
-    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Watch
 
 NAME_DUMP = "Name the dump itself."
 

@@ -16,7 +16,7 @@ from rlcorr_cli.results.saved_totals import AGAIN, SUFFIX, holds_totals
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 
 @speaks_of_arguments

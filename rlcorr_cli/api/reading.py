@@ -23,7 +23,7 @@ from rlcorr_cli.show import forms
 if TYPE_CHECKING:
     from rlcorr_cli.reading.tables import Table
     from rlcorr_cli.results.inspected import Inspected, OneRow
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 
 @speaks_of_arguments

@@ -20,7 +20,7 @@ from rlcorr_cli.show.forms import sheet_destinations
 from rlcorr_cli.totals.comparison import divides_by_mean
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Watch
+    from rlcorr_cli.runs.reading import Watch
 
 
 @speaks_of_arguments

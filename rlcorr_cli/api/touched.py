@@ -68,7 +68,7 @@ def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
     """Where bad rows go, for a command that replaces no older ones."""
     if bad_rows is None or bad_rows.quarantine is None:
         return ()
-    from rlcorr_cli.runs.bad_rows import quarantine
+    from rlcorr_cli.runs.reading import quarantine
 
     destination = quarantine(bad_rows)
     return () if destination is None else (destination,)

@@ -10,7 +10,7 @@ from rlcorr_cli.show.stdout import emit_json, emit_json_pieces
 if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.written import Filtered
-    from rlcorr_cli.runs.analyze import Progress, Watch
+    from rlcorr_cli.runs.reading import Progress, Watch
 
 
 def watch(quiet: bool) -> "Watch | None":

@@ -16,10 +16,10 @@ from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.compared import Comparison, NamedPlan, Skipped, compared
-from rlcorr_cli.runs.analyze import Watch, measure, watched
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.budget_search import search_budgets
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.analyze import measure
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.reading import Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
@@ -90,9 +90,9 @@ def compare_dump(
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
-        measured = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
-        log.check(sum(measured.rows.values()))
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+        measured = measure(reading, observation, bounds=bounds)
+        reading.check()
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
@@ -100,20 +100,18 @@ def compare_dump(
             measured,
             plans,
             group_by=dump.request.group_by,
-            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            inputs=reading.inputs,
             skipped=skipped,
             notes=tuple(dict.fromkeys(notes)),
             anomalies=anomalies,
-            problems=log.counts.by_class(),
-            n_bad_rows=log.counts.n_rows,
+            problems=reading.problems,
+            n_bad_rows=reading.n_bad_rows,
             objectives=of_plans,
             batch_by=dump.roles.batch,
             cluster_by=dump.cluster,
         )
         if dump.roles.advantages is not None and comparison.whole.metrics["advantage_shift"] is None:
             comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
-        log.finish()
-        own.publish()
     return replace(comparison, seconds=time.perf_counter() - started)
 
 

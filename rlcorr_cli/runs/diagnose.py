@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,9 +27,8 @@ from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id, token_context
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.results.groups import key_order, refuse_empty
-from rlcorr_cli.runs.analyze import Watch, watched
-from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 
@@ -59,19 +57,16 @@ def diagnose(
     dump = open_dump(request, PlanColumns(levels=True, by=by))
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
-        gathered = _Gathered()
-        rows = Counter[str]()
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+        gathered = _RunningGaps()
         work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=len(dump.sources) > 1)
-        for shard, part in scan(dump, computing, work, log):
+        for _, part in reading.each(work):
             gathered.add(part)
-            rows[shard.path] += sum(group.counts["rows"] for group in part.values())
-            if progress is not None:
-                progress(sum(group.counts["tokens"] for group in part.values()), shard.n_bytes)
-        log.check(sum(rows.values()))
-        inputs = tuple(dump.inputs(rows + log.rows))
+        reading.check()
+        inputs = reading.inputs
         whole = sum((group for group in gathered.groups.values()), GroupGaps())
-        counts = _counts(whole, log)
+        n_bad = reading.n_bad_rows
+        counts = {**whole.counts, "rows": whole.counts["rows"] + n_bad, "bad_rows": n_bad}
         refuse_empty(counts, inputs)
         context = Context(dump.roles.rollout, dump.roles.train, dump.roles.row_advantage or dump.roles.reward)
         keys = sorted(gathered.groups, key=key_order) if request.group_by else []
@@ -86,11 +81,9 @@ def diagnose(
                 for group in (gathered.groups[key],)
             ),
             anomalies=unexplained(anomalies, diagnosed.diagnosis),
-            problems=log.counts.by_class(),
+            problems=reading.problems,
             notes=tuple(dump.notes),
         )
-        log.finish()
-        own.publish()
     return replace(result, seconds=time.perf_counter() - started)
 
 
@@ -107,7 +100,7 @@ class GroupGaps:
 
 
 @dataclass
-class _Gathered:
+class _RunningGaps:
     """The sum so far, by group."""
 
     groups: dict[Key, GroupGaps] = field(default_factory=dict[Key, GroupGaps])
@@ -124,20 +117,17 @@ class _Gathered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnoseShard:
+class DiagnoseShard(ShardWork[dict[Key, GroupGaps]]):
     """Shard -> the statistics of its rows, by group.  has_files: whether the dump has several, which are levels."""
 
-    reading: ShardReading
     has_files: bool = False
 
-    def __call__(self, shard: Shard) -> ShardResult[dict[Key, GroupGaps]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> dict[Key, GroupGaps]:
         """Add up one shard."""
-        beside = ShardNotes()
-        gathered = _Gathered()
-        with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, beside):
-                gathered.add(self._of_batch(rows))
-        return ShardResult(gathered.groups, beside)
+        gathered = _RunningGaps()
+        for rows in batches:
+            gathered.add(self._of_batch(rows))
+        return gathered.groups
 
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles
@@ -171,11 +161,6 @@ class DiagnoseShard:
             row = int(at[i])
             n_tokens = int(rows.batch.offsets[row + 1] - rows.batch.offsets[row])
             yield WorstRow(float(values[i]), rows.places[row], row_id(rows, self.reading.reader.roles, row), n_tokens)
-
-
-def _counts(whole: GroupGaps, log: BadRowLog) -> dict[str, int]:
-    counts = {name: whole.counts[name] for name in COUNTS}
-    return {**counts, "rows": counts["rows"] + log.counts.n_rows, "bad_rows": log.counts.n_rows}
 
 
 def _diagnosed(

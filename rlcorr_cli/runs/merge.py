@@ -19,7 +19,7 @@ from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals, summed_anomalies
 from rlcorr_cli.results.saved_totals import AGAIN, Head, grouped_totals, read_head, read_totals, report_in
-from rlcorr_cli.runs.analyze import Progress, Watch
+from rlcorr_cli.runs.reading import Progress, Watch
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import refuse_differing
 from rlcorr_cli.totals.row_keys import Keys, KeySample, shared_fraction

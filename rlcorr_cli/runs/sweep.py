@@ -1,8 +1,7 @@
 """sweep(): what one bound does, at every threshold, in one reading; an exact target takes a second."""
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -12,25 +11,33 @@ import numpy as np
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.plans.plan import Plan, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.swept import Sweep, Targets, crossing_of_ess, swept_report
-from rlcorr_cli.runs.analyze import Watch, provenance_of, watched
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.runs.analyze import provenance_of
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import (
+    Reading,
+    ShardReading,
+    ShardWork,
+    Watch,
+    check_quarantine,
+    check_rereadable,
+    one_reading,
+)
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.comparison import divides_by_mean, weight_means
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
-from rlcorr_cli.totals.totals import ROWS, Totals
+from rlcorr_cli.totals.totals import Totals
 
 MOST_BATCHES = 300
 """Training batches whose units are kept apart by bucket: at most about 1 MB each."""
@@ -55,7 +62,7 @@ def sweep(
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),
             observation=observation,
@@ -64,14 +71,11 @@ def sweep(
         )
         gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
-        for shard, (measured, units) in scan(dump, computing, work, log):
-            n_rows = 0 if measured.totals is None else int(measured.totals.sum(ROWS).sum())
-            gathering.add(replace(measured, rows={shard.path: n_rows}))
+        for _, (part, units) in reading.each(work):
+            gathering.add(part)
             _add(totals, units)
-            if progress is not None:
-                progress(0, shard.n_bytes)
         measured = gathering.measured
-        log.check(sum(measured.rows.values()))
+        reading.check()
         curve = curve_of(totals, swept, measured.totals) if totals and measured.totals is not None else None
         candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
         result = swept_report(
@@ -81,12 +85,10 @@ def sweep(
             targets=targets,
             candidates=candidates,
             n_points=n_points,
-            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            inputs=reading.inputs,
             notes=tuple(dump.notes),
-            n_bad_rows=log.counts.n_rows,
+            n_bad_rows=reading.n_bad_rows,
         )
-        log.finish()
-        own.publish()
     return replace(result, seconds=time.perf_counter() - started)
 
 
@@ -120,7 +122,7 @@ def _candidates(
         reading=ShardReading.of(dump, computing), swept=swept, bins=np.unique(np.concatenate(list(bins.values())))
     )
     picked: dict[Any, list[Units]] = {}
-    for _, of_shard in scan(dump, computing, work):
+    for _, of_shard in Reading.alone(dump, computing).each(work):
         for batch, units in of_shard:
             picked.setdefault(batch, []).append(units)
     return {place: candidates_of(picked, curve, place) for place in places}
@@ -166,46 +168,38 @@ def _add(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) -> None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepShard:
+class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals]]]):
     """Shard -> its totals, and its units by training batch."""
 
-    reading: ShardReading
     observation: Observation
     swept: Swept
     provenance: Provenance
 
-    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals]]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[Measured, dict[Any, UnitTotals]]:
         """Sweep one shard."""
-        beside = ShardNotes()
         gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
-        device = self.reading.device
-        with devices.worker(device):
-            for rows in self.reading.sound_rows(shard, beside):
-                observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, device)
-                gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
-                _add(totals, units)
-        covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult((covering, totals), beside)
+        for rows in batches:
+            observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, self.reading.device)
+            gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
+            _add(totals, units)
+        return replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id})), totals
 
 
 @dataclass(frozen=True, kw_only=True)
-class PickUnits:
+class PickUnits(ShardWork[list[tuple[Any, Units]]]):
     """Shard -> for each of its portions the units in some buckets, by training batch."""
 
-    reading: ShardReading
     swept: Swept
     bins: "np.ndarray[tuple[int], np.dtype[np.uint16]]"
 
-    def __call__(self, shard: Shard) -> ShardResult[list[tuple[Any, Units]]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> list[tuple[Any, Units]]:
         """Pick one shard's units."""
         picked: list[tuple[Any, Units]] = []
-        beside = ShardNotes()
-        with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, beside):
-                if not rows.batch.n_tokens:
-                    continue
-                for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
-                    moving = units.moving
-                    picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
-        return ShardResult(picked, beside)
+        for rows in batches:
+            if not rows.batch.n_tokens:
+                continue
+            for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
+                moving = units.moving
+                picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
+        return picked
