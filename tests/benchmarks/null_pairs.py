@@ -25,7 +25,7 @@ from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.diffed import LEVEL, Diff, Drawn, sections
+from rlcorr_cli.results.diffed import LEVEL, BootstrapMetrics, Diff, sections
 from rlcorr_cli.totals.view import Numbers
 
 Rng = np.random.Generator
@@ -72,10 +72,10 @@ def false_alarms(numbers: range) -> list[tuple[bool, bool]]:
     return alarms
 
 
-def drawn(rows: Rows, first_prompt: int, seed: int) -> Drawn:
+def drawn(rows: Rows, first_prompt: int, seed: int) -> BootstrapMetrics:
     """One side of a pair, as `diff` has it."""
     seen = observe(rows.batch(first_prompt), Observation(plans=(Plan(),), seed=seed), CPU)
-    return Drawn(diagnostics(Numbers.of_mode(seen.totals, "decoupled", 0)), seen.replicates["decoupled"])
+    return BootstrapMetrics(diagnostics(Numbers.of_mode(seen.totals, "decoupled", 0)), seen.replicates["decoupled"])
 
 
 def moved(first: Design, second: Design, prompts: int, n_pairs: int) -> float:
