@@ -189,7 +189,7 @@ def _measured(
     by_groups: dict[tuple[str, ...], Report] = {}
     for grouping in dict.fromkeys(groups.values()):
         # Intervals, which take a seed, are drawn of groups alone.
-        by_groups[grouping] = analysis.analyze_dump(
+        by_groups[grouping] = analysis.analyze(
             dump.grouped_by(grouping),
             chosen,
             computing=computing,

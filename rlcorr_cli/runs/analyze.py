@@ -42,41 +42,7 @@ MANY_GROUPS = 5_000
 
 
 def analyze(
-    request: ReadRequest,
-    chosen: ChosenPlan,
-    *,
-    settings: DiagnosticSettings | None = None,
-    computing: Computing | None = None,
-    seed: int | None = 0,
-    watch: Watch | None = None,
-    pictures: bool = False,
-    totals: bool = False,
-    by_step: bool = False,
-    staging: Outputs | None = None,
-    objective: Objective | None = None,
-) -> Report:
-    """Measure a dump and report it.
-
-    totals: whether the report keeps what it was made of.  by_step: whether each group has curves of its own.
-    staging: where the rows set aside are left for the caller to publish; None publishes them here.
-    """
-    return analyze_dump(
-        opened(request, chosen, objective, clusters=seed is not None),
-        chosen,
-        settings=settings,
-        computing=computing,
-        seed=seed,
-        watch=watch,
-        pictures=pictures,
-        totals=totals,
-        by_step=by_step,
-        staging=staging,
-        objective=objective,
-    )
-
-
-def analyze_dump(
-    dump: Dump,
+    source: ReadRequest | Dump,
     chosen: ChosenPlan,
     *,
     settings: DiagnosticSettings | None = None,
@@ -90,11 +56,14 @@ def analyze_dump(
     staging: Outputs | None = None,
     objective: Objective | None = None,
 ) -> Report:
-    """The same of a dump that was opened for this plan and this objective.
+    """Measure a dump and report it.
 
-    by_group: whether a dump of more groups than are resampled is refused; totals of groups have their replicates, too.
-    by_step: whether each group has curves of its own.
+    source: what to read, or a dump that was opened for this plan and this objective.  totals: whether the report keeps
+    what it was made of.  by_group: whether a dump of more groups than are resampled is refused; totals of groups have
+    their replicates, too.  by_step: whether each group has curves of its own.  staging: where the rows set aside are
+    left for the caller to publish; None publishes them here.
     """
+    dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
@@ -191,7 +160,7 @@ def measure(
     """Stream the whole dump once; flat memory.  Returns its totals.
 
     rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
-    by_group: as of `analyze_dump`.
+    by_group: as of `analyze`.
     """
     dump = reading.dump
     work = MeasureShard(

@@ -47,37 +47,9 @@ def compare(
 
     Plans whose columns the dump lacks are skipped; one that is left at least.  staging: as of `analyze`.
     """
-    return compare_dump(
-        opened(request, chosen, has_objectives=bool(objectives)),
-        chosen,
-        named=named,
-        objectives=objectives,
-        computing=computing,
-        seed=seed,
-        watch=watch,
-        staging=staging,
-    )
-
-
-def opened(request: ReadRequest, chosen: Sequence[ChosenPlan], *, has_objectives: bool = False) -> Dump:
-    """The dump with what plans and objectives read of it."""
-    return open_dump(request, _columns(request, [each.plan for each in chosen], has_objectives))
-
-
-def compare_dump(
-    dump: Dump,
-    chosen: Sequence[ChosenPlan],
-    *,
-    named: bool,
-    objectives: Mapping[Plan, Objective] | None = None,
-    computing: Computing | None = None,
-    seed: int | None = 0,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-) -> Comparison:
-    """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
     computing = computing or Computing()
+    dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:
