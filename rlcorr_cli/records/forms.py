@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from inspect import get_annotations
 from operator import or_
 from pathlib import Path
@@ -33,14 +33,14 @@ _Definitions = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A key of a record: the attribute that has its value, and how it is written."""
+    """A key of a record: the attribute that has its value, how that is written, and its class where it is one."""
 
     name: str
     attribute: str
     key: Key
     default: Any
     form: _Form
-    hint: Any
+    record: type | None
 
 
 @cache
@@ -49,46 +49,35 @@ def members(cls: type) -> tuple[Member, ...]:
     placed: list[Member] = []
     for field in dataclasses.fields(cls):
         # A hidden field may be of a class that is not loaded.
-        hint = field.type
-        if get_origin(hint) is Annotated and HIDDEN in hint.__metadata__:  # type: ignore[union-attr]
-            continue
-        home = next(each for each in cls.__mro__ if field.name in get_annotations(each))
-        hint = _resolved(hint, vars(sys.modules[home.__module__]))
-        key = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Key)), Key())
-        default = field.default if field.default_factory is MISSING else None
-        placed.append(_member(field.name, key, hint, default))
+        if HIDDEN not in getattr(field.type, "__metadata__", ()):
+            home = next(each for each in cls.__mro__ if field.name in get_annotations(each))
+            default = field.default if field.default_factory is MISSING else None
+            placed.append(_member(field.name, _resolved(field.type, home), default))
     for home in reversed(cls.__mro__):
         for name, value in home.__dict__.items():
             function = value.fget if isinstance(value, property) else getattr(value, "func", None)
             if isinstance(value, (property, cached_property)) and (key := vars(function).get("json_key")):
-                space = vars(sys.modules[home.__module__])
-                hint = _resolved(function.__annotations__["return"], space) if key.type is None else key.type()
-                placed.append(_member(name, key, hint, None))
+                hint = _resolved(function.__annotations__["return"], home) if key.type is None else key.type()
+                placed.append(_member(name, Annotated[hint, key], None))
     return _ordered(placed)
 
 
-def _resolved(hint: Any, space: Mapping[str, Any]) -> Any:
-    """A type without references by name."""
+def _resolved(hint: Any, home: type) -> Any:
+    """A type without references by name, as it stands in a class."""
     holder = type("_", (), {"__annotations__": {"_": hint}})
-    return get_type_hints(holder, globalns=dict(space), include_extras=True)["_"]
+    return get_type_hints(holder, globalns=vars(sys.modules[home.__module__]), include_extras=True)["_"]
 
 
-def _is_left_out(value: Any, default: Any) -> bool:
-    """Whether a value says nothing that its absence does not."""
-    return value is None or value == default or (not value and isinstance(value, (Mapping, tuple)))
-
-
-def _member(attribute: str, key: Key, hint: Any, default: Any) -> Member:
-    if key.omit and NoneType in get_args(_bare(hint)):  # what is None is left out
-        present = reduce(or_, (each for each in get_args(_bare(hint)) if each is not NoneType))
-        hint = Annotated[present, key, *getattr(hint, "__metadata__", ())]
+def _member(attribute: str, hint: Any, default: Any) -> Member:
+    metadata = getattr(hint, "__metadata__", ())
+    bare = get_args(hint)[0] if metadata else hint
+    key = next((each for each in metadata if isinstance(each, Key)), Key())
+    if key.omit and NoneType in get_args(bare):  # what is None is left out
+        bare = reduce(or_, (each for each in get_args(bare) if each is not NoneType))
+        hint = Annotated[bare, *metadata]
+    record = bare if isinstance(bare, type) else None
     return Member(
-        name=key.name or attribute,
-        attribute=attribute,
-        key=key,
-        default=default,
-        form=form_of(hint),
-        hint=hint,
+        name=key.name or attribute, attribute=attribute, key=key, default=default, form=form_of(hint), record=record
     )
 
 
@@ -114,7 +103,8 @@ def write_keys(record: Record, without: str) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for member in members(type(record)):
         value = () if member.name == without else getattr(record, member.attribute)
-        if member.key.omit and _is_left_out(value, member.default):
+        is_empty = value is None or value == member.default or (not value and isinstance(value, (Mapping, tuple)))
+        if member.key.omit and is_empty:
             continue
         written = value if member.form.write is None else member.form.write(value)
         if member.key.inline:
@@ -149,35 +139,30 @@ def _read_at(place: Any, read: Callable[[Any], Any], value: Any) -> Any:
         raise
 
 
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
 def form_of(hint: Any) -> _Form:
     """How values of a type are written, read, and described."""
-    asked = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Form)]
-    form = _form_of_type(_bare(hint))
-    for each in asked:
-        form = _asked(form, each)
+    metadata = getattr(hint, "__metadata__", ())
+    bare = get_args(hint)[0] if metadata else hint
+    origin, args = get_origin(bare), get_args(bare)
+    if bare in _SIMPLE:
+        form = _SIMPLE[bare]
+    elif origin in (Union, UnionType):
+        form = _union(args)
+    elif origin is Literal:
+        form = _literal(args)
+    elif origin is tuple and args[-1] is not Ellipsis:
+        form = _fixed(tuple(map(form_of, args)))
+    elif origin in (tuple, list, Sequence):
+        form = _list(form_of(args[0]))
+    elif origin in (dict, Mapping):
+        form = _mapping(*args)
+    else:
+        assert issubclass(bare, Record), bare
+        form = _Form(bare.to_dict, bare.from_dict, partial(described, bare))
+    for asked in metadata:
+        if isinstance(asked, Form):
+            form = _asked(form, asked)
     return form
-
-
-def _form_of_type(hint: Any) -> _Form:
-    origin, args = get_origin(hint), get_args(hint)
-    if hint in _SIMPLE:
-        return _SIMPLE[hint]
-    if origin in (Union, UnionType):
-        return _union(args)
-    if origin is Literal:
-        return _literal(args)
-    if origin is tuple and args[-1] is not Ellipsis:
-        return _fixed(tuple(map(form_of, args)))
-    if origin in (tuple, list, Sequence):
-        return _list(form_of(args[0]))
-    if origin in (dict, Mapping):
-        return _mapping(*args)
-    assert issubclass(hint, Record), hint
-    return _record(hint)
 
 
 def _cell(value: Any) -> Any:
@@ -342,13 +327,6 @@ def _mapping(names: Any, items: Any) -> _Form:
     return _Form(write, read, schema)
 
 
-def _record(cls: type[Record]) -> _Form:
-    def schema(definitions: _Definitions) -> dict[str, Any]:
-        return described(cls, definitions)
-
-    return _Form(cls.to_dict, cls.from_dict, schema)
-
-
 def _asked(form: _Form, asked: Form) -> _Form:
     """The same of values of which more is asked."""
 
@@ -414,9 +392,8 @@ def _object(cls: type[Record], definitions: _Definitions) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for member in members(cls):
-        bare = _bare(member.hint)
-        if member.key.inline and isinstance(bare, type):
-            one = _object(bare, definitions)
+        if member.key.inline and member.record is not None:
+            one = _object(member.record, definitions)
         else:
             one = member.form.schema(definitions)
         if member.key.inline:
