@@ -20,63 +20,15 @@ asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlcorr_cli.api import (
-        BadRowPolicy,
-        Picture,
-        Report,
-        analyze,
-        check,
-        choose_objective,
-        choose_plan,
-        compare,
-        convert,
-        correct,
-        diagnose,
-        diff,
-        filter_dump,
-        inspect,
-        inspect_row,
-        merge,
-        plot,
-        save,
-        sweep,
-        to_html,
-    )
-    from rlcorr_cli.plans import presets
-    from rlcorr_cli.plans.plan import Plan
+    from rlcorr_cli.api import *  # noqa: F403
 
 __version__ = "0.1.0"
-__all__ = [
-    "BadRowPolicy",
-    "Picture",
-    "Plan",
-    "Report",
-    "analyze",
-    "check",
-    "choose_objective",
-    "choose_plan",
-    "compare",
-    "convert",
-    "correct",
-    "diagnose",
-    "diff",
-    "filter_dump",
-    "inspect",
-    "inspect_row",
-    "merge",
-    "plot",
-    "presets",
-    "save",
-    "sweep",
-    "to_html",
-]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'rlcorr_cli' has no attribute '{name}'")
     from importlib import import_module
 
-    if name == "presets":
-        return import_module("rlcorr_cli.plans.presets")
-    return getattr(import_module("rlcorr_cli.plans.plan" if name == "Plan" else "rlcorr_cli.api"), name)
+    api = import_module("rlcorr_cli.api")
+    if name not in (*api.__all__, "__all__"):
+        raise AttributeError(f"module 'rlcorr_cli' has no attribute '{name}'")
+    return getattr(api, name)

@@ -1,6 +1,6 @@
 """`python -m rlcorr_cli` is `rlcorr`."""
 
-from rlcorr_cli.cli.main import main
+from rlcorr_cli.commands.main import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
 """The errors a user can cause, and the exit status of each.
 
 Everything raised on purpose is an RlcorrError; any other exception is a fault of rlcorr's and keeps its traceback.  The
-command line turns an RlcorrError into two lines on stderr (`cli/main.py`).
+command line turns an RlcorrError into two lines on stderr (`commands/main.py`).
 """
 
 import reprlib
@@ -24,13 +24,12 @@ class RlcorrError(Exception):
     exit_status = 70
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self._raised = cut(message), cut(hint)
-        self.message, self.hint = self._raised
+        self.message, self.hint = cut(message), cut(hint)
         super().__init__(self.message)
 
     def word(self, words: Callable[[str], str]) -> None:
-        """Say message and hint through `words`, which takes them as they were raised: they may name flags."""
-        self.message, self.hint = (words(text) for text in self._raised)
+        """Say message and hint through `words`: they may name flags."""
+        self.message, self.hint = words(self.message), words(self.hint)
         self.args = (self.message,)
 
 

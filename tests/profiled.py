@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 
 Rows = Sequence[Mapping[str, Any]]
 Config = Mapping[str, Any]

@@ -3,6 +3,7 @@
 import inspect as signatures
 import json
 import math
+import pickle
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import rlcorr_cli
 from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
 from rlcorr_cli import inspect as inspect_dump
 from rlcorr_cli import inspect_row as show_row
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.plans.presets import preset
 
@@ -151,7 +152,10 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "no threads": (lambda: analyze(BF16, threads=0), "threads"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
-    "a quarantine of no place": (lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")), 'Path("bad.parquet")'),
+    "a quarantine of no place": (
+        lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")),
+        'quarantine="bad.parquet"',
+    ),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
     "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
@@ -193,6 +197,28 @@ def test_the_face_has_every_command_and_loads_when_asked() -> None:
         subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, timeout=LIMIT_SECONDS).stdout
         == "[]\n"
     )
+
+
+def test_the_documentation_of_a_function_tells_each_of_its_arguments() -> None:
+    functions = [value for name in rlcorr_cli.__all__ if signatures.isfunction(value := getattr(rlcorr_cli, name))]
+    n_told = 0
+    for function in functions:
+        told = dict(re.findall(r"^    (\w+): (.+)", function.__doc__ or "", re.MULTILINE))
+        names = set(signatures.signature(function).parameters)
+        assert set(told) == (names if "Arguments:" in (function.__doc__ or "") else set()), function.__name__
+        n_told += len(told)
+    assert n_told > 150
+    assert {"columns", "bad_rows", "objective", "watch"} <= set(signatures.signature(analyze).parameters)
+    assert signatures.signature(analyze).parameters["extreme_ratio"].default == 2.0
+
+
+def test_an_argument_that_there_is_not_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^analyze\(\) got an unexpected keyword argument 'limt'$"):
+        analyze(BF16, limt=3)
+
+
+def test_a_function_travels_to_another_process_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(rlcorr_cli.correct)) is rlcorr_cli.correct
 
 
 def test_types_are_shipped() -> None:

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 """A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
 
-FACE = ("runs", "api", "cli")
+FACE = ("runs", "commands", "api")
 """Each of these may also import those before it, and only the last two know how anything is shown."""
 
 ROOT_MODULE = "__init__"
@@ -49,7 +49,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "rich": ("show",),
     "matplotlib": ("show",),
     "jinja2": ("show",),
-    "typer": ("cli",),
+    "typer": ("commands",),
     "tensorboardX": (),
     "ray": ("engines",),
 }
@@ -60,10 +60,10 @@ NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rules.Rule"}
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
-    *("api.comparing", "api.differing", "api.drawing", "api.judging", "api.merging", "api.sweeping"),
+    *("commands.check", "commands.compare", "commands.filter", "commands.merge"),
+    *("commands.pictures", "commands.python", "engines.processes", "engines.ray_tasks", "frameworks.read"),
     *("results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
-    *("layouts.pickled", "layouts.torch_files"),
-    *("cli.compare", "cli.filter", "engines.processes", "engines.ray_tasks", "frameworks.read", "plans.files"),
+    *("layouts.pickled", "layouts.torch_files", "plans.files"),
     *("plans.presets", "results.inspected", "show.forms.document", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
@@ -137,7 +137,7 @@ def allowed(of: str) -> set[str]:
     if of in FACE:
         below = set(FACE[: FACE.index(of)])
         return below | set(MAY_IMPORT) - ({"show"} if of == "runs" else set())
-    return {"__main__": {"cli"}, ROOT_MODULE: {"api", "plans"}}[of]
+    return {"__main__": {"commands"}, ROOT_MODULE: {"api"}}[of]
 
 
 def test_a_module_imports_only_what_its_part_may() -> None:
@@ -220,7 +220,7 @@ def loaded_by(*args: str) -> set[str]:
     """Modules that a command has loaded when it ends."""
     script = (
         "import sys, contextlib, io\n"
-        "from rlcorr_cli.cli.main import run\n"
+        "from rlcorr_cli.commands.main import run\n"
         "with contextlib.redirect_stdout(io.StringIO()):\n"
         f"    run({list(args)!r})\n"
         "print(' '.join(sys.modules))\n"
@@ -252,7 +252,7 @@ def test_the_check_of_light_commands_can_fail(analyze_loaded: set[str]) -> None:
 
 @pytest.mark.xdist_group("loaded")
 def test_analyze_loads_nothing_of_other_commands_and_dumps(analyze_loaded: set[str]) -> None:
-    assert {"rlcorr_cli.api.reading", "rlcorr_cli.layouts.table"} <= analyze_loaded
+    assert {"rlcorr_cli.commands.analyze", "rlcorr_cli.layouts.table"} <= analyze_loaded
     assert analyze_loaded & {f"rlcorr_cli.{name}" for name in OTHERS} == set()
     paths = [PACKAGE / name.replace(".", "/") for name in OTHERS]
     assert all(path.with_suffix(".py").exists() or path.is_dir() for path in paths)

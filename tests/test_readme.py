@@ -17,7 +17,7 @@ from limits import LIMIT_SECONDS
 from test_architecture import MAY_IMPORT
 
 from rlcorr_cli.api import save
-from rlcorr_cli.cli import app, main
+from rlcorr_cli.commands import app, main
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.show.forms import FORMS
 from rlcorr_cli.show.terminal.help import PAGES
@@ -121,7 +121,7 @@ def test_no_library_warns_while_it_is_loaded(workplace: Path) -> None:
     """A process of its own, which loads everything, in surroundings that show every warning; below its command."""
     code = (
         "import shlex, sys\n"
-        "from rlcorr_cli.cli.main import run\n"
+        "from rlcorr_cli.commands.main import run\n"
         "for command in sys.argv[1:]:\n"
         "    print(command, file=sys.stderr); print(run(shlex.split(command)), file=sys.stderr)"
     )

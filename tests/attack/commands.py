@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rlcorr_cli.cli import app
+from rlcorr_cli.commands import app
 from rlcorr_cli.reading.formats import WRITTEN
 from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
 from rlcorr_cli.show.forms import FORMS, SHEETS

@@ -16,7 +16,6 @@ from kind_paths import QUARANTINES, SUFFIXES
 from warm import Ended, Server
 from workplace import Tried, try_case, workplaces
 
-from rlcorr_cli.cli import app
 from rlcorr_cli.reading.formats import CONTAINERS, WRITTEN
 from rlcorr_cli.show.forms import FORMS
 
@@ -58,9 +57,8 @@ def test_every_parameter_of_every_command_is_tried() -> None:
 
 
 def test_every_command_that_reads_a_dump_is_known() -> None:
-    assert [name for name in app.COMMANDS if (name, "dumps") in {(c, p.name) for c, p in parameters()}] == [
-        name for name in app.COMMANDS if name in DUMPS
-    ]
+    dumps = {command for command, parameter in parameters() if parameter.name in ("dumps", "source")}
+    assert dumps == {*DUMPS, "diff"}
 
 
 def test_every_output_has_its_forms() -> None:

@@ -150,6 +150,6 @@ def _stream(number: int, request: dict[str, Any]) -> Any:
 
 if __name__ == "__main__":
     arguments = serve()
-    from rlcorr_cli.cli.main import main
+    from rlcorr_cli.commands.main import main
 
     main(arguments)

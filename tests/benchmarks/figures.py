@@ -32,7 +32,7 @@ SHORTER = {"groups": "5.0"}
 """Name -> the mean log of their lengths: as many tokens as W1 has."""
 WITHOUT_CAUSE = """
 import sys
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.runs import analyze
 analyze.gap_share = lambda dump: 0
 sys.exit(main.run(sys.argv[1:]))

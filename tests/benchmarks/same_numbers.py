@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from odd_dumps import Dump, odd_dump
 
-from rlcorr_cli.cli import main as command_line
+from rlcorr_cli.commands import main as command_line
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS

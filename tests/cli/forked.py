@@ -262,6 +262,6 @@ if __name__ == "__main__":
         sys.argv = ["-c", *arguments[2:]]
         exec(arguments[1], {"__name__": "__main__"})
         sys.exit()
-    from rlcorr_cli.cli.main import main
+    from rlcorr_cli.commands.main import main
 
     main(arguments)

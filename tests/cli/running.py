@@ -22,7 +22,7 @@ from forked import forked_workers
 from forked import pid_behind as pid_behind
 from limits import LIMIT_SECONDS as LIMIT_SECONDS
 
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 BF16, STEPS = str(SAMPLE / "smollm2_bf16.parquet"), str(SAMPLE / "smollm2_steps.parquet")

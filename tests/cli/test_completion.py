@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
-from rlcorr_cli.api.drawing import NO_REPORT
-from rlcorr_cli.cli.bash_words import whole
-from rlcorr_cli.cli.options import KINDS
+from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
 from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.releases import RELEASES
@@ -46,8 +44,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("check", BF16, "--max", "objective/ppo/c"): [
         f"{name}=" for name in BY_FULL_NAME if name.startswith("objective/ppo/c")
     ],
-    ("check", BF16, "--max", "ob"): ["objective/", "objective/…"],
-    ("analyze", BF16, "--rs", "ratio.seq_mean", ":", "0.9,1.1", "--is", "t"): ["token"],
+    ("check", BF16, "--max", "ob"): ["objective/"],
     ("check", BF16, "--fail-on", ""): ["anomaly", "moved", "far", "outliers", "cause"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token", "sequence", "geometric"],
@@ -69,14 +66,6 @@ def test_columns_of_the_named_dump_are_offered(name: str) -> None:
     columns = offered("analyze", str(SAMPLE / name), "--group-by", "")
     assert {"step", "rollout_log_probs", "old_log_probs", "response_mask"} <= set(columns)
     assert offered("analyze", str(SAMPLE / name), "--batch-by", "st") == ["step"]
-
-
-def test_words_that_bash_parts_at_a_sign_are_read_whole_and_answered_behind_it() -> None:
-    first = ("analyze", STEPS, "--map", "rollout_log_probs", "=", "rollout_log_probs")
-    assert offered(*first, "--map", "old_log_probs", "=", "st") == ["step"]
-    assert "step" in offered(*first, "--map", "old_log_probs", "=")
-    assert whole(["a", "=", "b", "c", "s3", ":", "//x", ""], 6) == (["a=b", "c", "s3://x", ""], 2)
-    assert whole(["a", "="], 2) == (["a="], 1)
 
 
 def test_no_column_is_offered_of_what_cannot_be_read(tmp_path: Path) -> None:
@@ -115,7 +104,7 @@ def test_completion_of_names_loads_nothing_heavy() -> None:
     lines = [*OFFERED, ("analyze", "sample.jsonl", "--group-by", "")]
     script = (
         "import os, sys\n"
-        "from rlcorr_cli.cli.main import run\n"
+        "from rlcorr_cli.commands.main import run\n"
         "for line in eval(sys.argv[1]):\n"
         "    os.environ.update(line); run([]); print('\\nLOADED', *sys.modules)"
     )

@@ -11,9 +11,8 @@ from diagnoses import NOISE_DUMP, SHIFTED, TOP_P_DUMP, diagnosis, dump
 from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
-from rlcorr_cli.api.words import as_arguments
 from rlcorr_cli.causes.table import ALL_CAUSES
-from rlcorr_cli.cli.options import KINDS
+from rlcorr_cli.commands.pictures import KINDS
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.results.checked import cause_findings
 from rlcorr_cli.show.forms import SHEETS
@@ -148,7 +147,7 @@ def test_from_python_it_is_a_function_of_the_same_names() -> None:
 
 
 def test_causes_are_offered_to_the_shell_and_the_kind_is_known() -> None:
-    from rlcorr_cli.cli import completion
+    from rlcorr_cli.commands import completion
 
     assert [name for name, _ in completion.causes()] == ["cause", *ALL_CAUSES]
     assert KINDS[-1] == "diagnose"
@@ -200,7 +199,8 @@ def test_check_says_where_no_cause_can_be_looked_for(tmp_path: Path) -> None:
     assert run("analyze", BF16, "-o", str(saved)).status == 0
     refused(run("check", str(saved), "--fail-on", "cause"), 2, "needs the dump", "Name the dump itself.")
     refused(run("check", "-", "--fail-on", "cause"), 2, "reads the dump twice", "Save it to a file first.")
-    assert as_arguments("--fail-on cause needs the dump") == 'fail_on="cause" needs the dump'
+    with pytest.raises(UsageError, match=r'^fail_on="cause" needs the dump'):
+        api.check(saved, fail_on="cause")
 
 
 # plot --kind diagnose

@@ -16,9 +16,8 @@ from running import BF16, refused, run
 
 import rlcorr_cli
 from rlcorr_cli import api
-from rlcorr_cli.api.words import FLAGS, as_arguments
-from rlcorr_cli.cli import app, main
-from rlcorr_cli.cli.option_groups import flat
+from rlcorr_cli.commands import app, main
+from rlcorr_cli.commands.python import all_flags, as_arguments
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.measure.worst import MEASURES
@@ -26,7 +25,7 @@ from rlcorr_cli.reading.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
-ELSEWHERE = ("cli", "present", "presets", "layouts")
+ELSEWHERE = ("commands", "show", "presets", "layouts")
 """Parts of the package whose texts the API does not raise, or that name the flags of other tools."""
 
 
@@ -43,7 +42,7 @@ COMMANDS: Any = app.built(rich=False)
 CHOICES = [
     (command, COMMANDS.commands[command].params[i].opts[0], choices)
     for command in app.COMMANDS
-    for i, parameter in enumerate(inspect.signature(flat(app.function(command))).parameters.values())
+    for i, parameter in enumerate(inspect.signature(app.typed(command)).parameters.values())
     if (choices := literal(parameter.annotation))
 ]
 """Command, option, its choices."""
@@ -69,15 +68,15 @@ def named_flags() -> set[str]:
 def test_every_flag_that_messages_name_is_an_option_and_has_an_argument() -> None:
     named = named_flags()
     assert {"--map", "--device", "--max-increase", "--on-bad-row"} <= named
-    assert named <= set(FLAGS)
-    assert set(FLAGS) <= real_options()
+    assert named - {"--json", "--quiet", "--debug"} <= set(all_flags())
+    assert set(all_flags()) <= real_options()
 
 
 def test_every_argument_in_the_table_is_one_of_the_api() -> None:
     functions = [value for value in (getattr(api, name) for name in api.__all__) if inspect.isfunction(value)]
     taken = {name for function in functions for name in inspect.signature(function).parameters}
-    arguments = {flag.argument.split(".")[0].split("=")[0] for flag in FLAGS.values()}
-    assert arguments - {"BadRowPolicy"} <= taken
+    arguments = {argument.split("=")[0] for _, _, argument in all_flags().values()}
+    assert arguments - {"json", "schema"} <= taken
 
 
 @pytest.mark.parametrize(
@@ -86,9 +85,9 @@ def test_every_argument_in_the_table_is_one_of_the_api() -> None:
         ("Use --device cpu.", 'Use device="cpu".'),
         ("Use --map to name another column.", "Use columns to name another column."),
         ("name it: --map response_mask=COLUMN.", 'name it: columns={"response_mask": "COLUMN"}.'),
-        ("Try --on-bad-row skip, or", 'Try bad_rows=BadRowPolicy("skip"), or'),
+        ("Try --on-bad-row skip, or", 'Try bad_rows=BadRowPolicy(action="skip"), or'),
         ("--is token --is-high 2 --is-outside zero.", 'is_scope="token" is_high=2 is_outside="zero".'),
-        ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds BadRowPolicy.max_fraction 0.01: not_finite"),
+        ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds bad_rows=BadRowPolicy(max_fraction=0.01): not_finite"),
         ("--veto 1e-4.", "veto=1e-4."),
         ("such as --max kl=0.1.", 'such as at_most={"kl": 0.1}.'),
         ("Add --max-increase kl=20% or", 'Add max_increase={"kl": "20%"} or'),
@@ -102,7 +101,7 @@ def test_every_argument_in_the_table_is_one_of_the_api() -> None:
     ],
 )
 def test_flags_are_said_as_arguments(flags: str, arguments: str) -> None:
-    assert as_arguments(flags) == arguments
+    assert as_arguments(flags, all_flags()) == arguments
 
 
 def test_defaults_of_options_are_those_of_the_api() -> None:
@@ -112,7 +111,7 @@ def test_defaults_of_options_are_those_of_the_api() -> None:
         assert len(shared) >= 6
         for option in shared:
             default = arguments[option.name].default
-            if option.name not in ("dumps", "output", "plan"):
+            if option.name not in ("dumps", "source", "output", "plan", "keep_rejected"):
                 assert (option.default or None) == (default or None), option.name
 
 
@@ -135,7 +134,7 @@ TEXT_OPTIONS = [
     for command in app.COMMANDS
     for option, parameter in zip(
         COMMANDS.commands[command].params,
-        inspect.signature(flat(app.function(command))).parameters.values(),
+        inspect.signature(app.typed(command)).parameters.values(),
         strict=False,
     )
     if option.param_type_name == "option" and get_args(parameter.annotation)[0] in (str, str | None, list[str] | None)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("lean")
 WARNED = """\
 import sys, warnings
 warnings.simplefilter("default")
-from rlcorr_cli.cli.main import main
+from rlcorr_cli.commands.main import main
 main(sys.argv[1:])
 """
 HOSTILE = "text.usetex: True\naxes.facecolor: red\nnonsense: : x\naxes.grid: maybe\nsvg.fonttype: path\n"
@@ -84,7 +84,7 @@ def test_a_page_and_a_sheet_know_none_either(tmp_path: Path, monkeypatch: pytest
 
 NOWHERE = """\
 import sys, tempfile
-from rlcorr_cli.cli.main import run
+from rlcorr_cli.commands.main import run
 tempfile.tempdir = "/proc/nothing"
 sys.exit(run(sys.argv[1:]))
 """

@@ -109,7 +109,7 @@ import os, signal
 from pathlib import Path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.show.stdout import emit
 
@@ -193,7 +193,7 @@ def test_a_signal_that_is_dropped_is_raised_again(name: str, status: int, losing
 
 AT_THE_EDGE = """
 import os, signal
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 
 exit = os._exit
 

@@ -6,12 +6,9 @@ import pytest
 from running import BF16, SAMPLE, Ran, refused, run, run_lean, run_python
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
-TELL = (
-    "import sys; from rlcorr_cli.cli.main import run; status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
-)
-ENDING = (
-    "import atexit, sys; atexit.register(print, 'taken down'); from rlcorr_cli.cli.main import main; main(sys.argv[1:])"
-)
+IMPORTED = "import sys; from rlcorr_cli.commands.main import main, run; "
+TELL = f"{IMPORTED}status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
+ENDING = f"import atexit; atexit.register(print, 'taken down'); {IMPORTED}main(sys.argv[1:])"
 NEVER = (
     *("polars", "pandas", "matplotlib", "jinja2", "pydantic", "yaml", "IPython", "scipy", "tensorboardX", "ray"),
     *("pyarrow.compute", "pyarrow.dataset", "torch", "array_api_compat", "obstore"),
@@ -104,7 +101,9 @@ def test_the_interpreter_is_not_taken_down(last: str, status: int) -> None:
 
 
 def test_what_is_buffered_is_written_at_the_end() -> None:
-    script = "import sys; from rlcorr_cli.cli.main import main; sys.stdout.write('before'); main(['explain', 'no'])"
+    script = (
+        "import sys; from rlcorr_cli.commands.main import main; sys.stdout.write('before'); main(['explain', 'no'])"
+    )
     ran = run_python(script)
     assert (ran.status, ran.out) == (2, "before")
 
@@ -146,9 +145,7 @@ WITHOUT_MEMORY = {
 @pytest.mark.parametrize("error", WITHOUT_MEMORY)
 def test_a_library_without_memory_to_be_loaded_is_no_fault_of_ours(error: str, tmp_path: Path) -> None:
     (tmp_path / "pyarrow.py").write_text(f"raise {error}")
-    script = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from rlcorr_cli.cli.main import main; main(sys.argv[1:])"
-    )
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {IMPORTED}main(sys.argv[1:])"
     ran = run_python(script, "inspect", BF16)
     assert ran.status == WITHOUT_MEMORY[error]
     assert ("This is a fault of rlcorr" in ran.err) is (ran.status == 70)

@@ -9,7 +9,7 @@ import pytest
 from running import BF16, STEPS, parquet, refused, row, run
 
 from rlcorr_cli import api
-from rlcorr_cli.api.sweeping import _swept
+from rlcorr_cli.commands.compare import _swept
 from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.plans.presets import PRESETS
 

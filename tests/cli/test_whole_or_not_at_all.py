@@ -268,7 +268,7 @@ def test_a_dump_that_is_read_twice_is_quarantined_once(tmp_path: Path) -> None:
 
 IN_CONTAINER = """
 import ctypes, os, subprocess, sys
-from rlcorr_cli.cli.main import main
+from rlcorr_cli.commands.main import main
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 ctypes.CDLL(None).unshare(CLONE_NEWNS | CLONE_NEWPID)

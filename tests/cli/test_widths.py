@@ -13,7 +13,7 @@ import pytest
 from running import BF16, SAMPLE, STEPS, parquet, row, run
 
 from rlcorr_cli import api
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.show.stdout import NARROWEST
 from rlcorr_cli.show.terminal.checked import print_checked

@@ -12,7 +12,7 @@ import pytest
 from profiled import filtered, report
 
 from rlcorr_cli.api import filter_dump
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, read_plan

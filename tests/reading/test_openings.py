@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from dumps import jsonl, opened, parquet, row
 
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.layouts.recognise import LOOKED_AT, FileStart
 from rlcorr_cli.reading.find import find
 

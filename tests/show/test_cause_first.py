@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 from rlcorr_cli.show.forms.content import content
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"

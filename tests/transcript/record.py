@@ -38,7 +38,7 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # what is recorded is what this checkout does
 from rlcorr_cli import __version__
-from rlcorr_cli.cli import main
+from rlcorr_cli.commands import main
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parents[1] / "sample_data"

@@ -1,16 +1,18 @@
 """What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.api.arguments import several
-from rlcorr_cli.api.choosing import plan_file
+from rlcorr_cli.commands.arguments import several
+from rlcorr_cli.commands.choose import plan_file
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show.forms import FORMS, SHEETS
 
 
@@ -48,6 +50,11 @@ def sheet_files(paths: Any) -> tuple[Path, ...]:
     return files
 
 
+def junit_file(path: str | Path) -> Destination:
+    """Where JUnit XML goes."""
+    return Destination(path=written("--junit", path), option="--junit", overwrite=True)
+
+
 def check_touched(
     destinations: Sequence[Destination],
     dumps: Sequence[str],
@@ -64,14 +71,24 @@ def check_touched(
     return check_run(destinations, _reads(dumps, (plan, *plans), rules, baseline)) if destinations else ()
 
 
-def quarantines(bad_rows: BadRowPolicy | None) -> tuple[Destination, ...]:
+def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:
     """Where bad rows go, for a command that replaces no older ones."""
-    if bad_rows is None or bad_rows.quarantine is None:
+    if reading.bad_rows.quarantine is None:
         return ()
     from rlcorr_cli.runs.reading import quarantine
 
-    destination = quarantine(bad_rows)
+    destination = quarantine(reading.bad_rows)
     return () if destination is None else (destination,)
+
+
+def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging: Outputs) -> Any:
+    """A result with more notes, which is written to its files."""
+    from rlcorr_cli.commands.shown import write
+
+    result = replace(result, notes=result.notes + notes)
+    write(result, files, staging)
+    staging.publish()
+    return result
 
 
 def _reads(

@@ -4,10 +4,8 @@ Each function gives values with what they are.  Tables are loaded when one is as
 file that is named before them, from its footer or its first line.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, get_args
-
-import typer
+from collections.abc import Mapping
+from typing import Any
 
 FIRST_LINE = 2**24
 """A longer first line of a file of JSON lines is not read for its columns."""
@@ -43,13 +41,6 @@ def profiles() -> Offers:
     from rlcorr_cli.frameworks.releases import RELEASES
 
     return _offers(RELEASES)
-
-
-def kinds() -> Offers:
-    """Every kind of picture."""
-    from rlcorr_cli.cli.options import KINDS
-
-    return [(name, "") for name in KINDS]
 
 
 def rejections() -> Offers:
@@ -93,23 +84,9 @@ def pages() -> Offers:
     return _offers(PAGES)
 
 
-def formats() -> Offers:
-    """What a dump may be."""
-    from rlcorr_cli.reading.formats import NAMES
-
-    return [(name, "") for name in ("auto", *NAMES)]
-
-
 def devices() -> Offers:
     """Where to compute."""
     return [("auto", "A CUDA GPU where there is one."), ("cpu", "NumPy."), ("torch", "torch on a CPU."), ("cuda", "")]
-
-
-def fail_on() -> Offers:
-    """What `check` may fail on beside its rules."""
-    from rlcorr_cli.results.policy import FailOn
-
-    return [(name, "") for name in get_args(FailOn)]
 
 
 def causes() -> Offers:
@@ -119,30 +96,17 @@ def causes() -> Offers:
     return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
 
 
-def columns(ctx: typer.Context) -> list[str]:
-    """The columns of the dump that is named before."""
-    return _columns(ctx)
+def columns(ctx: Any) -> list[str]:
+    """The columns of the first file of the dump that is named before; none of what cannot be read at once.
 
-
-def mapped_columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """'old_log_probs=', and after the sign the columns of the dump that is named before."""
-    from rlcorr_cli.reading.names import COLUMNS
-
-    canonical, equals, _ = incomplete.partition("=")
-    if not equals:
-        return [f"{name}=" for name in COLUMNS]
-    return [f"{canonical}={column}" for column in _columns(ctx)]
-
-
-def _columns(context: typer.Context) -> list[str]:
-    """The columns of the first file of a dump; none of what cannot be read at once.
-
-    Of a line that ends in an option without its value typer leaves the arguments unparsed.
+    ctx: typer's, which gives it by this name.  Of a line that ends in an option without its value typer leaves the
+    arguments unparsed.
     """
     from rlcorr_cli.errors import RlcorrError
     from rlcorr_cli.reading.formats import by_suffix
 
-    path = next(iter(context.params.get("dumps") or context.args), "")
+    typed = ctx.params.get("dumps") or ctx.params.get("source") or ctx.args
+    path = next(iter(typed), "")
     try:
         match by_suffix(path):
             case "parquet":
@@ -157,6 +121,16 @@ def _columns(context: typer.Context) -> list[str]:
         return []
 
 
+def mapped_columns(ctx: Any, incomplete: str) -> list[str]:
+    """'old_log_probs=', and after the sign the columns of the dump that is named before."""
+    from rlcorr_cli.reading.names import COLUMNS
+
+    canonical, equals, _ = incomplete.partition("=")
+    if not equals:
+        return [f"{name}=" for name in COLUMNS]
+    return [f"{canonical}={column}" for column in columns(ctx)]
+
+
 def _keys_of_first_line(path: str) -> list[str]:
     import gzip
     import json
@@ -167,8 +141,4 @@ def _keys_of_first_line(path: str) -> list[str]:
         row: Any = json.loads(line)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
         return []
-    return _texts(row) if isinstance(row, dict) else []
-
-
-def _texts(names: Iterable[Any]) -> list[str]:
-    return [name for name in names if isinstance(name, str)]
+    return [name for name in row if isinstance(name, str)] if isinstance(row, dict) else []

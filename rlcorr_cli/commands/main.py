@@ -91,15 +91,7 @@ def _end(status: int) -> NoReturn:
 
 def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
     """The exit status of a command line, errors shown.  begin: called where what it raises is shown, too."""
-    if os.environ.get(COMPLETE) != "complete_bash":
-        return _run(list(args), begin)
-    from rlcorr_cli.cli import bash_words
-
-    with bash_words.joined():
-        return _run(list(args), begin)
-
-
-def _run(arguments: list[str], begin: Callable[[], None]) -> int:
+    arguments = [*args]
     spare = mmap.mmap(-1, SPARE_BYTES)
     try:
         try:
@@ -179,7 +171,7 @@ def parsed(args: list[str]) -> int:
     """The status of a command line that typer parses."""
     import typer
 
-    from rlcorr_cli.cli import app
+    from rlcorr_cli.commands import app
 
     if args[:1] and args[0] in app.COMMANDS and args[0] not in LIGHT and not {"-h", "--help"} & {*args}:
         require_address_space(LEAST_BYTES)
@@ -245,7 +237,6 @@ def _write_traceback() -> None:
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
     """Two lines on stderr: what is wrong and where, then what to type."""
     status = error.exit_status if status is None else status
-    error.word(str)  # the API has it speak of arguments
     if _asks(args, "--debug"):
         _write_traceback()
     if _asks(args, "--json"):
@@ -262,7 +253,7 @@ def _asks(args: Sequence[str], flag: str) -> bool:
     """Whether a flag is typed: for errors, parsing among them, the arguments are all there is."""
     if flag not in args:
         return False
-    from rlcorr_cli.cli import app
+    from rlcorr_cli.commands import app
 
     return flag in app.typed_options(args)
 

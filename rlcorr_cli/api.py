@@ -1,0 +1,78 @@
+"""The names of rlcorr for Python: every command as a function, with plain arguments and typed results.
+
+The command line calls the same functions.  Everything that goes wrong with a dump or an argument is an
+`errors.RlcorrError`.  A name's module loads when the name is first asked for: all of them take a sixth of the start of
+`analyze`.
+"""
+
+from importlib import import_module
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlcorr_cli.commands.analyze import analyze as analyze
+    from rlcorr_cli.commands.analyze import diagnose as diagnose
+    from rlcorr_cli.commands.analyze import inspect as inspect
+    from rlcorr_cli.commands.analyze import inspect_row as inspect_row
+    from rlcorr_cli.commands.check import check as check
+    from rlcorr_cli.commands.choose import PlanLike as PlanLike
+    from rlcorr_cli.commands.choose import choose_objective as choose_objective
+    from rlcorr_cli.commands.choose import choose_plan as choose_plan
+    from rlcorr_cli.commands.compare import compare as compare
+    from rlcorr_cli.commands.compare import diff as diff
+    from rlcorr_cli.commands.compare import sweep as sweep
+    from rlcorr_cli.commands.filter import convert as convert
+    from rlcorr_cli.commands.filter import correct as correct
+    from rlcorr_cli.commands.filter import filter_dump as filter_dump
+    from rlcorr_cli.commands.merge import merge as merge
+    from rlcorr_cli.commands.pictures import Picture as Picture
+    from rlcorr_cli.commands.pictures import plot as plot
+    from rlcorr_cli.commands.pictures import save as save
+    from rlcorr_cli.commands.pictures import to_html as to_html
+    from rlcorr_cli.plans import presets as presets
+    from rlcorr_cli.plans.plan import Plan as Plan
+    from rlcorr_cli.reading.bad_rows import BadRowPolicy as BadRowPolicy
+    from rlcorr_cli.results.report import Report as Report
+
+HOMES = {
+    "BadRowPolicy": "reading.bad_rows",
+    "Picture": "commands.pictures",
+    "Plan": "plans.plan",
+    "PlanLike": "commands.choose",
+    "Report": "results.report",
+    "analyze": "commands.analyze",
+    "check": "commands.check",
+    "choose_objective": "commands.choose",
+    "choose_plan": "commands.choose",
+    "compare": "commands.compare",
+    "convert": "commands.filter",
+    "correct": "commands.filter",
+    "diagnose": "commands.analyze",
+    "diff": "commands.compare",
+    "filter_dump": "commands.filter",
+    "inspect": "commands.analyze",
+    "inspect_row": "commands.analyze",
+    "merge": "commands.merge",
+    "plot": "commands.pictures",
+    "presets": "plans",
+    "save": "commands.pictures",
+    "sweep": "commands.compare",
+    "to_html": "commands.pictures",
+}
+"""Each public name, and the module that it is of."""
+
+__all__ = [*HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'rlcorr_cli.api' has no attribute '{name}'")
+    if name == "presets":
+        return import_module("rlcorr_cli.plans.presets")
+    value = getattr(import_module(f"rlcorr_cli.{HOMES[name]}"), name)
+    if isfunction(value):
+        from rlcorr_cli.commands.python import for_python
+
+        value = for_python(value)
+    globals()[name] = value
+    return value

@@ -1,1 +1,0 @@
-"""The command line: one short module per command, options and the error door shared."""

@@ -1,0 +1,235 @@
+"""`analyze`, `diagnose` and `inspect`: how far apart the two policies of a dump are, why, and in which rows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.arguments import (
+    LOOKING,
+    PLAN,
+    READING,
+    TEXTS,
+    ByStep,
+    ClusterBy,
+    Dumps,
+    GroupBy,
+    How,
+    HowRead,
+    Names,
+    Outputs,
+    PlanMode,
+    PlanProfile,
+    Seed,
+    SheetOutputs,
+    computing,
+    names,
+    one_of,
+    refuse_outside,
+    request,
+)
+from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanOfOurs, choose_plan, objective_under
+from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.outputs import check_touched, finished, quarantines, report_files, sheet_files
+from rlcorr_cli.errors import DataError, RlcorrError, UsageError
+from rlcorr_cli.files.outputs import Outputs as Staging
+from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
+from rlcorr_cli.show import forms
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.diagnosed import DiagnosedDump
+    from rlcorr_cli.results.inspected import Inspected, OneRow
+    from rlcorr_cli.results.report import Report
+
+LOOKED_AT = "step, policy_version, worker, data_source, finish_reason"
+
+
+def analyze(
+    dumps: Dumps,
+    plan: PlanAsked = None,
+    *,
+    profile: PlanProfile = CANONICAL,
+    mode: PlanMode = None,
+    group_by: GroupBy = (),
+    cluster_by: ClusterBy = None,
+    extreme_ratio: Annotated[
+        float, Opt(help="A token beyond this ratio, or its inverse, is extreme.", panel=PLAN)
+    ] = 2.0,
+    ppo_clip: Annotated[float, Opt(help="PPO's epsilon, for the drift from old to current.", panel=PLAN)] = 0.2,
+    seed: Seed = 0,
+    by_step: ByStep = False,
+    pictures: Annotated[
+        bool,
+        PythonOnly(
+            "Count also what `plot` and `to_html` draw and `trends` are told from; it takes a third longer. Some files "
+            "of `output` have it counted."
+        ),
+    ] = False,
+    totals: Annotated[bool, PythonOnly("Keep what `merge` adds, which `save` writes as .rlcorr.")] = False,
+    objective: ObjectiveAsked = None,
+    output: Outputs = (),
+    **how: Unpack[How],
+) -> "Report":
+    """Diagnose a dump, and see what a correction would do.
+
+    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
+    `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.
+    """
+    refuse_outside(0, MOST_SEED, seed=seed)
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    wanted = objective_under(chosen, objective)
+    groups = names("group_by", group_by)
+    if by_step and not groups:
+        raise UsageError("--by-step draws a curve for each group, and there are none.", "Add --group-by step.")
+    outputs = report_files(output, n_group_columns=len(groups))
+    reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
+    places = [place for path in outputs for place in forms.destinations(path)]
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
+    from rlcorr_cli.metrics.settings import DiagnosticSettings
+    from rlcorr_cli.runs import analyze as analysis
+
+    with Staging() as staging, computing(how) as compute:
+        report = analysis.analyze(
+            reading,
+            chosen,
+            settings=DiagnosticSettings(extreme_ratio, ppo_clip),
+            computing=compute,
+            seed=seed,
+            watch=how.get("watch"),
+            pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            by_step=by_step,
+            totals=totals or any(path.suffix.lower() in forms.TOTALLED for path in outputs),
+            staging=staging,
+            objective=wanted,
+        )
+        return finished(report, notes, outputs, staging)
+
+
+def diagnose(
+    dumps: Dumps,
+    *,
+    group_by: GroupBy = (),
+    by: Annotated[
+        Names,
+        Opt(
+            help=f"Look at the levels of this column, too, beside {LOOKED_AT} and the length. Repeatable.",
+            panel=READING,
+            typed=TEXTS,
+            metavar="COLUMN",
+            offers=completion.columns,
+        ),
+    ] = (),
+    output: SheetOutputs = (),
+    **how: Unpack[How],
+) -> "DiagnosedDump":
+    """Name the cause of a gap: its size, its evidence, and what to do.
+
+    The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
+    with its share of the gap, parameters, evidence and advice; `whole` and `groups`, which are diagnosed one by one,
+    hold the numbers behind them.  The dump is read once.
+    """
+    from rlcorr_cli.runs import diagnose as diagnosing
+
+    if how.get("batch_by") is not None:
+        raise UsageError("--batch-by changes nothing here: a diagnosis looks at no batches.", "Leave it out.")
+    looked_at: Sequence[str] = [name for name in names("by", by) if name]
+    reading = request(dumps, how, group_by=group_by)
+    outputs = sheet_files(output)
+    places = [place for path in outputs for place in forms.sheet_destinations(path)]
+    notes = check_touched((*places, *quarantines(reading)), reading.paths)
+    with Staging() as staging, computing(how) as compute:
+        diagnosed = diagnosing.diagnose(
+            reading, by=tuple(looked_at), computing=compute, watch=how.get("watch"), staging=staging
+        )
+        return finished(diagnosed, notes, outputs, staging)
+
+
+Measure = Literal["k3", "abs_log_ratio", "seq_log_ratio"]
+ROW = Opt(
+    help="Show one sequence token by token: its sample_id, or its number as errors give it.",
+    panel=LOOKING,
+    typed=str | None,
+    metavar="ID",
+)
+WORST = Opt(help="Name the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
+BY = Opt(help="The measure of the worst: k3 unless named.", panel=LOOKING, typed=Measure | None)
+
+
+def inspect(
+    dumps: Dumps,
+    plan: PlanOfOurs = None,
+    *,
+    worst: Annotated[int, WORST] = 0,
+    by: Annotated[str, BY] = "k3",
+    mode: PlanMode = None,
+    **how: Unpack[HowRead],
+) -> "Inspected":
+    """See how a dump is read, what is wrong with it, and where.
+
+    Bad rows are counted, and never end it.
+    """
+    from rlcorr_cli.measure.worst import MEASURES
+    from rlcorr_cli.runs import inspect as inspection
+
+    refuse_outside(0, MOST_ROWS, worst=worst)
+    one_of("--by", by, tuple(MEASURES))
+    chosen = choose_plan(plan, mode=mode)
+    reading = request(dumps, how)
+    notes = check_touched(quarantines(reading), reading.paths, plan=chosen)
+    with computing(how) as compute:
+        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
+    return replace(inspected, notes=inspected.notes + notes)
+
+
+def inspect_row(
+    dumps: Dumps,
+    row: Annotated[str | int, ROW],
+    plan: PlanOfOurs = None,
+    *,
+    mode: PlanMode = None,
+    **how: Unpack[HowRead],
+) -> "OneRow":
+    """One sequence token by token, and what a plan says about it."""
+    from rlcorr_cli.runs import inspect as inspection
+
+    chosen = choose_plan(plan, mode=mode)
+    reading = request(dumps, how)
+    with computing(how) as compute:
+        return inspection.one_row(reading, chosen, compute, str(row))
+
+
+def typed_inspect(
+    dumps: Dumps,
+    plan: PlanOfOurs = None,
+    *,
+    row: Annotated[str | None, ROW] = None,
+    worst: Annotated[int, WORST] = 0,
+    by: Annotated[Measure | None, BY] = None,
+    json: bool,
+    **how: Unpack[HowRead],
+) -> "Inspected | OneRow":
+    """See how a dump is read, what is wrong with it, and where.
+
+    The command: of the dump, or of one row of it.  Where the dump cannot be read, its columns are printed before the
+    error; programs get the error alone.
+    """
+    if row is not None and worst:
+        raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
+    if by is not None and not worst:
+        raise UsageError("--by is the measure of the worst, and none are asked for.", "Add --worst 5.")
+    if row is not None:
+        return inspect_row(dumps, row, plan, **how)
+    try:
+        return inspect(dumps, plan, worst=worst, by=by or "k3", **how)
+    except DataError:
+        if not json:
+            from rlcorr_cli.reading.dump import schema_of
+            from rlcorr_cli.show.terminal.inspected import print_schema
+
+            paths: Any = dumps
+            try:
+                print_schema(schema_of(paths, how.get("format", "auto")))
+            except RlcorrError:
+                pass  # the columns cannot be read either: the error that follows says why
+        raise

@@ -1,0 +1,354 @@
+"""The typer app: which commands there are, and how one is run.
+
+A command is a function (`declared` says how its arguments are options), in a module that is imported when the command
+is asked for and imports what it needs when it runs, so that help and completion load neither numpy nor pyarrow.  To
+each command that has a result the app adds --json and --quiet, and to all of them --debug; `shown` prints the result.
+
+Help of the whole app is plain text: drawing it with rich takes as long again as everything else; a command's own help,
+with its options in panels, is worth that.
+
+typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so values that
+need no checking are taken as they are, and typer is asked about all others, whose refusals are then its own.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from importlib import import_module
+from inspect import Parameter, Signature
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rlcorr_cli import __version__
+from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
+from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
+from rlcorr_cli.commands.shown import SHOWN
+from rlcorr_cli.errors import UsageError
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "analyze": ("analyze", "analyze"),
+    "diagnose": ("analyze", "diagnose"),
+    "compare": ("compare", "compare"),
+    "sweep": ("compare", "sweep"),
+    "filter": ("filter", "filter_dump"),
+    "plot": ("pictures", "plot"),
+    "check": ("check", "check"),
+    "inspect": ("analyze", "typed_inspect"),
+    "convert": ("filter", "convert"),
+    "diff": ("compare", "diff"),
+    "merge": ("merge", "merge"),
+    "presets": ("browse", "presets"),
+    "explain": ("browse", "explain"),
+    "help": ("browse", "help"),
+}
+"""Each command, in the order of the list: its module here, and its function there."""
+
+EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "analyze": (
+        "rlcorr analyze dump.parquet --group-by step",
+        "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
+    ),
+    "diagnose": (
+        "rlcorr diagnose dump.parquet",
+        "rlcorr diagnose dump.parquet --by group_id --fail-on top_p -o why.html",
+    ),
+    "compare": (
+        "rlcorr compare dump.parquet",
+        "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
+    ),
+    "sweep": (
+        "rlcorr sweep dump.parquet --rs ratio.seq_mean --target-keep 0.95",
+        "rlcorr sweep dump.parquet --is sequence --bound high --target-ess 0.5",
+    ),
+    "filter": (
+        "rlcorr filter dump.parquet --preset token_is --dry-run",
+        "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",
+    ),
+    "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
+    "check": (
+        "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
+        "rlcorr check dump.parquet --fail-on anomaly --junit rlcorr.xml",
+    ),
+    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio"),
+    "convert": (
+        "rlcorr convert dump.parquet -o canonical.parquet",
+        "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
+    ),
+    "diff": (
+        "rlcorr diff old.parquet new.parquet",
+        "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
+    ),
+    "merge": (
+        "rlcorr merge part1.rlcorr part2.rlcorr -o report.html",
+        "rlcorr merge run.rlcorr today.rlcorr --group-by step -o new.rlcorr",
+    ),
+    "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
+    "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
+    "help": ("rlcorr help", "rlcorr help corrections"),
+}
+"""Two commands that run, with which each command's help ends."""
+
+_OF_NUMBERS = frozenset("0123456789+-.eE")
+"""Of what is typed in these alone, Python and typer make the same number, or none."""
+
+
+def function(command: str) -> Callable[..., Any]:
+    """A command's function."""
+    module, name = COMMANDS[command]
+    return getattr(import_module(f"rlcorr_cli.commands.{module}"), name)
+
+
+def results_of(command: str) -> list[str]:
+    """The types of a command's results, of which most have one and some none."""
+    types = str(function(command).__annotations__["return"]).split(" | ")
+    return [name for name in (each.partition("[")[0] for each in types) if name in SHOWN]
+
+
+def options_of(command: str) -> dict[str, Declared]:
+    """A command's options by name: its function's, those of printing its results, and those that the app adds."""
+    every = {each.name: each for each, *_ in options(function(command))}
+    # Files that a result is written to, too, stand behind --json.
+    late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
+    results = results_of(command)
+    for name in results:
+        every.update((each.name, each) for each, *_ in options(SHOWN[name]))
+    added = {each.name: each for each, *_ in options(_added) if results or each.name == "debug"}
+    if results:
+        every["json"] = added.pop("json")
+    every |= late | added
+    return dict(sorted(every.items(), key=lambda item: PANELS.index(item[1].panel)))
+
+
+def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
+    """Options of every command that has a result; --debug of all.  `main` looks for that by itself, because parsing may
+    fail before a command begins."""
+
+
+def typed(command: str) -> Callable[..., int]:
+    """A command as typer is to see it, with an option for each parameter."""
+    run, results, every = function(command), results_of(command), options_of(command)
+
+    def started(**values: Any) -> int:
+        for option in every.values():
+            value = values[option.name]
+            if value == "" or (isinstance(value, list) and "" in value):
+                # It is a shell variable that was not set: taken for no text, it would change what is done unseen.
+                dump = "dump" if option.name in ("dumps", "source") else option.name
+                named = option.flags[-1] if option.flags else f"The name of the {dump}"
+                raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
+        positional, named = arguments(run, values)
+        printing = {name: arguments(SHOWN[name], values, without=("result",))[1] for name in results}
+        if "device" in values:
+            from rlcorr_cli.reading.parquet import use_jemalloc
+
+            use_jemalloc(return_memory=command == "filter")
+        result = run(*positional, **named)
+        if result is None:
+            return 0
+        name = type(result).__name__
+        return SHOWN[name](result, **printing[name]) or 0
+
+    parameters = [_parameter(option) for option in every.values()]
+    started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
+    started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return started
+
+
+def _parameter(option: Declared) -> Parameter:
+    """An option in typer's terms."""
+    by = option.by
+    assert isinstance(by, Opt)
+    names = by.offers
+    offers: Any = names if names is None or callable(names) else lambda: [*names]
+    more: Any = {"metavar": by.metavar, "hidden": by.hidden, "min": by.least, "max": by.most, "autocompletion": offers}
+    if by.panel:
+        info: Any = typer.Option(*option.flags, help=by.help, rich_help_panel=by.panel, **more)
+    else:
+        info = typer.Argument(help=by.help, show_default=False, **more)
+    typed = Annotated[option.typed, info]
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=typed)
+
+
+@cache
+def built(names: tuple[str, ...] = (*COMMANDS,), rich: bool = True, options: bool = True) -> Any:
+    """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
+    return typer.main.get_command(build(names, rich=rich, options=options))
+
+
+def build(names: Iterable[str] = COMMANDS, *, rich: bool = True, options: bool = True) -> typer.Typer:
+    """The app with those commands.  rich: whether help is drawn in panels; options: whether commands have theirs, which
+    a list of commands needs not."""
+    app = typer.Typer(
+        name="rlcorr",
+        cls=Group,
+        help="Offline log-prob analysis for LLM reinforcement learning: how far apart were the rollout and the "
+        "training policy, and what would each correction do to the batch?",
+        rich_markup_mode="rich" if rich else None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for name in names:
+        summary = (function(name).__doc__ or "").strip().partition("\n")[0]
+        examples = "\n".join(("Examples:", *EXAMPLES[name]))
+        run = typed(name) if options else _listed
+        app.command(name, cls=Command, help=summary, short_help=summary, epilog=examples)(run)
+    return app
+
+
+def _listed() -> None:
+    """A command that is listed, and not run."""
+
+
+def _root(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    """Print the version or the help when no command is named."""
+    if version:
+        typer.echo(f"rlcorr {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def run(args: Sequence[str]) -> int:
+    """Run a command line; returns its status or raises what went wrong."""
+    asks_for_list = bool(args) and args[0] in ("-h", "--help")
+    # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
+    names = args[:1] if args and args[0] in COMMANDS else (*COMMANDS,)
+    # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
+    command = built((*names,), rich=bool(args) and not asks_for_list, options=not asks_for_list)
+    return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
+
+
+def typed_options(args: Sequence[str]) -> set[str]:
+    """The options among the arguments of a command line, without what only looks like one: the value of an option
+    (`-o --json` names a file), and names behind `--`."""
+    group: Any = built(rich=False)
+    takes_value = {
+        name
+        for command in group.commands.values()
+        for option in command.params
+        if option.param_type_name == "option" and not option.is_flag
+        for name in option.opts
+    }
+    options: set[str] = set()
+    previous = ""
+    for arg in args:
+        if previous in takes_value:
+            previous = ""
+            continue
+        if arg == "--":
+            break
+        options.add(arg)
+        previous = arg
+    return options
+
+
+class Command(TyperCommand):
+    """A command that refuses an option of one value given twice, where typer would take the last and say nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for parameter in self.params:
+            _adapt(parameter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; a UsageError where an option of one value is there twice."""
+        if not ctx.resilient_parsing:
+            _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
+            _refuse_repeated(in_order)
+        return super().parse_args(ctx, args)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option --help."""
+        option = super().get_help_option(ctx)
+        _adapt(option)
+        return option
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What follows the command's name in a usage line; an argument by its metavar, which says the rest."""
+        shown: list[Any] = [each for each in self.params if _is_argument(each)]
+        names = [argument.metavar or argument.name for argument in shown if not argument.hidden]
+        return [self.options_metavar or "", *names]
+
+
+class Group(TyperGroup):
+    """All commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """The options in front of a command, with those of completion, which typer adds after all else."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            _adapt(parameter)
+        return parameters
+
+
+def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
+    """A parameter's value as its command takes it."""
+    if value is None and not parameter.required:
+        taken = () if parameter.multiple or parameter.nargs == -1 else None
+        return taken if parameter.callback is None else parameter.callback(ctx, parameter, taken)
+    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
+    known = parameter.callback is None and (value or not parameter.required)
+    taken = taken_as_typed(kind, value, info.min, info.max) if known else None
+    return by_typer(ctx, value) if taken is None else taken
+
+
+def taken_as_typed(kind: Any, value: Any, low: float | None, high: float | None) -> Any:
+    """A value, typed or a default, of an option of that type within those bounds; None where typer is to be asked."""
+    if get_args(kind) == (str,):
+        texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return list(value) if texts else None
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else None
+    if kind is str:
+        return value if isinstance(value, str) else None
+    number = _number(kind, value) if kind in (int, float) else None
+    inside = number is not None and (low is None or low <= number) and (high is None or number <= high)
+    return number if inside else None
+
+
+def _number(kind: type[int] | type[float], value: Any) -> int | float | None:
+    """A finite number that is one, or is typed plainly."""
+    if type(value) is kind:
+        return value
+    if not isinstance(value, str) or not set(value) <= _OF_NUMBERS:
+        return None
+    try:
+        number = kind(value)
+    except ValueError:
+        return None
+    return None if abs(number) == math.inf else number
+
+
+def _is_argument(parameter: Any) -> bool:
+    return parameter.param_type_name == "argument"
+
+
+def _refuse_repeated(in_order: Sequence[Any]) -> None:
+    """in_order: each parameter as often as it is typed.  A flag twice means what it means once."""
+    if any(parameter.is_eager for parameter in in_order):
+        return  # --help is about to be printed
+    times = Counter(map(id, in_order))
+    for parameter in in_order:
+        takes_one = not _is_argument(parameter) and not (parameter.multiple or parameter.is_flag)
+        if takes_one and times[id(parameter)] > 1:
+            option = parameter.opts[0]
+            often = "twice" if times[id(parameter)] == 2 else f"{times[id(parameter)]} times"
+            raise UsageError(f"{option} is given {often}.", f"Give {option} once.")
+
+
+def _adapt(parameter: Any) -> None:
+    """Have typer asked only about values that take more than a look, and leave out of help what says nothing: the type
+    of a flag, of a named argument, and the largest integer."""
+    parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
+    if _is_argument(parameter):
+        # typer shows the type beside an argument's metavar, though not beside an option's.
+        parameter.display_type_rich = lambda ctx: ""
+    elif parameter.is_flag:
+        parameter.metavar = ""
+    if getattr(parameter, "max", None) is not None and parameter.max > 2**20:
+        parameter.max = None  # for help alone: values are held to the annotation

@@ -1,0 +1,445 @@
+"""What commands share: the arguments of many, each declared once, and the values that runs take made of them."""
+
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, get_args
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.errors import UsageError, not_one_of, shortened
+from rlcorr_cli.files import output_path
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
+from rlcorr_cli.reading.formats import NAMES, STREAMED
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
+from rlcorr_cli.show.forms import FORMS, SHEETS
+
+if TYPE_CHECKING:
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Progress, Watch
+
+READING = "Reading the dump"
+PLAN = "Correction plan"
+OBJECTIVE = "Policy objective"
+COMPUTING = "Computing"
+LOOKING = "What to look at"
+JOINING = "Two engines"
+COMPARING = "Comparing"
+RULES = "Rules"
+OUTPUT = "Output"
+PANELS = ("", "Options", READING, JOINING, PLAN, OBJECTIVE, COMPUTING, LOOKING, COMPARING, RULES, OUTPUT)
+"""The headings of a command's --help, in order."""
+
+TEXT = str | None
+TEXTS = list[str] | None
+
+
+class ArrowStream(Protocol):
+    """What pyarrow, polars, pandas, duckdb and datasets hand their tables over by."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+Files = str | Path | Sequence[str | Path]
+Paths = Files | ArrowStream | Mapping[str, Any]
+"""A dump: files, or a table in memory."""
+Names = str | Sequence[str]
+
+SAVE_FIRST = "Save it as .parquet or .jsonl, and name that file."
+
+Dumps = Annotated[
+    Paths,
+    Opt(
+        help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.",
+        python="Or a table in memory: of pyarrow, polars, pandas, duckdb, datasets, or a mapping of tensors.",
+        typed=list[str],
+        metavar="DUMP...",
+    ),
+]
+DUMPS_OR_REPORT = Opt(
+    help="As for analyze, or one report.json that analyze -o wrote.",
+    python="Or a Report.",
+    typed=list[str],
+    metavar="DUMP...",
+)
+FormatName = Annotated[
+    str,
+    Opt(
+        help=f"What the dump is: auto, {', '.join(NAMES)}.",
+        panel=READING,
+        default="auto",
+        metavar="NAME",
+        offers=("auto", *NAMES),
+    ),
+]
+
+
+def mapping(pairs: Sequence[str] | None) -> dict[str, str]:
+    """['canonical=column', ...] -> dict."""
+    columns: dict[str, str] = {}
+    for pair in pairs or []:
+        canonical, equals, column = pair.partition("=")
+        if not equals or not canonical or not column:
+            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
+        if canonical in columns:
+            raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
+        columns[canonical] = column
+    return columns
+
+
+Columns = Annotated[
+    Mapping[str, str] | None,
+    Opt(
+        help="Name a column yourself, such as old_log_probs=logp. Repeatable.",
+        panel=READING,
+        flags=("--map",),
+        typed=TEXTS,
+        parse=mapping,
+        metavar="CANONICAL=COLUMN",
+        offers=completion.mapped_columns,
+    ),
+]
+BatchBy = Annotated[
+    str | None,
+    Opt(
+        help="What a training batch is, for --normalize batch and budgets: a column (default step, if there), or none.",
+        panel=READING,
+        metavar="COLUMN",
+        offers=completion.columns,
+    ),
+]
+Limit = Annotated[
+    int | None, Opt(help="Read only the first N rows.", panel=READING, metavar="N", least=1, most=MOST_ROWS)
+]
+
+
+def bad_row_policy(
+    *,
+    action: Annotated[
+        BadRowAction,
+        Opt(
+            help="Stop at the first, leave them out, or also write them to --quarantine.",
+            panel=READING,
+            flags=("--on-bad-row",),
+        ),
+    ] = "error",
+    quarantine: Annotated[
+        str | None,
+        Opt(
+            help="Where bad rows go, with the reason: .jsonl for JSON lines, else .parquet.",
+            panel=READING,
+            metavar="PATH",
+        ),
+    ] = None,
+    max_fraction: Annotated[
+        float | None,
+        Opt(
+            help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
+            panel=READING,
+            flags=("--max-bad-fraction",),
+            metavar="SHARE",
+            least=0,
+            most=1,
+        ),
+    ] = None,
+    nonfinite: Annotated[
+        NonfiniteAction,
+        Opt(
+            help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
+            "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
+            panel=READING,
+        ),
+    ] = "error",
+) -> BadRowPolicy:
+    """What to do about bad rows."""
+    return BadRowPolicy(action, None if quarantine is None else Path(quarantine), max_fraction, nonfinite)
+
+
+BadRows = Annotated[
+    BadRowPolicy | None,
+    Via(make=bad_row_policy, help="What to do about bad rows; the default stops at the first.", record="BadRowPolicy"),
+]
+Device = Annotated[
+    str,
+    Opt(
+        help="Where to compute; auto: on a GPU where there is one.",
+        panel=COMPUTING,
+        default="auto",
+        metavar="<auto|cpu|torch|cuda|cuda:N>",
+        offers=completion.devices,
+    ),
+]
+BatchTokens = Annotated[
+    int | None, Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS)
+]
+
+
+class Read(TypedDict, total=False):
+    """How a dump is read, which every command is told alike."""
+
+    format: FormatName
+    columns: Columns
+    batch_by: BatchBy
+    limit: Limit
+    bad_rows: BadRows
+
+
+class Computed(TypedDict, total=False):
+    """Where and in what portions it is computed."""
+
+    device: Device
+    batch_tokens: BatchTokens
+    engine: Annotated[
+        EngineName,
+        Opt(
+            help="What reads the dump: threads, worker processes, tasks on a Ray cluster, or auto: threads or "
+            "processes.",
+            panel=COMPUTING,
+            default="auto",
+        ),
+    ]
+    workers: Annotated[
+        int | None,
+        Opt(
+            help="How many threads, processes or tasks at a time; default one a core.",
+            panel=COMPUTING,
+            metavar="N",
+            least=1,
+            most=MOST_WORKERS,
+        ),
+    ]
+    ray_address: Annotated[
+        str | None,
+        Opt(
+            help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
+            "runs here, or local.",
+            panel=COMPUTING,
+            metavar="HOST:PORT",
+        ),
+    ]
+    threads: Annotated[
+        int | None,
+        Opt(help="The same as --engine threads --workers N.", panel=COMPUTING, metavar="N", least=1, most=MOST_WORKERS),
+    ]
+
+
+def progress_bar(quiet: bool) -> "Watch | None":
+    """A progress bar where there is a terminal to draw it on."""
+    return None if quiet or sys.stderr is None or not sys.stderr.isatty() else _bar
+
+
+@contextmanager
+def _bar(n_bytes: int) -> "Generator[Progress]":
+    from rlcorr_cli.show.terminal.progress import Bar
+
+    with Bar(n_bytes) as bar:
+        yield bar.advance
+
+
+Watching = Annotated[
+    "Watch | None", Via(make=progress_bar, help="Called with the bytes to come; a context around the reading.")
+]
+
+
+class HowRead(Read, Computed, total=False):
+    """How a dump is read and computed."""
+
+
+class How(HowRead, total=False):
+    """The same, and who watches how far it is."""
+
+    watch: Watching
+
+
+GroupBy = Annotated[
+    Names,
+    Opt(
+        help="Metrics per value of a column. Repeatable.",
+        panel=READING,
+        typed=TEXTS,
+        metavar="COLUMN",
+        offers=completion.columns,
+    ),
+]
+ClusterBy = Annotated[
+    str | None,
+    Opt(
+        help="What intervals draw together; default the column of prompts (rlcorr help intervals).",
+        panel=READING,
+        metavar="COLUMN|none",
+        offers=completion.columns,
+    ),
+]
+ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current one.", panel=READING)]
+PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
+PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]
+Seed = Annotated[
+    int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED)
+]
+ByStep = Annotated[
+    bool, Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT)
+]
+Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
+Quiet = Annotated[bool, Opt(help="No progress on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
+Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT)]
+Outputs = Annotated[
+    Files,
+    Opt(
+        help=f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.",
+        panel=OUTPUT,
+        flags=("--output", "-o"),
+        typed=TEXTS,
+        metavar="FILE",
+    ),
+]
+SheetOutputs = Annotated[
+    Files,
+    Opt(
+        help=f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.",
+        panel=OUTPUT,
+        flags=("--output", "-o"),
+        typed=TEXTS,
+        metavar="FILE",
+    ),
+]
+Junit = Annotated[
+    str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
+]
+
+
+def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
+    """The dump to read, and how."""
+    refuse_outside(1, MOST_ROWS, limit=how.get("limit"))
+    if cluster_by is not None:
+        names("cluster_by", cluster_by)
+    columns: Any = how.get("columns")
+    if columns is not None and (
+        not isinstance(columns, Mapping) or not all(isinstance(x, str) for pair in columns.items() for x in pair)
+    ):
+        raise UsageError(
+            f"columns should map canonical names to the dump's columns, and is {kind_of(columns)}.",
+            'Write columns={"old_log_probs": "log_probs"}.',
+        )
+    return ReadRequest(
+        paths=paths(dumps),
+        format=how.get("format", "auto"),
+        columns=dict(columns or {}),
+        group_by=names("group_by", group_by),
+        cluster_by=cluster_by,
+        batch_by=how.get("batch_by"),
+        limit=how.get("limit"),
+        bad_rows=_policy(how.get("bad_rows")),
+    )
+
+
+def computing(how: Computed) -> "AbstractContextManager[Computing]":
+    """Where and in what portions to compute, while a run lasts."""
+    from rlcorr_cli.runs import computing as engines
+
+    workers, threads, batch_tokens = how.get("workers"), how.get("threads"), how.get("batch_tokens")
+    # Callers from Python may pass anything.
+    device: Any = how.get("device", "auto")
+    engine: Any = how.get("engine", "auto")
+    ray_address: Any = how.get("ray_address")
+    refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
+    refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
+    if not isinstance(device, str):
+        raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
+    one_of("--engine", engine, EngineName)
+    if threads is not None and (workers is not None or engine not in ("auto", "threads")):
+        raise UsageError("--threads stands for --engine threads --workers.", "Name the engine and its --workers alone.")
+    if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
+        raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
+    name = engine if threads is None else "threads"
+    return engines.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
+
+
+def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
+    """A UsageError where standard input is among the files of more than one dump: it can be read only once."""
+    if sum(STDIN in files for files in dumps) > 1:
+        raise UsageError("Standard input holds one dump.", "Name the others as files.")
+
+
+def several(values: Any) -> list[Any]:
+    """What a list or a tuple holds, or else the one value."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def paths(dumps: Any) -> tuple[str, ...]:
+    """The names of a dump's files, or of one table in memory, which carries it."""
+    if isinstance(dumps, str | Path):
+        return (dumps if isinstance(dumps, str) else str(dumps),)
+    if not isinstance(dumps, (list, tuple)):
+        from rlcorr_cli.reading.tables import in_memory
+
+        table = in_memory(dumps)
+        if table is not None:
+            return (table,)
+    listed = several(dumps)
+    for path in listed:
+        if not isinstance(path, str | Path):
+            raise UsageError(f"dumps should be a path, a list of paths or a table, not {kind_of(path)}.", SAVE_FIRST)
+    if not listed:
+        raise UsageError("dumps is empty: there is nothing to read.", "Name a file, a directory or a glob.")
+    return tuple(path if isinstance(path, str) else str(path) for path in listed)
+
+
+def names(argument: str, values: Any) -> tuple[str, ...]:
+    """One name or several."""
+    listed = several(values)
+    for name in listed:
+        if not isinstance(name, str):
+            raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")
+        if not name:
+            raise UsageError(f"{argument} holds an empty name.", "Name columns.")
+    return tuple(listed)
+
+
+def refuse_outside(least: int, most: int, **values: Any) -> None:
+    """Refuse what is no whole number between two ends, both allowed; None stands for a default."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise UsageError(
+                f"{name} should be a whole number from {least} to {most}, not {shortened(value)}.", "Leave it out."
+            )
+
+
+def one_of(option: str, value: Any, choices: Any) -> Any:
+    """The value if the choices (a Literal, or a tuple) hold it."""
+    allowed: tuple[str, ...] = get_args(choices) or choices
+    if value not in allowed:
+        raise not_one_of(option, value, allowed)
+    return value
+
+
+def _policy(bad_rows: Any) -> BadRowPolicy:
+    """What to do about bad rows, if it can be done."""
+    if bad_rows is None:
+        return BadRowPolicy()
+    if not isinstance(bad_rows, BadRowPolicy):
+        raise UsageError(f"bad_rows should be a BadRowPolicy, not {kind_of(bad_rows)}.", 'Write BadRowPolicy("skip").')
+    action = one_of("--on-bad-row", bad_rows.action, BadRowAction)
+    one_of("--nonfinite", bad_rows.nonfinite, NonfiniteAction)
+    if bad_rows.quarantine is not None and action == "error":  # a place asks for their quarantine
+        action = "quarantine"
+    if bad_rows.quarantine is not None and action == "skip":
+        raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
+    if bad_rows.quarantine is None and action == "quarantine":
+        raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
+    if action == "error" and bad_rows.max_fraction is not None:
+        raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
+    if bad_rows.quarantine is not None:
+        return replace(bad_rows, action=action, quarantine=output_path("--quarantine", bad_rows.quarantine))
+    return bad_rows
+
+
+def kind_of(value: Any) -> str:
+    """A value's type, to be read in a sentence: 'a DataFrame', 'an int'."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,78 @@
+"""`presets`, `explain` and `help`: what there is to know by name, in text."""
+
+from typing import Annotated
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.arguments import Json
+from rlcorr_cli.commands.declared import Opt
+
+
+def presets(
+    name: Annotated[
+        str | None,
+        Opt(
+            help="A preset, shown with its plan file; or a framework: verl, slime, trl, nemo, openrlhf, ...",
+            metavar="[NAME]",
+            offers=completion.preset_words,
+        ),
+    ] = None,
+    # `rlcorr presets show NAME` and `rlcorr presets NAME` are the same.
+    shown: Annotated[str | None, Opt(help="", metavar="", hidden=True, offers=completion.presets)] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List named corrections by framework, or show one with its plan."""
+    from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.show.terminal.presets import print_presets, print_presets_json
+
+    if shown is not None and name != "show":
+        raise UsageError("`rlcorr presets` takes one name.", "Write `rlcorr presets NAME`.")
+    if name == "show" and shown is None:
+        raise UsageError("`rlcorr presets show` names no preset.", "Write `rlcorr presets NAME`.")
+    (print_presets_json if json else print_presets)(name if shown is None else shown)
+
+
+def explain(
+    name: Annotated[
+        str | None,
+        Opt(
+            help="A metric, preset, class of bad rows, cause or symbol (seq_ess, geo_rs, top_p), or a topic: causes.",
+            metavar="[NAME]",
+            offers=completion.explained,
+        ),
+    ] = None,
+    *,
+    schema: Annotated[
+        bool,
+        Opt(
+            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, sweep, convert, "
+            "plot, presets, parts (_rlcorr.json), error; or all.",
+            panel="Options",
+        ),
+    ] = False,
+) -> None:
+    """Define any name that a report prints, or print a JSON Schema."""
+    from rlcorr_cli.show.terminal.explain import print_explanation, print_topics
+    from rlcorr_cli.show.terminal.schema import print_schema
+
+    if schema:
+        print_schema(name)
+    elif name is None:
+        print_topics()
+    else:
+        print_explanation(name)
+
+
+def help(
+    page: Annotated[
+        str | None,
+        Opt(help="A page of the manual; without one, what there is.", metavar="[PAGE]", offers=completion.pages),
+    ] = None,
+) -> None:
+    """Show a page of the manual, or list the pages."""
+    from rlcorr_cli.show.terminal.help import print_page, print_pages
+
+    if page is None:
+        print_pages()
+    else:
+        print_page(page)

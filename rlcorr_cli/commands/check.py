@@ -1,0 +1,252 @@
+"""`check`: a dump, or its report, held to rules and to a baseline; for CI."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, get_args
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.arguments import (
+    DUMPS_OR_REPORT,
+    RULES,
+    TEXT,
+    TEXTS,
+    ClusterBy,
+    GroupBy,
+    How,
+    Junit,
+    Names,
+    Paths,
+    PlanMode,
+    PlanProfile,
+    computing,
+    kind_of,
+    names,
+    paths,
+    request,
+)
+from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanLike, choose_plan, objective_under
+from rlcorr_cli.commands.declared import Opt, Via
+from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines
+from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.places import STDIN
+from rlcorr_cli.reading.request import ReadRequest
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.checked import Checked
+    from rlcorr_cli.results.policy import Baseline
+    from rlcorr_cli.results.report import Report
+
+NAME_DUMP = "Name the dump itself."
+SUMMARY = "GITHUB_STEP_SUMMARY"
+"""The variable that names the file to which a step's summary is appended."""
+
+Bounds = Mapping[str, float] | Sequence[str] | None
+Amounts = Mapping[str, float | str] | Sequence[str] | None
+"""Metric -> amount, or texts such as 'kl=0.1'."""
+
+
+def step_summary() -> str | None:
+    """The file that GitHub names for a step's summary."""
+    return os.environ.get(SUMMARY) or None
+
+
+def _limit(help: str, flag: str, metavar: str) -> Opt:
+    return Opt(
+        help=f"{help} Repeatable.",
+        python="Or a mapping: {'kl': 0.1}.",
+        panel=RULES,
+        flags=(flag,),
+        typed=TEXTS,
+        metavar=metavar,
+        offers=completion.limited_metrics,
+    )
+
+
+def check(
+    source: Annotated["Report | Paths", DUMPS_OR_REPORT],
+    plan: PlanAsked = None,
+    *,
+    rules: Annotated[
+        str | Path | None,
+        Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
+    ] = None,
+    at_most: Annotated[
+        Bounds, _limit("Fail above this, such as kl=0.1; `rlcorr explain metrics` lists them.", "--max", "METRIC=N")
+    ] = None,
+    at_least: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
+    baseline: Annotated[
+        "Report | str | Path | None",
+        Opt(
+            help="The saved report that --max-increase and --max-decrease compare with.",
+            panel=RULES,
+            typed=TEXT,
+            metavar="REPORT",
+        ),
+    ] = None,
+    max_increase: Annotated[
+        Amounts, _limit("Fail where it rose by more, such as kl=20% or kl=0.01.", "--max-increase", "METRIC=N[%]")
+    ] = None,
+    max_decrease: Annotated[
+        Amounts, _limit("Fail where it fell by more, such as seq_ess=10%.", "--max-decrease", "METRIC=N[%]")
+    ] = None,
+    fail_on: Annotated[
+        Names,
+        Opt(
+            help="anomaly: fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio "
+            "that cannot be. moved (takes advantages), far, outliers: fail on such a gap (`rlcorr explain compare`). "
+            "cause: fail on a cause that `rlcorr diagnose` names, but noise; reads the dump twice. Repeatable.",
+            panel=RULES,
+            typed=TEXTS,
+            metavar="<anomaly|moved|far|outliers|cause>",
+            offers=("anomaly", "moved", "far", "outliers", "cause"),
+        ),
+    ] = (),
+    strict: Annotated[bool, Opt(help="Warnings and anomalies fail, too.", panel=RULES)] = False,
+    profile: PlanProfile = CANONICAL,
+    mode: PlanMode = None,
+    group_by: GroupBy = (),
+    cluster_by: ClusterBy = None,
+    objective: ObjectiveAsked = None,
+    junit: Junit = None,
+    summary: Annotated[
+        str | Path | None, Via(make=step_summary, help="A file to which a summary in Markdown is appended.")
+    ] = None,
+    **how: Unpack[How],
+) -> "Checked":
+    """Hold a dump or a saved report to rules; exit status 1 if one fails.
+
+    The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
+    percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
+    """
+    from rlcorr_cli.results.checked import measurements_of
+    from rlcorr_cli.results.policy import FailOn, policy, read_rules, refuse_impossible
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.rules import RULES as DEFAULTS
+    from rlcorr_cli.runs.check import check as run
+
+    report_file = () if junit is None else (junit_file(junit),)
+    appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
+    reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
+    inputs = () if isinstance(source, Report) else reading.paths
+    files = {"plan": plan, "rules": rules, "baseline": baseline}
+    notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
+    notes += check_touched(appended, inputs, **files)
+    report = saved(source)
+    chosen = choose_plan(plan if report is None else None, profile=profile, mode=mode)
+    wanted = objective_under(chosen, objective)
+    listed = names("fail_on", fail_on)
+    known: tuple[FailOn, ...] = get_args(FailOn)
+    for value in listed:
+        if value not in known:
+            raise not_one_of("--fail-on", value, known)
+    asked = policy(
+        defaults=DEFAULTS if report is None else report.rules,
+        file=None if rules is None else read_rules(str(rules)),
+        at_most=_texts("at_most", at_most),
+        at_least=_texts("at_least", at_least),
+        max_increase=_texts("max_increase", max_increase),
+        max_decrease=_texts("max_decrease", max_decrease),
+        baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
+        fail_on=tuple(value for value in known if value in listed),
+        strict=strict,
+        own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
+    )
+    if "cause" in asked.fail_on and report is not None:
+        raise UsageError(
+            "--fail-on cause needs the dump: a report does not hold what causes are found from.", NAME_DUMP
+        )
+    if "cause" in asked.fail_on and STDIN in reading.paths:
+        raise UsageError(
+            "--fail-on cause reads the dump twice, and standard input can be read only once.",
+            "Save it to a file first.",
+        )
+    diagnosed = None
+    with Outputs() as staging:
+        if report is not None:
+            refuse_beside_report(reading, plan, profile=profile, mode=mode)
+            if wanted is not None:
+                raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
+        else:
+            from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs none of it
+
+            watch = how.get("watch")
+            if chosen.profile is None:  # a peer's names are known once its function has run
+                of_objective = None if wanted is None else wanted.name
+                refuse_impossible(asked, chosen.plan, grouped=bool(group_by), objective=of_objective)
+            with computing(how) as compute:
+                report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging, objective=wanted)
+                if "cause" in asked.fail_on:
+                    from rlcorr_cli.runs.diagnose import diagnose
+
+                    diagnosed = diagnose(replace(again(reading), batch_by=None), computing=compute, watch=watch)
+        checked = run(measurements_of(report), asked, diagnosed)
+        checked = replace(checked, notes=checked.notes + notes)
+        for place in report_file:
+            from rlcorr_cli.show.ci.junit import document
+
+            staging.write(place, document(checked))
+        staging.publish()
+    if summary is not None:
+        from rlcorr_cli.show.ci.github import append_summary
+
+        append_summary(checked, str(summary))
+    return checked
+
+
+def again(reading: ReadRequest) -> ReadRequest:
+    """The request of a second reading: the first has written the bad rows apart."""
+    return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
+
+
+def saved(source: "Report | Paths") -> "Report | None":
+    """The report that stands in the place of a dump: in memory, or a file; None for a dump."""
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.saved import is_report, read_report
+
+    if isinstance(source, Report):
+        return source
+    named = paths(source)
+    return read_report(named[0]) if is_report(named) else None
+
+
+def refuse_beside_report(
+    reading: ReadRequest, plan: PlanLike | None, *, profile: str = CANONICAL, mode: str | None = None
+) -> None:
+    """Refuse what cannot be asked of a report in the place of a dump: it has its plan and its groups already."""
+    is_default = reading == ReadRequest(paths=reading.paths) and plan is None and mode is None and profile == CANONICAL
+    if not is_default:
+        raise UsageError("A saved report cannot be read under another plan or grouping.", NAME_DUMP)
+
+
+def _baseline(source: Any, *, limited: bool) -> "Baseline | None":
+    """The numbers to compare with; not read without a limit on them, which `policy` refuses."""
+    from rlcorr_cli.results.checked import measurements_of
+    from rlcorr_cli.results.policy import Baseline
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.saved import read_report
+
+    if source is None:
+        return None
+    if not isinstance(source, Report | str | Path):
+        raise UsageError(f"baseline should be a Report or a report.json, not {kind_of(source)}.", "Save one first.")
+    name = "the baseline" if isinstance(source, Report) else str(source)
+    if not limited:
+        return Baseline(name=name, sections=())
+    report = source if isinstance(source, Report) else read_report(name)
+    return Baseline(name=name, sections=measurements_of(report).sections)
+
+
+def _texts(argument: str, amounts: Any) -> list[str]:
+    """Each as 'kl=0.1', which is how rules are read."""
+    if isinstance(amounts, Mapping):
+        return [f"{metric}={amount}" for metric, amount in amounts.items()]
+    if amounts is not None and not isinstance(amounts, (list, tuple)):
+        raise UsageError(
+            f"{argument} should map metrics to amounts, and is {kind_of(amounts)}.", f'Write {argument}={{"kl": 0.1}}.'
+        )
+    return [str(amount) for amount in amounts or ()]

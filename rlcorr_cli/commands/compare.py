@@ -1,0 +1,380 @@
+"""`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.arguments import (
+    COMPARING,
+    OUTPUT,
+    PLAN,
+    READING,
+    TEXTS,
+    ClusterBy,
+    Columns,
+    Computed,
+    Dumps,
+    FormatName,
+    GroupBy,
+    How,
+    Junit,
+    Limit,
+    ModeName,
+    Names,
+    Paths,
+    PlanMode,
+    Read,
+    Seed,
+    SheetOutputs,
+    Watching,
+    computing,
+    names,
+    one_of,
+    paths,
+    refuse_outside,
+    refuse_stdin_twice,
+    request,
+)
+from rlcorr_cli.commands.choose import (
+    OBJECTIVE_LIKE,
+    PLAN_LIKE,
+    RS,
+    ObjectiveLike,
+    PlanLike,
+    Typed,
+    choose_plan,
+    named_file,
+    objective_under,
+    typed_objective,
+    typed_plan,
+)
+from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, quarantines, sheet_files
+from rlcorr_cli.errors import RlcorrError, UsageError, shortened
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.plan import Mode, Plan, Rejection, WeightScope
+from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.reading.request import MOST_SEED
+from rlcorr_cli.show.forms import sheet_destinations
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.compared import Comparison
+    from rlcorr_cli.results.diffed import Diff
+    from rlcorr_cli.results.swept import Sweep
+
+
+def typed_plans(
+    preset: Annotated[
+        Sequence[str],
+        Opt(
+            help="A named plan to compare; `rlcorr presets` lists all. Repeatable. Default: verl's, and one of every "
+            "other framework.",
+            panel=PLAN,
+            typed=TEXTS,
+            metavar="NAME",
+            offers=completion.presets,
+            argument="plans",
+        ),
+    ] = (),
+    plan: Annotated[
+        Sequence[str],
+        Opt(
+            help="A plan to compare (TOML, YAML, JSON). Repeatable.",
+            panel=PLAN,
+            typed=TEXTS,
+            metavar="FILE",
+            argument="plans",
+        ),
+    ] = (),
+) -> list[PlanLike]:
+    """The plans that a command line names."""
+    return [*preset, *map(named_file, plan)]
+
+
+def compare(
+    dumps: Dumps,
+    plans: Annotated[
+        PlanLike | Sequence[PlanLike],
+        Via(
+            make=typed_plans, help="Plans, names of presets or files; none for verl's and one of every other framework."
+        ),
+    ] = (),
+    *,
+    all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False,
+    objective: Annotated[ObjectiveLike | None, Via(make=typed_objective, help=OBJECTIVE_LIKE)] = None,
+    group_by: GroupBy = (),
+    cluster_by: ClusterBy = None,
+    seed: Seed = 0,
+    output: SheetOutputs = (),
+    **how: Unpack[How],
+) -> "Comparison":
+    """See what each correction would leave of a dump, and which to take.
+
+    Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  Its `recommendation` names
+    the plan to take with its reasons, or says why none can be named; `whole.plans` hold every plan's columns by name,
+    `groups` those of each group.  An objective is one of each plan's mode.  The dump is read once.
+    """
+    from rlcorr_cli.plans.presets import PRESETS
+    from rlcorr_cli.runs import compare as comparing
+
+    refuse_outside(0, MOST_SEED, seed=seed)
+    named: Any = [plans] if isinstance(plans, (str, Path, Plan, ChosenPlan, Mapping)) else plans
+    asked = [choose_plan(plan) for plan in (*named, *(PRESETS if all else ()))]
+    compared = asked or default_plans()
+    objectives: dict[Plan, Objective] = {}
+    for each in compared if objective is not None else ():
+        of_mode = replace(objective, mode=each.plan.mode) if isinstance(objective, Objective) else objective
+        chosen = objective_under(each, of_mode)
+        assert chosen is not None
+        objectives[each.plan] = chosen
+    reading = request(dumps, how, group_by=group_by, cluster_by=cluster_by)
+    outputs = sheet_files(output)
+    places = [place for path in outputs for place in sheet_destinations(path)]
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plans=asked)
+    with Outputs() as staging, computing(how) as compute:
+        comparison = comparing.compare(
+            reading,
+            compared,
+            named=bool(asked),
+            objectives=objectives,
+            computing=compute,
+            seed=seed,
+            watch=how.get("watch"),
+            staging=staging,
+        )
+        return finished(comparison, notes, outputs, staging)
+
+
+def default_plans() -> list[ChosenPlan]:
+    """The plans that are compared where none is asked for."""
+    from rlcorr_cli.plans.presets.compared import COMPARED
+
+    return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
+
+
+def typed_base(bound: Literal["low", "high"] | None, **typed: Unpack[Typed]) -> ChosenPlan | None:
+    """What else is done to a dump than the rejection without bounds."""
+    if bound is not None and typed.get(f"is_{bound}") is not None:
+        raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
+    rejections: Any = typed.get("rs") or ()
+    typed["rs"] = tuple(text for text in rejections if ":" in text)
+    return typed_plan(**typed)
+
+
+def free_bounds(texts: Sequence[str]) -> list[str]:
+    """The rejections without bounds."""
+    return [text for text in texts or () if ":" not in text]
+
+
+def sweep(
+    dumps: Dumps,
+    plan: Annotated[
+        PlanLike | None, Via(make=typed_base, help=f"What else is done to the dump. {PLAN_LIKE}", without=("profile",))
+    ] = None,
+    *,
+    rs: Annotated[str | Rejection | Sequence[str | Rejection], replace(RS, parse=free_bounds)] = (),
+    is_scope: Annotated[WeightScope | None, PythonOnly("Weights whose bound moves, in place of the plan's.")] = None,
+    bound: Annotated[
+        Literal["low", "high"] | None, Opt(help="Move this bound of the weights, not a rejection's.", panel=PLAN)
+    ] = None,
+    side: Annotated[
+        Side | None, Opt(help="Of a ratio's rejection: move both bounds (default), or one.", panel=PLAN)
+    ] = None,
+    target_keep: Annotated[
+        float | None,
+        Opt(
+            help="Name the tightest bounds that keep this share of the sequences, or tokens.",
+            panel=PLAN,
+            metavar="SHARE",
+        ),
+    ] = None,
+    target_ess: Annotated[
+        float | None, Opt(help="Name the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
+    ] = None,
+    points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
+    mode: PlanMode = None,
+    output: SheetOutputs = (),
+    **how: Unpack[How],
+) -> "Sweep":
+    """See what one bound does at every threshold; --rs without bounds, or --bound, says which.
+
+    One rejection stands without bounds, 'ratio.seq_mean', and moves; any number with bounds stay.  The share that is
+    kept is of tokens for token statistics.  The effective sample size is of capped weights, of those that are swept; of
+    a rejection, of the true weights e^S of what it keeps.  `batch_by` is of plans that divide weights by their batch's
+    mean.
+    """
+    from rlcorr_cli.results.swept import MOST_POINTS, Targets
+    from rlcorr_cli.runs import sweep as sweeping
+    from rlcorr_cli.totals.comparison import divides_by_mean
+
+    refuse_outside(2, MOST_POINTS, points=points)
+    targets = Targets(target_keep, target_ess)
+    swept = _swept(plan, rs=rs, is_scope=is_scope, bound=bound, side=side, mode=mode)
+    outputs = sheet_files(output)
+    if how.get("batch_by") is not None and not divides_by_mean(swept.base):
+        raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
+    reading = request(dumps, how)
+    places = [place for path in outputs for place in sheet_destinations(path)]
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=plan)
+    with Outputs() as staging, computing(how) as compute:
+        result = sweeping.sweep(
+            reading, swept, targets, n_points=points, computing=compute, watch=how.get("watch"), staging=staging
+        )
+        return finished(result, notes, outputs, staging)
+
+
+def _swept(
+    plan: Any,
+    *,
+    rs: str | Rejection | Sequence[str | Rejection],
+    is_scope: WeightScope | None,
+    bound: Any,
+    side: Any,
+    mode: Mode | None,
+) -> Swept:
+    """The one free bound among what is asked for."""
+    listed = [rs] if isinstance(rs, str | Rejection) else list(rs)
+    free = [each for each in listed if isinstance(each, str) and ":" not in each]
+    fixed = [each for each in listed if each not in free]
+    if len(free) + (bound is not None) != 1:
+        raise UsageError(
+            "One bound should be free, and " + ("none is." if not free and bound is None else "more than one is."),
+            "Write --rs STATISTIC.SCOPE without bounds, such as --rs ratio.seq_mean, or --is token --bound high.",
+        )
+    chosen = plan if isinstance(plan, ChosenPlan) and not (fixed or is_scope or mode) else None
+    chosen = chosen or choose_plan(plan, mode=mode, is_scope=is_scope, rs=fixed)
+    base = chosen.plan
+    if base.budgets:
+        raise UsageError(
+            f"{base.name} keeps a budget, whose bound each batch sets by itself.",
+            "`rlcorr analyze` with this plan says what it comes to; sweep another plan.",
+        )
+    if free:
+        one_of("--side", side or "both", Side)
+        return swept_rejection(base, free[0], side, chosen.options)
+    one_of("--bound", bound, Literal["low", "high"])
+    if side is not None:
+        raise UsageError("--side applies to a rejection.", "--bound says which bound of the weights moves.")
+    if base.weighting is None:
+        raise UsageError("There are no weights whose bound could move.", "Add --is token, or a --preset with weights.")
+    if not base.applies_weights:
+        raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
+    if base.weighting.outside == "cap" and bound == "low":
+        raise UsageError("These weights are capped from above alone.", "Write --bound high.")
+    return swept_weighting(base, bound, chosen.options)
+
+
+DiffFailOn = Literal["moved"]
+
+
+def bad_rows_left_out(
+    action: Annotated[
+        Literal["error", "skip"],
+        Opt(help="Stop at the first, or leave them out.", panel=READING, flags=("--on-bad-row",)),
+    ] = "error",
+) -> BadRowPolicy:
+    """What to do about bad rows of several dumps."""
+    return BadRowPolicy(action)
+
+
+def diff(
+    *dumps: Annotated[
+        Paths,
+        Opt(
+            help="Dumps, each as for analyze, or one part.rlcorr; each is compared with A.",
+            typed=list[str],
+            metavar="A B...",
+        ),
+    ],
+    by: Annotated[
+        str | None,
+        Opt(
+            help="What tells rows apart: default sample_id, with step where both have it.",
+            panel=COMPARING,
+            metavar="COLUMN",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, Opt(help="Show the other metrics, too, untested.", panel=COMPARING, flags=("--all",))
+    ] = False,
+    min_effect: Annotated[
+        float, Opt(help="The smallest change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
+    ] = 0.1,
+    seed: Seed = 0,
+    fail_on: Annotated[
+        Names, Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME")
+    ] = (),
+    mode: ModeName = None,
+    group_by: GroupBy = (),
+    cluster_by: ClusterBy = None,
+    format: FormatName = "auto",
+    columns: Columns = None,
+    limit: Limit = None,
+    bad_rows: Annotated[
+        BadRowPolicy | None,
+        Via(
+            make=bad_rows_left_out,
+            help="What to do about bad rows; the default stops at the first.",
+            record="BadRowPolicy",
+        ),
+    ] = None,
+    junit: Junit = None,
+    output: SheetOutputs = (),
+    watch: Watching = None,
+    **how: Unpack[Computed],
+) -> "Diff":
+    """Compare dumps: what moved, by how much, and which side.
+
+    Two or more, each compared with the first; a file of saved totals, a .rlcorr, stands for its dump.  Where nothing
+    tells rows apart, what rollout says of a row does.  `fail_on` makes a failure in `junit` of each metric that moved.
+    """
+    from rlcorr_cli.results.diffed import checked
+    from rlcorr_cli.runs.diff import DiffSettings
+    from rlcorr_cli.runs.diff import diff as run
+
+    refuse_outside(0, MOST_SEED, seed=seed)
+    # Callers from Python may pass anything.
+    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:
+        raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
+    for value in names("fail_on", fail_on):
+        one_of("--fail-on", value, get_args(DiffFailOn))
+    if len(dumps) < 2:
+        raise UsageError("One dump has nothing to be compared with.", "Name another.")
+    refuse_stdin_twice(*map(paths, dumps))
+    files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
+    read: Read = {"format": format, "columns": _columns(columns, by), "limit": limit, "bad_rows": bad_rows}
+    asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
+    places = [place for path in files for place in sheet_destinations(path)]
+    notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
+    with Outputs() as staging, computing(how) as compute:
+        settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
+        try:
+            difference = run(asked, settings, computing=compute, mode=mode, watch=watch)
+        except RlcorrError as error:
+            if by is None:
+                raise
+            raise type(error)(_of_by(error.message, by), _of_by(error.hint, by)) from error
+        for place in report_file:
+            from rlcorr_cli.show.ci.junit import document
+
+            staging.write(place, document(checked(difference, fails=bool(fail_on))))
+        return finished(difference, notes, files, staging)
+
+
+def _of_by(text: str, by: str) -> str:
+    """A message of the reading, which names another option for the rows' own column than this command does."""
+    return text.replace(f"--map sample_id={by}", f"--by {by}").replace("--map sample_id=COLUMN", "--by COLUMN")
+
+
+def _columns(columns: Any, by: str | None) -> Any:
+    """Columns with that of `by` as the rows' own."""
+    if by is None:
+        return columns
+    if columns and "sample_id" in columns:
+        raise UsageError("--by and --map sample_id both name the rows' own column.", "Use one of the two.")
+    return {**(columns or {}), "sample_id": by}

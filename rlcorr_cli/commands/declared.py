@@ -1,0 +1,163 @@
+"""One declaration of each argument, from which its option, its value and its documentation follow.
+
+A command is a function that Python calls as it stands.  Each parameter is annotated by its type and one of the three
+records below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Arguments
+that many commands take stand in a TypedDict, and the command takes `**how: Unpack[How]`.  `declared` lists them all,
+`options` those of them that a command line has, and `arguments` makes of what was typed what the function takes.
+`app` gives the options to typer; `python` makes signature, documentation and messages for callers from Python.
+
+Nothing here, and nothing that a declaration needs, loads typer or a library for numbers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, ForwardRef, get_args
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opt:
+    """An argument that is an option, too.
+
+    panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
+    argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
+    typed: the type that is typed, where the argument's own is another, and parse: what makes the one of the other.
+    offers: the names that a shell may complete, or a function of `completion` that finds them.  argument: what Python
+    says in its place, where the option alone has this name.  python: what help to Python says beside `help`.
+    """
+
+    help: str
+    python: str = ""
+    panel: str = ""
+    flags: tuple[str, ...] = ()
+    default: Any = None
+    typed: Any = None
+    parse: Callable[[Any], Any] | None = None
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    hidden: bool = False
+    offers: Sequence[str] | Callable[..., Any] | None = None
+    argument: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Via:
+    """An argument that a command line makes by a call, whose own arguments are the options.
+
+    without: arguments of the call that are no options here.  record: the class of the argument, where the options are
+    its fields.
+    """
+
+    make: Callable[..., Any]
+    help: str = ""
+    without: tuple[str, ...] = ()
+    record: str = ""
+
+
+@dataclass(frozen=True)
+class PythonOnly:
+    """An argument that no command line has."""
+
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """An argument of a function: its type, and what was declared of it; None for another argument of the command, which
+    a call of a Via takes by its name."""
+
+    name: str
+    type: Any
+    by: Opt | Via | PythonOnly | None
+    parameter: Parameter
+
+    @property
+    def panel(self) -> str:
+        """The heading that an option stands under."""
+        return self.by.panel if isinstance(self.by, Opt) else ""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What is typed for an option; nothing for what is typed by its place."""
+        if not isinstance(self.by, Opt) or not self.panel:
+            return ()
+        return self.by.flags or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def typed(self) -> Any:
+        """The type that is typed."""
+        return getattr(self.by, "typed", None) or self.type
+
+    @property
+    def default(self) -> Any:
+        """What a command line takes where nothing is typed; `Parameter.empty` where something must be."""
+        own = getattr(self.by, "default", None)
+        default = self.parameter.default if own is None else own
+        return None if default == () else default
+
+
+def declared(function: Callable[..., Any]) -> list[Declared]:
+    """Every argument of a function in order; those of its TypedDict stand after the ones by place, before a Via's."""
+    own: list[Declared] = []
+    shared: list[Declared] = []
+    first = 0
+    for name, parameter in signature(function).parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            (how,) = get_args(parameter.annotation)
+            shared = [_declared(key, hint, _keyword(key, hint)) for key, hint in how.__annotations__.items()]
+            continue
+        own.append(_declared(name, parameter.annotation, parameter))
+        if first == len(own) - 1 and parameter.kind is not Parameter.KEYWORD_ONLY and not isinstance(own[-1].by, Via):
+            first = len(own)
+    return [*own[:first], *shared, *own[first:]]
+
+
+def _keyword(name: str, hint: Any) -> Parameter:
+    """A key of a TypedDict as a parameter."""
+    marked = getattr(hint, "__metadata__", (None,))[0]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(marked, "default", None))
+
+
+def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:
+    marks = (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Opt | Via | PythonOnly))
+    kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
+    kind = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
+    return Declared(name=name, type=kind, by=next(marks, None), parameter=parameter)
+
+
+def options(function: Callable[..., Any], without: Sequence[str] = ()) -> Iterator[tuple[Declared, Via | None, str]]:
+    """Every option of a function, those of its calls among them, with the call and the argument that it makes."""
+    for each in declared(function):
+        if each.name in without:
+            continue
+        if isinstance(each.by, Opt):
+            yield each, None, each.by.argument or each.name
+        elif isinstance(each.by, Via):
+            for option, _, argument in options(each.by.make, each.by.without):
+                yield option, each.by, each.name if each.by.record else argument
+
+
+def arguments(
+    function: Callable[..., Any], typed: Mapping[str, Any], without: Sequence[str] = ()
+) -> tuple[list[Any], dict[str, Any]]:
+    """A function's arguments, those of `*args` and those by name.  typed: values of options by their names."""
+    several: list[Any] = []
+    made: dict[str, Any] = {}
+    for each in declared(function):
+        if each.name in without or isinstance(each.by, PythonOnly):
+            continue
+        if isinstance(each.by, Via):
+            _, of_call = arguments(each.by.make, typed, each.by.without)
+            value = each.by.make(**of_call)
+        else:
+            value = typed[each.name]
+            if value is None and each.parameter.default is not Parameter.empty:
+                value = each.parameter.default
+            if each.by is not None and each.by.parse is not None:
+                value = each.by.parse(value)
+        if each.parameter.kind is Parameter.VAR_POSITIONAL:
+            several += value
+        else:
+            made[each.name] = value
+    return several, made

@@ -1,0 +1,296 @@
+"""What writes rows: `filter_dump` and `correct` by a plan, `convert` in canonical columns."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+
+from rlcorr_cli.commands.arguments import (
+    JOINING,
+    OBJECTIVE,
+    OUTPUT,
+    TEXT,
+    BadRows,
+    BatchBy,
+    BatchTokens,
+    Columns,
+    Computed,
+    Device,
+    Dumps,
+    FormatName,
+    How,
+    Limit,
+    Names,
+    Paths,
+    PlanMode,
+    PlanProfile,
+    Watching,
+    computing,
+    names,
+    refuse_outside,
+    refuse_stdin_twice,
+    request,
+)
+from rlcorr_cli.commands.choose import (
+    OBJECTIVE_LIKE,
+    ObjectiveKnobs,
+    ObjectiveLike,
+    ObjectiveName,
+    PlanAsked,
+    choose_objective,
+    choose_plan,
+    objective_under,
+    typed_objective,
+)
+from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.outputs import check_touched, written
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
+from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.reading.formats import WRITTEN
+from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH
+
+if TYPE_CHECKING:
+    from rlcorr_cli.reading.tables import Table
+    from rlcorr_cli.results.written import Converted, Filtered
+
+DATASET = Opt(
+    help=f"The corrected dataset: {', '.join(WRITTEN)}, or a directory of parts.",
+    panel=OUTPUT,
+    flags=("--output", "-o"),
+    typed=TEXT,
+    metavar="PATH",
+)
+RowsPerFile = Annotated[int, Opt(help="Of a directory's parts.", panel=OUTPUT, metavar="N", least=1, most=MOST_ROWS)]
+Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
+
+
+def typed_dataset(
+    output: Annotated[str | None, DATASET] = None,
+    *,
+    dry_run: Annotated[
+        bool, Opt(help="Write nothing; say what would be kept.", panel=OUTPUT, argument="output=None")
+    ] = False,
+) -> str | None:
+    """Where the corrected rows go; None for a dry run."""
+    if output is None and not dry_run:
+        raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
+    return None if dry_run else output
+
+
+def typed_rejected(
+    rejected_output: Annotated[str | None, Opt(help="Write dropped rows here.", panel=OUTPUT, metavar="PATH")] = None,
+    *,
+    dry_run: bool,
+) -> str | None:
+    """Where dropped rows go; None for a dry run."""
+    return None if dry_run else rejected_output
+
+
+def typed_coefs(
+    objective: ObjectiveName = None,
+    *,
+    coef: Annotated[
+        bool,
+        Opt(
+            help="Write every token's coefficient in the objective's gradient, before its batch's divisor: "
+            "rlcorr_coef.",
+            panel=OBJECTIVE,
+            argument="objective",
+        ),
+    ] = False,
+    coef_normalized: bool,
+    **knobs: Unpack[ObjectiveKnobs],
+) -> Callable[[ChosenPlan], Objective] | None:
+    """What chooses the objective whose coefficients are written; None where none are."""
+    choose = typed_objective(objective, **knobs)
+    if coef or coef_normalized:
+        return choose or partial(choose_objective, objective="auto")
+    if choose is not None:
+        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef.")
+    return None
+
+
+def filter_dump(
+    dumps: Dumps,
+    output: Annotated[
+        str | Path | None,
+        Via(make=typed_dataset, help="A file, or a directory of parts; None only counts what would be kept."),
+    ],
+    plan: PlanAsked,
+    *,
+    profile: PlanProfile = CANONICAL,
+    mode: PlanMode = None,
+    keep_rejected: Annotated[
+        bool,
+        Opt(
+            help="Rows without a token left; kept, their mask is all 0.",
+            panel=OUTPUT,
+            flags=("--rejected",),
+            default="drop",
+            typed=Literal["drop", "keep"],
+            parse=lambda typed: typed == "keep",
+        ),
+    ] = False,
+    rejected_output: Annotated[str | Path | None, Via(make=typed_rejected, help="Where dropped rows go.")] = None,
+    rows_per_file: RowsPerFile = 100_000,
+    resample: Annotated[
+        int | None,
+        Opt(
+            help="Draw N rows in proportion to their weights, instead of writing weights.",
+            panel=OUTPUT,
+            metavar="N",
+            least=1,
+            most=MOST_ROWS,
+        ),
+    ] = None,
+    seed: Annotated[int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED)] = 0,
+    write_unused_weights: Annotated[
+        bool, Opt(help="Write weights even where the plan's loss takes none (PPO in bypass mode).", panel=OUTPUT)
+    ] = False,
+    objective: Annotated[ObjectiveLike | None, Via(make=typed_coefs, help=OBJECTIVE_LIKE)] = None,
+    coef_normalized: Annotated[bool, Opt(help="The same over the divisor; one more pass.", panel=OBJECTIVE)] = False,
+    overwrite: Overwrite = False,
+    **how: Unpack[How],
+) -> "Filtered":
+    """Write the corrected dataset: weights and masks, rejected rows dropped.
+
+    With an objective, its coefficient of every token is written, too.
+    """
+    from rlcorr_cli.results.written import Target
+    from rlcorr_cli.runs import filter as filtering
+
+    refuse_outside(0, MOST_SEED, seed=seed)
+    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    if coef_normalized and objective is None:
+        raise UsageError("--coef-normalized needs an objective.", "Add --objective auto.")
+    wanted = objective_under(chosen, objective)
+    if wanted is None:
+        _refuse_idle(chosen)
+    target = Target(
+        path=None if output is None else written("-o", output),
+        keep_rejected=keep_rejected,
+        rejected=None if rejected_output is None else written("--rejected-output", rejected_output),
+        overwrite=overwrite,
+        rows_per_file=rows_per_file,
+        resample=resample,
+        seed=seed,
+        unused_weights=write_unused_weights,
+        objective=wanted,
+        divides_coefs=coef_normalized,
+    )
+    reading = request(dumps, how)
+    notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
+    with computing(how) as compute:
+        filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=how.get("watch"))
+    return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
+
+
+def correct(
+    table: Annotated[
+        Paths,
+        PythonOnly(
+            "Anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb, datasets), or a mapping of padded "
+            "tensors or arrays [B, T]."
+        ),
+    ],
+    plan: PlanAsked,
+    *,
+    profile: PlanProfile = CANONICAL,
+    mode: PlanMode = None,
+    columns: Columns = None,
+    batch_by: BatchBy = None,
+    bad_rows: BadRows = None,
+    device: Device = "auto",
+    batch_tokens: BatchTokens = None,
+) -> "Table":
+    """The corrected rows of one table, as `filter_dump` would write them with every rejected row kept.
+
+    A plan that looks at whole training batches (normalize, budgets) takes the table as one, unless `batch_by` names a
+    column.  No bad row can be left out.  A function of its arguments alone, for `map_batches` and training loops; one
+    thread computes.
+    """
+    from rlcorr_cli.runs import correct as correcting
+
+    chosen = choose_plan(plan, profile=profile, mode=mode)
+    _refuse_idle(chosen)
+    batches = NO_BATCH if batch_by is None else batch_by
+    reading = request(table, {"columns": columns, "batch_by": batches, "bad_rows": bad_rows})
+    if not reading.bad_rows.stops:
+        raise UsageError(
+            "correct gives every row back: it leaves out none.", 'Write BadRowPolicy(nonfinite="keep"), or "mask".'
+        )
+    how: Computed = {"device": device, "batch_tokens": batch_tokens, "engine": "threads", "workers": 1}
+    with computing(how) as compute:
+        return correcting.correct(reading, chosen, compute)
+
+
+def _refuse_idle(chosen: ChosenPlan) -> None:
+    """Refuse a plan by which nothing would be corrected."""
+    if chosen.plan.weighting is None and not chosen.plan.rules:
+        hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
+        raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
+
+
+def typed_output(output: Annotated[str | None, DATASET] = None) -> str:
+    """Where converted rows go."""
+    if output is None:
+        raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
+    return output
+
+
+def convert(
+    dumps: Dumps,
+    output: Annotated[str | Path, Via(make=typed_output, help="A file, or a directory of parts.")],
+    *,
+    join: Annotated[
+        str | Path | None,
+        Opt(
+            help="Another engine's log-probs of the same tokens: they become old_log_probs.",
+            panel=JOINING,
+            typed=TEXT,
+            metavar="DUMP",
+        ),
+    ] = None,
+    on: Annotated[
+        Names,
+        Opt(
+            help="Columns that tell which rows belong together.",
+            panel=JOINING,
+            default="sample_id",
+            typed=str,
+            metavar="A,B,...",
+        ),
+    ] = ("sample_id",),
+    format: FormatName = "auto",
+    columns: Columns = None,
+    limit: Limit = None,
+    rows_per_file: RowsPerFile = 100_000,
+    overwrite: Overwrite = False,
+    watch: Watching = None,
+) -> "Converted":
+    """Write a dump, a framework's own files most of all, in canonical columns.
+
+    Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
+    without a partner are counted.
+    """
+    from rlcorr_cli.runs import convert as converting
+
+    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file)
+    path = written("-o", output)
+    reading = request(dumps, {"format": format, "columns": columns, "limit": limit})
+    joined: Sequence[str] = () if join is None else (str(join),)
+    refuse_stdin_twice(reading.paths, joined)
+    notes = check_touched([converting.destination(path, overwrite)], (*reading.paths, *joined))
+    converted = converting.convert(
+        reading,
+        path,
+        join=None if join is None else str(join),
+        on=names("on", [name.strip() for name in on.split(",")] if isinstance(on, str) else on),
+        overwrite=overwrite,
+        rows_per_file=rows_per_file,
+        watch=watch,
+    )
+    return replace(converted, notes=(*converted.notes, *notes))

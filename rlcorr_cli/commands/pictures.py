@@ -1,0 +1,308 @@
+"""What shows a report: `plot` draws pictures, `to_html` makes the page, `save` writes it in the form of a suffix."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from rlcorr_cli.commands.arguments import (
+    DUMPS_OR_REPORT,
+    OUTPUT,
+    TEXTS,
+    ByStep,
+    GroupBy,
+    How,
+    Names,
+    Paths,
+    PlanMode,
+    computing,
+    kind_of,
+    names,
+    request,
+)
+from rlcorr_cli.commands.check import again, refuse_beside_report, saved
+from rlcorr_cli.commands.choose import PlanOfOurs, choose_plan
+from rlcorr_cli.commands.compare import default_plans
+from rlcorr_cli.commands.declared import Opt, Via
+from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, written
+from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.show import forms
+
+if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Watch
+    from rlcorr_cli.show.figures import Drawn
+
+SUFFIXES = ("png", "svg", "pdf")
+COMPARE, DIAGNOSE = "compare", "diagnose"
+KINDS = (
+    *("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness"),
+    *(COMPARE, DIAGNOSE),
+)
+"""Kinds of pictures, named here because their table loads matplotlib."""
+NO_REPORT = {
+    COMPARE: (
+        "A report is of one plan: there are no plans in it to compare.",
+        "The picture `compare` is of many plans, and takes no plan.",
+        "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
+    ),
+    DIAGNOSE: (
+        "A report does not hold what causes are found from.",
+        "The picture `diagnose` is of the two policies, and takes no plan.",
+        "Leave the plan out.",
+    ),
+}
+"""Kinds of pictures that are of no report -> why one will not do, why a plan will not, and what to do instead of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A picture of one kind.
+
+    figure: matplotlib's, None where the dump has nothing to draw, which the caption says.  path: where it was written.
+    notes: on what killed runs had left there.
+    """
+
+    kind: str
+    figure: Any
+    caption: str
+    path: Path | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"kind": self.kind, "path": None if self.path is None else str(self.path), "caption": self.caption}
+
+
+def typed_pictures(
+    output: Annotated[
+        str | None,
+        Opt(
+            help="The picture: .png, .svg or .pdf; or a directory for one each.",
+            panel=OUTPUT,
+            flags=("--output", "-o"),
+            metavar="PATH",
+        ),
+    ] = None,
+    *,
+    source: Sequence[str],
+    kinds: Sequence[str],
+) -> str | dict[str, Path]:
+    """Where pictures go: without a name to DUMP.KIND.png right here."""
+    if output is not None:
+        return output
+    name = Path(source[0]).name
+    is_pattern = bool(set("*?[-") & set(source[0][:1] + name))
+    stem = "" if is_pattern else name.split(".")[0]
+    return {kind: Path(f"{stem or 'dump'}.{kind}.png") for kind in kinds or KINDS[:1]}
+
+
+def plot(
+    source: Annotated["Report | Paths", DUMPS_OR_REPORT],
+    output: Annotated[
+        str | Path | Mapping[str, Path] | None,
+        Via(make=typed_pictures, help="A file, a directory for KIND.png, or kind -> file; None writes nothing."),
+    ] = None,
+    plan: PlanOfOurs = None,
+    *,
+    kinds: Annotated[
+        Names,
+        Opt(
+            help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
+            panel=OUTPUT,
+            flags=("--kind",),
+            typed=TEXTS,
+            metavar="KIND",
+            offers=KINDS,
+        ),
+    ] = (),
+    mode: PlanMode = None,
+    group_by: GroupBy = (),
+    by_step: ByStep = False,
+    **how: Unpack[How],
+) -> "tuple[Picture, ...]":
+    """Draw a dump, or a saved report: one page, or pictures by kind.
+
+    `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
+    plans that it takes by itself, `diagnose` the evidence of the likely cause; a report has no such pictures.
+    """
+    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.saved import refuse_undrawable
+    from rlcorr_cli.show import figures
+
+    wanted = tuple(dict.fromkeys(names("kinds", kinds))) or KINDS[:1]
+    for name in wanted:
+        if name not in KINDS:
+            raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
+    if by_step and not set(wanted) & set(figures.BY_STEP):
+        raise UsageError(
+            f"--by-step changes nothing in {', '.join(wanted)}.", f"It is of {', '.join(figures.BY_STEP)}."
+        )
+    reading = request("" if isinstance(source, Report) else source, how, group_by=group_by)
+    inputs = () if isinstance(source, Report) else reading.paths
+    targets = _targets(output, wanted)
+    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=plan)
+    report = saved(source)
+    for kind in wanted:
+        if kind in NO_REPORT and report is not None:
+            raise UsageError(NO_REPORT[kind][0], "Name the dump itself.")
+        if kind in NO_REPORT and plan is not None:
+            raise UsageError(*NO_REPORT[kind][1:])
+    with Outputs() as staging:
+        if report is not None:
+            refuse_beside_report(reading, plan, mode=mode)
+            refuse_undrawable(report, inputs[0] if inputs else "The report")
+            if by_step and not any(group.curves for group in report.groups):
+                raise DataError("The report holds no curves of each step.", "Name the dump itself.")
+            drawn = {kind: figures.draw(kind, report) for kind in wanted}
+        else:
+            chosen = choose_plan(plan, mode=mode)
+            with computing(how) as compute:
+                watch = how.get("watch")
+                drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging, by_step=by_step)
+        pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
+        staging.publish()
+    return pictures
+
+
+def to_html(report: "Report") -> str:
+    """The report as one page that needs nothing else; with pictures, if it was measured with `pictures=True`."""
+    from rlcorr_cli.show.forms import page
+
+    return page.text(_a_report(report))
+
+
+def save(report: "Report", path: str | Path) -> Path:
+    """Write a report as .json, .html, .md, .csv, .tb (TensorBoard) or .rlcorr, whole or not at all; returns the path.
+
+    .rlcorr takes a report that has kept its totals.
+    """
+    columns = len(_a_report(report).groups[0].key) if report.groups else 0
+    (place,) = report_files(path, n_group_columns=columns)
+    check_run(forms.destinations(place), [(DUMP, source.path) for source in report.inputs])
+    with Outputs() as staging:
+        forms.write(report, place, staging)
+        staging.publish()
+    return place
+
+
+def _a_report(report: Any) -> "Report":
+    from rlcorr_cli.results.report import Report
+
+    if not isinstance(report, Report):
+        raise UsageError(f"report should be a Report, not {kind_of(report)}.", "Take what `analyze` returns.")
+    return report
+
+
+def _read(
+    kinds: Sequence[str],
+    reading: ReadRequest,
+    chosen: "ChosenPlan",
+    *,
+    computing: "Computing",
+    watch: "Watch | None",
+    staging: Outputs,
+    by_step: bool,
+) -> "dict[str, Drawn]":
+    """The pictures of a dump, those of its reports first; each of the others reads it once more."""
+    from rlcorr_cli.show import figures
+
+    of_plan = [kind for kind in kinds if kind not in NO_REPORT]
+    drawn: dict[str, Drawn] = {}
+    if of_plan:
+        reports = _measured(
+            of_plan, reading, chosen, computing=computing, watch=watch, staging=staging, by_step=by_step
+        )
+        drawn = {kind: figures.draw(kind, report) for kind, report in reports.items()}
+    if COMPARE in kinds:
+        from rlcorr_cli.runs.compare import compare
+        from rlcorr_cli.show.forms import compared
+
+        whole = replace(again(reading) if drawn else reading, group_by=())
+        comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
+        drawn[COMPARE] = compared.drawn(comparison)
+    if DIAGNOSE in kinds:
+        from rlcorr_cli.runs.diagnose import diagnose
+        from rlcorr_cli.show.forms import diagnosed
+
+        whole = replace(again(reading) if drawn else reading, group_by=())
+        drawn[DIAGNOSE] = diagnosed.drawn(diagnose(whole, computing=computing, watch=watch, staging=staging))
+    return drawn
+
+
+def _measured(
+    kinds: Sequence[str],
+    reading: ReadRequest,
+    chosen: "ChosenPlan",
+    *,
+    computing: "Computing",
+    watch: "Watch | None",
+    staging: Outputs,
+    by_step: bool,
+) -> "dict[str, Report]":
+    """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
+    read twice only where these groupings differ."""
+    from rlcorr_cli.runs import analyze as analysis
+
+    # Which sequences carry the gradient is told of weights times advantages.
+    dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else (), clusters=True)
+    groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
+    if by_step and not any(groups.values()):
+        raise UsageError(
+            "There are no steps to draw a curve each of.",
+            "Name a column with --group-by COLUMN, or leave --by-step out.",
+        )
+    by_groups: dict[tuple[str, ...], Report] = {}
+    for grouping in dict.fromkeys(groups.values()):
+        # Intervals, which take a seed, are drawn of groups alone.
+        by_groups[grouping] = analysis.analyze(
+            dump.grouped_by(grouping),
+            chosen,
+            computing=computing,
+            seed=0 if grouping else None,
+            watch=watch,
+            pictures=True,
+            by_step=by_step,
+            staging=staging,
+        )
+        dump = replace(dump, request=again(dump.request))
+    return {kind: by_groups[groups[kind]] for kind in kinds}
+
+
+def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
+    """Kind -> where its picture goes."""
+    if output is None:
+        return {}
+    if not isinstance(output, (str, Path, Mapping)):
+        raise UsageError(f"output should be a path, not {kind_of(output)}.", "Name a .png, or a directory.")
+    if isinstance(output, Mapping):
+        return {kind: Destination(path=written("-o", path), overwrite=True) for kind, path in output.items()}
+    return _named(written("-o", output), kinds)
+
+
+def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
+    """A name without a suffix is a directory for KIND.png."""
+    suffix = path.suffix.lower().removeprefix(".")
+    if not suffix or os.path.isdir(path):
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise OutputError(f"{path} is not a directory.", "Name a picture .png, .svg or .pdf, or another directory.")
+        return {kind: Destination(path=path / f"{kind}.png", overwrite=True, makes_parents=True) for kind in kinds}
+    if suffix not in SUFFIXES:
+        raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
+    if len(kinds) > 1:
+        raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with -o.")
+    return {kinds[0]: Destination(path=path, overwrite=True)}
+
+
+def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
+    """The picture, staged for its file if it has one."""
+    if drawn.figure is None or place is None:
+        return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)
+    staging.write(place, drawn.write(place.path.suffix.lower().removeprefix(".")))
+    return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, path=place.path, notes=notes)
