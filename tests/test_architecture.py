@@ -117,7 +117,7 @@ def test_the_walk_finds_the_imports_that_are_there() -> None:
     assert len(MODULES) > 30
     for package in ("torch", "pyarrow", "rich", "typer"):
         assert {part(m) for m in MODULES if package in tops(m)} == set(HOMES[package])
-    assert own(PACKAGE / "runs" / "scan.py") >= {"measure", "reading", "engines"}
+    assert own(PACKAGE / "runs" / "reading.py") >= {"measure", "reading", "engines"}
 
 
 @pytest.mark.parametrize("package", HOMES)

@@ -19,8 +19,8 @@ from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, Engin
 from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
 
 if TYPE_CHECKING:
-    from rlcorr_cli.runs.analyze import Progress, Watch
-    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Progress, Watch
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -348,7 +348,7 @@ def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | 
 
 def computing(how: Computed) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts."""
-    from rlcorr_cli.runs import scan
+    from rlcorr_cli.runs import computing as engines
 
     workers, threads, batch_tokens = how.get("workers"), how.get("threads"), how.get("batch_tokens")
     # Callers from Python may pass anything.
@@ -365,7 +365,7 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
     name = engine if threads is None else "threads"
-    return scan.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
+    return engines.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
 
 
 def refuse_stdin_twice(*dumps: Sequence[str]) -> None:

@@ -78,7 +78,7 @@ def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:
     """Where bad rows go, for a command that replaces no older ones."""
     if reading.bad_rows.quarantine is None:
         return ()
-    from rlcorr_cli.runs.bad_rows import quarantine
+    from rlcorr_cli.runs.reading import quarantine
 
     destination = quarantine(reading.bad_rows)
     return () if destination is None else (destination,)

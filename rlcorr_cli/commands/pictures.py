@@ -35,8 +35,8 @@ from rlcorr_cli.show import forms
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.results.report import Report
-    from rlcorr_cli.runs.analyze import Watch
-    from rlcorr_cli.runs.scan import Computing
+    from rlcorr_cli.runs.computing import Computing
+    from rlcorr_cli.runs.reading import Watch
     from rlcorr_cli.show.figures import Drawn
 
 SUFFIXES = ("png", "svg", "pdf")
@@ -261,7 +261,7 @@ def _measured(
     by_groups: dict[tuple[str, ...], Report] = {}
     for grouping in dict.fromkeys(groups.values()):
         # Intervals, which take a seed, are drawn of groups alone.
-        by_groups[grouping] = analysis.analyze_dump(
+        by_groups[grouping] = analysis.analyze(
             dump.grouped_by(grouping),
             chosen,
             computing=computing,

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlcorr_cli.metrics.diagnostics import draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
-from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
+from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, computed
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs
 from rlcorr_cli.results.report import Report
@@ -126,16 +126,23 @@ class DiffSide(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherDiff(Record):
-    """A compared with a dump that was named after b."""
+class Pair(Record):
+    """A dump that is compared with A, and what changed from there; not_tested: with --all, of every other metric."""
 
-    name: str
     b: DiffSide
     pairs: Pairs | None
     side: MovedSide | None
     metrics: Changes
     not_tested: Changes
     groups: tuple[DiffSection, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherDiff(Record):
+    """A compared with a dump that was named after b."""
+
+    name: str
+    pair: Annotated[Pair, Key(inline=True)]
     notes: tuple[str, ...]
 
 
@@ -147,11 +154,11 @@ class Diff(Output):
     that counts as moved, a share.  others: A compared with the dumps that were named after b, each a Diff of its own.
     """
 
-    pairs: Pairs | None
-    side: MovedSide | None
     min_effect: float
     notes: tuple[str, ...] = ()
 
+    pairs: Annotated[Pairs | None, HIDDEN]
+    side: Annotated[MovedSide | None, HIDDEN]
     a: Annotated[Report, HIDDEN]
     b: Annotated[Report, HIDDEN]
     name: Annotated[str, HIDDEN] = "B"
@@ -209,46 +216,23 @@ class Diff(Output):
         return DiffSide.of(self.a)
 
     @property
-    @computed(name="b", after="first_side")
-    def second_side(self) -> DiffSide:
-        """The dump that was named after it."""
-        return DiffSide.of(self.b)
-
-    @property
-    @computed("The family that is tested.", after="side")
-    def metrics(self) -> Changes:
-        """Of the whole dump."""
-        return self.whole.metrics
-
-    @property
-    @computed("With --all, every other metric.", after="metrics")
-    def not_tested(self) -> Changes:
-        """Of the whole dump."""
-        return self.whole.not_tested
-
-    @property
-    @computed(after="not_tested")
-    def groups(self) -> tuple[DiffSection, ...]:
-        """The changes of the groups that both have."""
-        return self.sections[1:]
+    @computed(after="first_side", inline=True)
+    def pair(self) -> Pair:
+        """b, and what changed from A to it."""
+        return Pair(
+            b=DiffSide.of(self.b),
+            pairs=self.pairs,
+            side=self.side,
+            metrics=self.whole.metrics,
+            not_tested=self.whole.not_tested,
+            groups=self.sections[1:],
+        )
 
     @property
     @computed(name="others", after="notes")
     def other_pairs(self) -> tuple[OtherDiff, ...]:
         """A compared with the further dumps, as JSON has it."""
-        return tuple(
-            OtherDiff(
-                name=each.name,
-                b=each.second_side,
-                pairs=each.pairs,
-                side=each.side,
-                metrics=each.metrics,
-                not_tested=each.not_tested,
-                groups=each.groups,
-                notes=each.notes,
-            )
-            for each in self.others
-        )
+        return tuple(OtherDiff(name=each.name, pair=each.pair, notes=each.notes) for each in self.others)
 
 
 def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:

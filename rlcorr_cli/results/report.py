@@ -21,7 +21,6 @@ from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, GroupObjective
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.trends import Trends, trends
 from rlcorr_cli.results.verdict import Impossible, Onset, Verdict, onset, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     import polars
 
     from rlcorr_cli.results.run_totals import RunTotals
+    from rlcorr_cli.results.trends import Trends
 
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
@@ -39,6 +39,12 @@ QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WIT
 def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
     """A group's key as JSON has it: infinities as text."""
     return {name: plain(value) for name, value in key.items()}
+
+
+def _trends() -> Any:
+    from rlcorr_cli.results.trends import Trends
+
+    return Trends | None
 
 
 def _plan(data: Any) -> Plan:
@@ -241,11 +247,14 @@ class Report(Output):
         "Python's `analyze` for `pictures`.",
         after="health",
         optional=True,
+        type=_trends,
     )
-    def trends(self) -> Trends | None:
+    def trends(self) -> "Trends | None":
         """What the binned totals show; None where they were not counted, which takes a third longer."""
         if self.pictures is None:
             return None
+        from rlcorr_cli.results.trends import trends
+
         return trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:

@@ -8,9 +8,7 @@ What the totals mean is decided in `results/build.py`, by way of `results/run_to
 import hashlib
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,63 +29,20 @@ from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals, report_of
-from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine
-from rlcorr_cli.runs.budget_search import BudgetThresholds, search_budgets
-from rlcorr_cli.runs.rollouts import count_rollouts, rollout_notes
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, rollout_notes, search_budgets
+from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, check_quarantine, one_reading
 from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.totals import ROWS
-from rlcorr_cli.totals.view import diagnostics_block
 
 MANY_GROUPS = 5_000
 """Groups whose sums leave so much memory free that it is worth giving back."""
-Progress = Callable[[int, int], None]
-"""Called after each shard with its tokens and bytes."""
-
-
-Watch = Callable[[int], AbstractContextManager[Progress]]
-"""Given the bytes to come, a context around the reading that yields a Progress."""
 
 
 def analyze(
-    request: ReadRequest,
-    chosen: ChosenPlan,
-    *,
-    settings: DiagnosticSettings | None = None,
-    computing: Computing | None = None,
-    seed: int | None = 0,
-    watch: Watch | None = None,
-    pictures: bool = False,
-    totals: bool = False,
-    by_step: bool = False,
-    staging: Outputs | None = None,
-    objective: Objective | None = None,
-) -> Report:
-    """Measure a dump and report it.
-
-    totals: whether the report keeps what it was made of.  by_step: whether each group has curves of its own.
-    staging: where the rows set aside are left for the caller to publish; None publishes them here.
-    """
-    return analyze_dump(
-        opened(request, chosen, objective, clusters=seed is not None),
-        chosen,
-        settings=settings,
-        computing=computing,
-        seed=seed,
-        watch=watch,
-        pictures=pictures,
-        totals=totals,
-        by_step=by_step,
-        staging=staging,
-        objective=objective,
-    )
-
-
-def analyze_dump(
-    dump: Dump,
+    source: ReadRequest | Dump,
     chosen: ChosenPlan,
     *,
     settings: DiagnosticSettings | None = None,
@@ -101,11 +56,14 @@ def analyze_dump(
     staging: Outputs | None = None,
     objective: Objective | None = None,
 ) -> Report:
-    """The same of a dump that was opened for this plan and this objective.
+    """Measure a dump and report it.
 
-    by_group: whether a dump of more groups than are resampled is refused; totals of groups have their replicates, too.
-    by_step: whether each group has curves of its own.
+    source: what to read, or a dump that was opened for this plan and this objective.  totals: whether the report keeps
+    what it was made of.  by_group: whether a dump of more groups than are resampled is refused; totals of groups have
+    their replicates, too.  by_step: whether each group has curves of its own.  staging: where the rows set aside are
+    left for the caller to publish; None publishes them here.
     """
+    dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
@@ -124,22 +82,17 @@ def analyze_dump(
     )
     anomalies = find_anomalies(samples(dump))
     budgets = search_budgets(dump, plan, computing)
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         measured = measure(
-            dump,
+            reading,
             observation,
-            computing,
             bounds=budgets.bounds,
             rollouts=rollouts,
-            progress=progress,
-            log=log,
             share=gap_share(dump),
             by_group=by_group,
         )
-        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
         report = report_of(run)
-        log.finish()
-        own.publish()
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
@@ -165,27 +118,22 @@ def opened(
     return open_dump(request, replace(columns, wanted=(*columns.wanted, *wanted), clusters=clusters))
 
 
-def watched(dump: Dump, watch: Watch | None) -> AbstractContextManager[Progress | None]:
-    """A context around reading the dump once."""
-    return watch(dump.n_bytes) if watch else nullcontext()
-
-
 def run_totals(
-    dump: Dump,
+    reading: Reading,
     chosen: ChosenPlan,
     measured: Measured,
     *,
     budgets: BudgetThresholds,
-    log: BadRowLog,
     anomalies: tuple[AnomalyFinding, ...],
 ) -> RunTotals:
     """A dump's totals with all else that its report says."""
-    log.check(sum(measured.rows.values()))
+    reading.check()
+    dump = reading.dump
     return RunTotals(
         measured=measured,
         plan=chosen.plan,
         profile=CANONICAL if chosen.profile is None else chosen.profile.name,
-        inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+        inputs=reading.inputs,
         notes=(
             *dump.notes,
             *chosen.notes,
@@ -193,7 +141,7 @@ def run_totals(
             *_budget_notes(chosen.plan, budgets),
             *rollout_notes(dump),
         ),
-        problems=log.counts,
+        problems=reading.log.counts,
         anomalies=anomalies,
         search_notes=dump.search_notes,
         drawn_by=tuple(name for name, column in dump.marks.items() if column in dump.roles.drawn_by),
@@ -201,43 +149,30 @@ def run_totals(
 
 
 def measure(
-    dump: Dump,
+    reading: Reading,
     observation: Observation,
-    computing: Computing,
     *,
     bounds: BudgetBounds,
     rollouts: RolloutTotals | None = None,
-    progress: Progress | None = None,
-    log: BadRowLog | None = None,
     share: int = 0,
     by_group: bool = False,
 ) -> Measured:
     """Stream the whole dump once; flat memory.  Returns its totals.
 
     rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
-    by_group: as of `analyze_dump`.
+    by_group: as of `analyze`.
     """
-    tokens = f"{diagnostics_block(observation.modes[0])}.tokens"
+    dump = reading.dump
     work = MeasureShard(
-        reading=ShardReading.of(dump, computing),
+        reading=ShardReading.of(dump, reading.computing),
         observation=observation,
         budget_bounds=bounds,
         provenance=provenance_of(dump, observation, bounds),
         gap_share=share,
         rollouts=rollouts,
     )
-
-    def results() -> Iterable[Measured]:
-        for shard, measured in scan(dump, computing, work, log):
-            n_tokens, n_rows = (
-                0 if measured.totals is None else int(measured.totals.sum(name).sum()) for name in (tokens, ROWS)
-            )
-            if progress is not None:
-                progress(n_tokens, shard.n_bytes)
-            yield replace(measured, rows={shard.path: n_rows})
-
     gathering = MeasuredSum()
-    for part in results():
+    for _, part in reading.each(work):
         gathering.add(part)
         if by_group:
             check_resampled(gathering.group_replicates)
@@ -287,43 +222,38 @@ def _digest(budget_bounds: BudgetBounds) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasureShard:
+class MeasureShard(ShardWork[Measured]):
     """Shard -> its totals.  gap_share, rollouts: as of `measure`."""
 
-    reading: ShardReading
     observation: Observation
     budget_bounds: BudgetBounds
     provenance: Provenance
     gap_share: int = 0
     rollouts: RolloutTotals | None = None
 
-    def __call__(self, shard: Shard) -> ShardResult[Measured]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> Measured:
         """Measure one shard."""
-        beside = ShardNotes()
-        with devices.worker(self.reading.device):
-            gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
-            sampled: list[ChosenRows] = []
-            gathering = MeasuredSum()
-            for rows in self.reading.sound_rows(shard, beside):
-                gathering.add(self._measured(rows))
-                sampled += gap.rows(rows)
-            measured = replace(gathering.measured, gap=gap.totals(sampled))
-        covering = replace(measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult(covering, beside)
-
-    def _measured(self, rows: CheckedRows) -> Measured:
-        observed = observe(
-            rows.batch, self.observation, self.reading.device, self.budget_bounds, rollouts=self.rollouts
-        )
-        return Measured(
-            provenance=self.provenance,
-            totals=observed.totals,
-            replicates=observed.replicates,
-            pictures=observed.pictures,
-            whole=observed.whole,
-            group_replicates=observed.group_replicates,
-            group_bins=observed.group_bins,
-        )
+        device = self.reading.device
+        gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
+        sampled: list[ChosenRows] = []
+        running = MeasuredSum()
+        for rows in batches:
+            observed = observe(rows.batch, self.observation, device, self.budget_bounds, rollouts=self.rollouts)
+            running.add(
+                Measured(
+                    provenance=self.provenance,
+                    totals=observed.totals,
+                    rows={shard.path: rows.batch.n_rows},
+                    replicates=observed.replicates,
+                    pictures=observed.pictures,
+                    whole=observed.whole,
+                    group_replicates=observed.group_replicates,
+                    group_bins=observed.group_bins,
+                )
+            )
+            sampled += gap.rows(rows)
+        totals = replace(running.measured, gap=gap.totals(sampled))
+        return replace(totals, provenance=self.provenance, covered=frozenset({shard.id}))
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:

@@ -16,10 +16,10 @@ from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.compared import Comparison, ComparisonRun, NamedPlan, Skipped, comparison_of
-from rlcorr_cli.runs.analyze import Watch, measure, watched
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.budget_search import search_budgets
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.analyze import measure
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.reading import Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
@@ -44,39 +44,9 @@ def compare(
 
     Plans whose columns the dump lacks are skipped; one that is left at least.  staging, totals: as of `analyze`.
     """
-    return compare_dump(
-        opened(request, chosen, has_objectives=bool(objectives)),
-        chosen,
-        named=named,
-        objectives=objectives,
-        computing=computing,
-        seed=seed,
-        watch=watch,
-        staging=staging,
-        totals=totals,
-    )
-
-
-def opened(request: ReadRequest, chosen: Sequence[ChosenPlan], *, has_objectives: bool = False) -> Dump:
-    """The dump with what plans and objectives read of it."""
-    return open_dump(request, _columns(request, [each.plan for each in chosen], has_objectives))
-
-
-def compare_dump(
-    dump: Dump,
-    chosen: Sequence[ChosenPlan],
-    *,
-    named: bool,
-    objectives: Mapping[Plan, Objective] | None = None,
-    computing: Computing | None = None,
-    seed: int | None = 0,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-    totals: bool = False,
-) -> Comparison:
-    """The same of a dump that was opened for these plans."""
     started = time.perf_counter()
     computing = computing or Computing()
+    dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
     check_quarantine(dump)
     plans, skipped = _possible(dump, _distinct(chosen, named=named))
     if not plans:
@@ -89,9 +59,9 @@ def compare_dump(
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
-        measured = measure(dump, observation, computing, bounds=bounds, progress=progress, log=log)
-        log.check(sum(measured.rows.values()))
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+        measured = measure(reading, observation, bounds=bounds)
+        reading.check()
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
@@ -101,14 +71,12 @@ def compare_dump(
             skipped=skipped,
             objectives=of_plans,
             has_advantages=dump.roles.advantages is not None,
-            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            inputs=reading.inputs,
             notes=tuple(dict.fromkeys(notes)),
-            problems=log.counts,
+            problems=reading.log.counts,
             anomalies=anomalies,
         )
         comparison = comparison_of(run)
-        log.finish()
-        own.publish()
     return replace(comparison, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 

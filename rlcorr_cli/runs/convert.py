@@ -16,7 +16,7 @@ from rlcorr_cli.reading.datasets import Output, dataset, is_table
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.results.written import Converted
-from rlcorr_cli.runs.analyze import Watch, watched
+from rlcorr_cli.runs.reading import Watch, watched
 
 ANY_POLICY = PlanColumns(compares=False)
 

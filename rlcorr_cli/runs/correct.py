@@ -9,9 +9,10 @@ from rlcorr_cli.reading.rows_out import check_added
 from rlcorr_cli.reading.tables import Table, one_table
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import opened
-from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_passes import filter_work, filtered_rows
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.reading import Reading
 
 
 def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> Table:
@@ -28,7 +29,9 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
         writes=True,
     )
     work = replace(work, measures=False)
-    corrected = [batch.written for batch in filtered_rows(dump, work, computing) if batch.written is not None]
+    corrected = [
+        batch.written for batch in filtered_rows(Reading.alone(dump, computing), work) if batch.written is not None
+    ]
     if not corrected:
         raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")
     return one_table(corrected)

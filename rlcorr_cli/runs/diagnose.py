@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -27,9 +26,8 @@ from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id, token_context
 from rlcorr_cli.results.diagnosed import COUNTS, DiagnosedDump, DiagnosisRun, GroupGaps, add_group, diagnosis_of
-from rlcorr_cli.runs.analyze import Watch, watched
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import Provenance
@@ -58,20 +56,19 @@ def diagnose(
     dump = open_dump(request, PlanColumns(levels=True, by=by))
     check_quarantine(dump)
     anomalies = find_anomalies(samples(dump))
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         groups: dict[Key, GroupGaps] = {}
         taken: list[KeySample] = []
-        rows = Counter[str]()
-        has_files = len(dump.sources) > 1 or totals
-        work = DiagnoseShard(reading=ShardReading.of(dump, computing), has_files=has_files, takes_sample=totals)
-        for shard, (part, sample) in scan(dump, computing, work, log):
+        work = DiagnoseShard(
+            reading=ShardReading.of(dump, computing),
+            has_files=len(dump.sources) > 1 or totals,
+            takes_sample=totals,
+        )
+        for _, (part, sample) in reading.each(work):
             for key, gaps in part.items():
                 add_group(groups, key, gaps)
             taken += [] if sample is None else [sample]
-            rows[shard.path] += sum(group.counts["rows"] for group in part.values())
-            if progress is not None:
-                progress(sum(group.counts["tokens"] for group in part.values()), shard.n_bytes)
-        log.check(sum(rows.values()))
+        reading.check()
         run = DiagnosisRun(
             groups={key: replace(gaps, totals=_placed(gaps.totals)) for key, gaps in groups.items()},
             of=Provenance(
@@ -79,39 +76,34 @@ def diagnose(
             ),
             context=Context(dump.roles.rollout, dump.roles.train, dump.roles.row_advantage or dump.roles.reward),
             sample=reduce(add, taken) if taken else None,
-            inputs=tuple(dump.inputs(rows + log.rows)),
+            inputs=reading.inputs,
             notes=tuple(dump.notes),
-            problems=log.counts,
+            problems=reading.log.counts,
             anomalies=anomalies,
         )
         result = diagnosis_of(run)
-        log.finish()
-        own.publish()
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagnoseShard:
+class DiagnoseShard(ShardWork[tuple[dict[Key, GroupGaps], KeySample | None]]):
     """Shard -> the statistics of its rows, by group, and a sample of the rows by what they hold, where one is taken.
 
     has_files: whether files are levels, because there are several, or may be once totals are added.
     """
 
-    reading: ShardReading
     has_files: bool = False
     takes_sample: bool = False
 
-    def __call__(self, shard: Shard) -> ShardResult[tuple[dict[Key, GroupGaps], KeySample | None]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[dict[Key, GroupGaps], KeySample | None]:
         """Add up one shard."""
-        beside = ShardNotes()
         groups: dict[Key, GroupGaps] = {}
         taken: list[KeySample] = []
-        with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, beside):
-                for key, gaps in self._of_batch(rows).items():
-                    add_group(groups, key, gaps)
-                taken += [content_sample(rows.batch)] if self.takes_sample else []
-        return ShardResult((groups, reduce(add, taken) if taken else None), beside)
+        for rows in batches:
+            for key, gaps in self._of_batch(rows).items():
+                add_group(groups, key, gaps)
+            taken += [content_sample(rows.batch)] if self.takes_sample else []
+        return groups, reduce(add, taken) if taken else None
 
     def _of_batch(self, rows: CheckedRows) -> dict[Key, GroupGaps]:
         batch, roles = rows.batch, self.reading.reader.roles

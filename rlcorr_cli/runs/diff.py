@@ -15,8 +15,9 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import is_report
 from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
-from rlcorr_cli.runs.analyze import Watch, analyze_dump, opened
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.analyze import analyze, opened
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import Watch
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED
 
 
@@ -140,7 +141,7 @@ def _measured(
     watch: Watch | None,
 ) -> Report:
     assert dump is not None
-    return analyze_dump(
+    return analyze(
         dump.drawn_by(drawn_by),
         chosen,
         computing=computing,

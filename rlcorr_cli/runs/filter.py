@@ -20,7 +20,6 @@ from rlcorr_cli import __version__
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.destinations import Destination
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
@@ -32,12 +31,12 @@ from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import report_of
 from rlcorr_cli.results.written import Filtered, Target
-from rlcorr_cli.runs.analyze import Watch, opened, run_totals, watched
-from rlcorr_cli.runs.bad_rows import BadRowLog, bad_row_log, check_quarantine, quarantine
-from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.analyze import opened, run_totals
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
-from rlcorr_cli.runs.filter_passes import Account, FilteredRows, Tally, filter_work, filtered_rows, row_draws
-from rlcorr_cli.runs.scan import Computing, check_rereadable
+from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
+from rlcorr_cli.runs.reading import Watch, check_quarantine, check_rereadable, one_reading, quarantine
 
 
 def filter_dump(
@@ -61,54 +60,40 @@ def filter_dump(
     writes = target.path is not None or target.rejected is not None
     work = filter_work(dump, chosen, target, computing=computing, budget_bounds=budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
-    with ExitStack() as stack:
-        writing = Writing(
-            dump=dump,
-            work=work,
-            computing=computing,
-            places=places,
-            about=json.dumps(_about(plan)),
-            progress=stack.enter_context(watched(dump, watch)),
-            staging=(staging := stack.enter_context(Outputs())),
-            log=(log := stack.enter_context(bad_row_log(dump, staging, overwrite=target.overwrite))),
-        )
+    with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
+        writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
         tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
         more_notes = (*_unused_weights(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
         chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
         )
-        run = run_totals(dump, chosen, measured, budgets=budgets, log=log, anomalies=anomalies)
+        run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
         report = report_of(run)
         report = replace(report, notes=(*report.notes, *_coefs(report, target)))
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,
-            rows_in=tally.rows_in + log.counts.n_rows,
+            rows_in=tally.rows_in + reading.n_bad_rows,
             rows_out=tally.rows_out,
             rows_dropped=tally.rows_dropped,
-            rows_bad=log.counts.n_rows,
+            rows_bad=reading.n_bad_rows,
             quarantine=request.bad_rows.quarantine,
             n_bytes=0,
             rejected_rows=tally.rejected,
         )
-        _finish(filtered, outputs, log)
-        staging.publish()
-        return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+        _finish(filtered, outputs)
+    return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
 
 def _written_in_order(
     writing: Writing, draws: NDArray[np.int64] | None, stack: ExitStack
-) -> tuple[Tally, tuple[Output | None, ...]]:
+) -> tuple[FilterCounts, tuple[Output | None, ...]]:
     """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
-    tally = Tally()
+    tally = FilterCounts()
     outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
     kept, dropped = outputs
-    of_input = outputs if draws is None else ()
-    batches = filtered_rows(
-        writing.dump, writing.work, writing.computing, outputs=of_input, progress=writing.progress, log=writing.log
-    )
-    with closing(batches):
+    with closing(filtered_rows(writing.reading, writing.work, outputs=outputs if draws is None else ())) as batches:
         for batch in batches:
             _write(batch, tally, draws=draws, kept=kept, dropped=dropped)
     return tally, outputs
@@ -116,12 +101,12 @@ def _written_in_order(
 
 def _output(place: Destination, writing: Writing) -> Output:
     return Output(
-        writing.staging,
+        writing.reading.staging,
         place,
         writing.work.target.rows_per_file,
         writing.about,
-        columns=writing.dump.table_columns if is_table(place) else None,
-        sealed=not writing.computing.engine.shares_memory,
+        columns=writing.reading.dump.table_columns if is_table(place) else None,
+        sealed=not writing.reading.computing.engine.shares_memory,
     )
 
 
@@ -197,13 +182,18 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
 
 
 def _write(
-    batch: FilteredRows, tally: Tally, *, draws: NDArray[np.int64] | None, kept: Output | None, dropped: Output | None
+    batch: FilteredRows,
+    tally: FilterCounts,
+    *,
+    draws: NDArray[np.int64] | None,
+    kept: Output | None,
+    dropped: Output | None,
 ) -> None:
     """Send one batch's rows where they belong."""
     times = batch.stays.astype(np.int64)
     if draws is not None:
         times = draws[tally.rows_in : tally.rows_in + len(times)]
-    tally.add(Account.of(batch, times))
+    tally.add(RowCounts.of(batch, times))
     if kept is not None and batch.written is not None:
         for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
             if draws is not None:
@@ -213,7 +203,7 @@ def _write(
         dropped.write(batch.dropped)
 
 
-def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], log: BadRowLog) -> None:
+def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:
     """Hold the accounts against each other, then have the outputs ready to be published."""
     kept, dropped = outputs
     for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
@@ -228,7 +218,6 @@ def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None], 
         kept.finish(json.dumps(about))
     if dropped is not None:
         dropped.finish_or_remove(json.dumps(about))
-    log.finish()
 
 
 def _about(plan: Plan) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.files.destinations import Destination
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts
@@ -19,10 +18,8 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.rows_out import columns_of
 from rlcorr_cli.reading.whole_rows import OriginalRows
-from rlcorr_cli.runs.analyze import Progress
-from rlcorr_cli.runs.bad_rows import BadRowLog
-from rlcorr_cli.runs.filter_passes import Account, FilteredRows, FilterShard, Tally
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
+from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, FilterShard, RowCounts
+from rlcorr_cli.runs.reading import Reading, ReadingNotes, ShardReading, ShardResult
 
 Schema = Any
 """An Arrow schema, which only io looks into."""
@@ -32,7 +29,7 @@ Schema = Any
 class ShardWritten:
     """What a worker made of a shard: its account, and the parts of the rows that stay and of the others."""
 
-    account: Account
+    account: RowCounts
     parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
 
 
@@ -50,7 +47,7 @@ class WriteParts:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
         """Filter one shard's rows and write them."""
-        tally, beside = Tally(), ShardNotes()
+        tally, notes, n_tokens = FilterCounts(), ReadingNotes(), 0
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
             kept, dropped = (
@@ -58,17 +55,18 @@ class WriteParts:
                 for place in (self.kept, self.dropped)
             )
             for rows in stack.enter_context(closing(filtering(shard))):
-                if isinstance(rows, ShardNotes):
-                    beside.met = rows.met
+                if isinstance(rows, ReadingNotes):
+                    notes.seen_ids = rows.seen_ids
                 elif isinstance(rows, BadRows):
-                    beside.set_aside.append(rows)
+                    notes.bad_rows.append(rows)
                 else:
-                    tally.add(Account.of(rows, rows.stays.astype(np.int64)))
+                    tally.add(RowCounts.of(rows, rows.stays.astype(np.int64)))
+                    n_tokens += rows.n_tokens
                     _write(kept, rows.written)
                     _write(dropped, rows.dropped)
             parts = kept.finish() if kept else (), dropped.finish() if dropped else ()
-        written = ShardWritten(tally.account, parts)
-        return ShardResult(written, beside)
+        notes = replace(notes, n_rows=tally.rows_in, n_tokens=n_tokens)
+        return ShardResult(ShardWritten(tally.account, parts), notes)
 
 
 def _write(parts: ShardParts | None, rows: OriginalRows | None) -> None:
@@ -81,47 +79,42 @@ class Writing:
     """What a pass that writes needs.  places: for the rows that stay and for the others; about: the outputs'
     metadata, as far as it is known before the end."""
 
-    dump: Dump
+    reading: Reading
     work: FilterShard
-    computing: Computing
     places: tuple[Destination | None, Destination | None]
     about: str
-    progress: Progress | None
-    staging: Outputs
-    log: BadRowLog
 
     @property
     def is_apart(self) -> bool:
         """Whether workers write: they share no memory, and what they write are directories.  A draw is written here,
         because the order of its rows is that of the dump."""
-        shares_memory = self.computing.engine_for(self.dump).shares_memory
+        shares_memory = self.reading.computing.engine_for(self.reading.dump).shares_memory
         directories = all(place is None or place.directory for place in self.places)
         return directories and not shares_memory and self.work.target.resample is None
 
 
-def written_apart(writing: Writing) -> tuple[Tally, tuple[PartsOutput | None, ...]]:
+def written_apart(writing: Writing) -> tuple[FilterCounts, tuple[PartsOutput | None, ...]]:
     """Have the workers write all parts; what they came to."""
-    tally, outputs = Tally(), _outputs(writing)
+    tally, outputs = FilterCounts(), _outputs(writing)
     kept, dropped = (None if output is None else output.place for output in outputs)
-    reading = ShardReading.of(writing.dump, writing.computing, whole=True)
-    write_parts = WriteParts(reading=reading, filtering=writing.work, kept=kept, dropped=dropped)
-    for shard, written in scan(writing.dump, writing.computing, write_parts, writing.log):
+    reading = writing.reading
+    shards = ShardReading.of(reading.dump, reading.computing, whole=True)
+    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, kept=kept, dropped=dropped)):
         tally.add(written.account)
         for output, parts in zip(outputs, written.parts, strict=True):
             if output is not None:
                 output.add(parts)
-        if writing.progress is not None:
-            writing.progress(int(writing.work.n_tokens(written.account.measured)), shard.n_bytes)
     return tally, outputs
 
 
 def _outputs(writing: Writing) -> tuple[PartsOutput | None, ...]:
-    dump, first = writing.dump, first_columns(writing.dump, writing.work) if writing.work.writes else None
+    dump = writing.reading.dump
+    first = first_columns(dump, writing.work) if writing.work.writes else None
     return tuple(
         None
         if place is None
         else PartsOutput(
-            writing.staging,
+            writing.reading.staging,
             place,
             writing.work.target.rows_per_file,
             writing.about,
@@ -147,7 +140,7 @@ def first_columns(dump: Dump, work: FilterShard) -> Schema:
 
 def _first_batch(dump: Dump, work: FilterShard) -> OriginalRows | None:
     """What is to be written of the first batch; None where that is nothing."""
-    reading = replace(work, reading=work.reading.afresh())
+    reading = replace(work, reading=work.reading.restarted())
     for shard in dump.shards:
         with closing(reading(shard)) as batches:
             for rows in batches:

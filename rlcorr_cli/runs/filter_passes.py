@@ -23,16 +23,15 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.results.written import Target
-from rlcorr_cli.runs.analyze import Progress, measure, provenance_of
-from rlcorr_cli.runs.bad_rows import BadRowLog
-from rlcorr_cli.runs.portions import RetriedSmallerStream
-from rlcorr_cli.runs.scan import Computing, IdsAcrossShards, ShardNotes, ShardReading, running
+from rlcorr_cli.runs.analyze import measure, provenance_of
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import IdsAcrossShards, Reading, ReadingNotes, RetriedSmallerStream, ShardReading, running
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.totals import GroupKey
-from rlcorr_cli.totals.view import Numbers, diagnostics_block
+from rlcorr_cli.totals.view import Numbers
 
 Scales = Mapping[GroupKey, float]
 """Group -> what its weights, or its coefficients, are divided by."""
@@ -42,14 +41,15 @@ Scales = Mapping[GroupKey, float]
 class FilteredRows:
     """One batch under the plan.
 
-    stays: bool[B], rows that keep a token, or are kept all the same. longest: tokens of the longest row, masked
-    too. written: the corrected rows that stay, or all where rows are yet to be drawn. dropped: the others, where
-    they are to be written. Both are None where nothing is written. The rest adds up.
+    stays: bool[B], rows that keep a token, or are kept all the same.  n_tokens: valid ones.  longest: tokens of the
+    longest row, masked too.  written: the corrected rows that stay, or all where rows are yet to be drawn.  dropped:
+    the others, where they are to be written.  Both are None where nothing is written.  The rest adds up.
     """
 
     written: OriginalRows | None
     dropped: OriginalRows | None
     stays: NDArray[np.bool_]
+    n_tokens: int
     longest: int
     row_weights: Floats
     measured: Measured
@@ -58,8 +58,8 @@ class FilteredRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
-    """What became of rows; `Tally` adds it up."""
+class RowCounts:
+    """What became of rows; `FilterCounts` adds it up."""
 
     measured: Measured
     rows_in: int
@@ -69,7 +69,7 @@ class Account:
     rejected: Mapping[str, int]
 
     @classmethod
-    def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "Account":
+    def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "RowCounts":
         """Of one batch.  times: how often each of its rows is written."""
         return cls(
             measured=rows.measured,
@@ -82,7 +82,7 @@ class Account:
 
 
 @dataclass(kw_only=True)
-class Tally:
+class FilterCounts:
     """Accounts as they add up, in place."""
 
     totals: MeasuredSum = field(default_factory=MeasuredSum)
@@ -92,7 +92,7 @@ class Tally:
     n_clamped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
 
-    def add(self, account: Account) -> None:
+    def add(self, account: RowCounts) -> None:
         """Add what became of one part of the dump."""
         self.totals.add(account.measured)
         self.rows_in += account.rows_in
@@ -102,9 +102,9 @@ class Tally:
         self.rejected.update(account.rejected)
 
     @property
-    def account(self) -> Account:
+    def account(self) -> RowCounts:
         """The sum so far."""
-        return Account(
+        return RowCounts(
             measured=self.totals.measured,
             rows_in=self.rows_in,
             rows_out=self.rows_out,
@@ -132,18 +132,13 @@ class FilterShard:
     writes: bool
     measures: bool = True
 
-    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | ShardNotes]:
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | ReadingNotes]:
         """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
-        beside = ShardNotes()
+        notes = ReadingNotes()
         with devices.worker(self.reading.device):
-            for rows in self.reading.checked_rows(shard, beside):
+            for rows in self.reading.checked_rows(shard, notes):
                 yield rows if isinstance(rows, BadRows) else self._filtered(rows, shard)
-        yield beside
-
-    def n_tokens(self, measured: Measured) -> float:
-        """Valid tokens of what was measured."""
-        tokens = f"{diagnostics_block(self.observation.plan.mode)}.tokens"
-        return 0.0 if measured.totals is None else float(measured.totals.sum(tokens).sum())
+        yield notes
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
         batch = rows.batch
@@ -160,6 +155,7 @@ class FilterShard:
             written=written,
             dropped=dropped,
             stays=stays,
+            n_tokens=batch.n_tokens,
             longest=int(np.diff(rows.offsets).max(initial=0)),
             row_weights=decision.row_weights,
             measured=Measured(
@@ -255,7 +251,7 @@ def _divided_by(
     objective = target.objective if target.divides_coefs else None
     if not plan.normalizes and objective is None:
         return None, None
-    totals = measure(dump, observation, computing, bounds=budget_bounds).totals
+    totals = measure(Reading.alone(dump, computing), observation, bounds=budget_bounds).totals
     if totals is None:
         return {}, {}
     scales = None
@@ -278,8 +274,8 @@ def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np
     target = work.target
     if target.resample is None:
         return None
-    weighing = replace(work, reading=work.reading.afresh(), writes=False, measures=False)
-    row_weights = [rows.row_weights for rows in filtered_rows(dump, weighing, computing)]
+    weighing = replace(work, reading=work.reading.restarted(), writes=False, measures=False)
+    row_weights = [rows.row_weights for rows in filtered_rows(Reading.alone(dump, computing), weighing)]
     weights = np.concatenate(row_weights or [np.zeros(0)])
     if not weights.sum() > 0:
         raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
@@ -287,31 +283,26 @@ def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np
 
 
 def filtered_rows(
-    dump: Dump,
-    work: FilterShard,
-    computing: Computing,
-    *,
-    outputs: Sequence[Output | None] = (),
-    progress: Progress | None = None,
-    log: BadRowLog | None = None,
+    reading: Reading, work: FilterShard, *, outputs: Sequence[Output | None] = ()
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for."""
+    dump = reading.dump
     total, so_far = dump.n_bytes, 0
-    results = running(dump, computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
+    results = running(dump, reading.computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
     ids = IdsAcrossShards(dump)
     for shard, batches in zip(dump.shards, results, strict=True):
         so_far += shard.n_bytes
-        n_tokens = 0.0
+        n_rows = n_tokens = 0
         for output in outputs:
             if output is not None:
                 output.done = so_far / total if total else 0.0
         for rows in batches:
-            if isinstance(rows, ShardNotes):
-                ids.add(shard, rows.met)
-            elif not isinstance(rows, BadRows):
-                n_tokens += work.n_tokens(rows.measured)
+            if isinstance(rows, ReadingNotes):
+                ids.add(shard, rows.seen_ids)
+            elif isinstance(rows, BadRows):
+                reading.log.add(shard, rows)
+            else:
+                n_rows += len(rows.stays)
+                n_tokens += rows.n_tokens
                 yield rows
-            elif log is not None:
-                log.add(shard, rows)
-        if progress is not None:
-            progress(int(n_tokens), shard.n_bytes)
+        reading.took(shard, n_rows, n_tokens)

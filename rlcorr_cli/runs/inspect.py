@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.chosen_rows import ChosenRows
@@ -32,10 +31,10 @@ from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id
 from rlcorr_cli.results.inspected import DumpCounts, Inspected, OneRow, RejectionVote, Values, Worst
 from rlcorr_cli.runs.analyze import opened, plan_columns
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.budget_search import search_budgets
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
 from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
 from rlcorr_cli.totals.gap import GapTotals
 
 
@@ -78,7 +77,6 @@ class _Worst:
 class ShardInspection:
     """What is seen in one shard's sound rows.  sequences, tokens: its worst, largest first."""
 
-    n_rows: int
     tally: DumpCounts
     sequences: tuple[tuple[float, Candidate], ...]
     tokens: tuple[tuple[float, Candidate], ...]
@@ -86,33 +84,26 @@ class ShardInspection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectShard:
+class InspectShard(ShardWork[ShardInspection]):
     """Shard -> what is seen in it.  n_worst: how many of its worst sequences and tokens to name, by which measure.
     gap_share: one of how many rows is looked at for the cause of the gap, 0 where there is but one policy."""
 
-    reading: ShardReading
     n_worst: int
     by: str
     gap_share: int = 0
 
-    def __call__(self, shard: Shard) -> ShardResult[ShardInspection]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> ShardInspection:
         """Look at one shard."""
-        beside = ShardNotes()
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
-        tally, n_rows = DumpCounts(), 0
+        tally = DumpCounts()
         gap = SampledGap(self.reading, self.gap_share)
         sampled: list[ChosenRows] = []
-        with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, beside):
-                tally += _tally(rows, self.reading.reader.roles)
-                n_rows += rows.batch.n_rows
-                sampled += gap.rows(rows)
-                if self.n_worst:
-                    self._offer(rows, sequences, tokens)
-        inspection = ShardInspection(
-            n_rows=n_rows, tally=tally, sequences=sequences.ranked, tokens=tokens.ranked, gap=gap.totals(sampled)
-        )
-        return ShardResult(inspection, beside)
+        for rows in batches:
+            tally += _tally(rows, self.reading.reader.roles)
+            sampled += gap.rows(rows)
+            if self.n_worst:
+                self._offer(rows, sequences, tokens)
+        return ShardInspection(tally=tally, sequences=sequences.ranked, tokens=tokens.ranked, gap=gap.totals(sampled))
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
         largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)
@@ -127,7 +118,7 @@ class InspectShard:
             tokens.offer(value, candidate(row, token))
 
 
-def lenient(request: ReadRequest) -> ReadRequest:
+def ignoring_bad_rows(request: ReadRequest) -> ReadRequest:
     """The same reading past any number of bad rows."""
     policy = request.bad_rows
     action = "skip" if policy.stops else policy.action
@@ -138,35 +129,34 @@ def inspect(
     request: ReadRequest, chosen: ChosenPlan, computing: Computing, *, n_worst: int = 0, by: str = "k3"
 ) -> Inspected:
     """Read a dump once; n_worst: how many of the worst sequences and tokens to name."""
-    request = lenient(request)
+    request = ignoring_bad_rows(request)
     dump, lacks = _opened_for_looking(request, chosen)
     if lacks and n_worst:
         raise UsageError("--worst ranks by the gap of two policies, and the dump holds one.", lacks)
     check_quarantine(dump)
     anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
-    tally, n_rows = DumpCounts(), Counter[str]()
+    tally = DumpCounts()
     share = 0 if lacks else gap_share(dump)
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, gap_share=share)
     gap = GapTotals()
-    with Outputs() as staging, bad_row_log(dump, staging) as log:
-        for shard, inspection in scan(dump, computing, work, log):
+    with one_reading(dump, computing) as reading:
+        for _, inspection in reading.each(work):
             tally += inspection.tally
             gap = gap if inspection.gap is None else gap + inspection.gap
-            n_rows[shard.path] += inspection.n_rows
             sequences.extend(inspection.sequences)
             tokens.extend(inspection.tokens)
         cause = None
         if not lacks:
             diagnosis = diagnose(gap, Context(dump.roles.rollout, dump.roles.train))
             anomalies, cause = standing(anomalies, diagnosis)
-        inspected = Inspected(
-            inputs=tuple(dump.inputs(n_rows + log.rows)),
+        return Inspected(
+            inputs=reading.inputs,
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             columns={**dump.columns, **dump.marks},
             tally=tally,
-            bad_rows=log.counts.n_rows,
-            problems=log.counts.by_class(),
+            bad_rows=reading.n_bad_rows,
+            problems=reading.problems,
             anomalies=anomalies,
             cause=cause,
             notes=(*((lacks,) if lacks else ()), *dump.notes),
@@ -174,9 +164,6 @@ def inspect(
             worst_sequences=_named(sequences.ranked),
             worst_tokens=_named(tokens.ranked),
         )
-        log.finish()
-        staging.publish()
-    return inspected
 
 
 def _opened_for_looking(request: ReadRequest, chosen: ChosenPlan) -> tuple[Dump, str]:
@@ -230,7 +217,7 @@ def _named(ranked: Sequence[tuple[float, Candidate]]) -> tuple[Worst, ...]:
 
 def one_row(request: ReadRequest, chosen: ChosenPlan, computing: Computing, name: str) -> OneRow:
     """One sequence by its sample_id or number, and what the plan says about it."""
-    plan, dump = chosen.plan, opened(lenient(request), chosen)
+    plan, dump = chosen.plan, opened(ignoring_bad_rows(request), chosen)
     found = find_row(dump, name)
     if isinstance(found.read, BadRows):
         return _bad(found, found.read, dump)

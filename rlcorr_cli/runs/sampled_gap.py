@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.token_context import token_context
-from rlcorr_cli.runs.scan import ShardReading
+from rlcorr_cli.runs.reading import ShardReading
 from rlcorr_cli.totals.gap import GapTotals
 
 GAP_BYTES = 2 << 20

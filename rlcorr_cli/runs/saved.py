@@ -16,7 +16,7 @@ from rlcorr_cli.files import filesystem
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved_runs import SavedRun
 from rlcorr_cli.results.saved_totals import AGAIN, Head, grouped_totals, read_head, read_saved
-from rlcorr_cli.runs.analyze import Watch
+from rlcorr_cli.runs.reading import Watch
 from rlcorr_cli.totals.provenance import refuse_differing
 from rlcorr_cli.totals.row_keys import Keys, KeySample, shared_fraction
 

@@ -1,8 +1,7 @@
 """sweep(): what one bound does, at every threshold, in one reading; an exact target takes a second."""
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
@@ -19,19 +17,27 @@ from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
-from rlcorr_cli.runs.analyze import Watch, provenance_of, watched
-from rlcorr_cli.runs.bad_rows import bad_row_log, check_quarantine
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.runs.analyze import provenance_of
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import (
+    Reading,
+    ShardReading,
+    ShardWork,
+    Watch,
+    check_quarantine,
+    check_rereadable,
+    one_reading,
+)
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.comparison import divides_by_mean
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
-from rlcorr_cli.totals.totals import ROWS
 
 
 def sweep(
@@ -54,7 +60,7 @@ def sweep(
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
-    with watched(dump, watch) as progress, Outputs() as own, bad_row_log(dump, staging or own) as log:
+    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),
             observation=observation,
@@ -65,29 +71,23 @@ def sweep(
         gathering = MeasuredSum()
         units: dict[Any, UnitTotals] = {}
         taken: list[KeySample] = []
-        for shard, (measured, of_shard, sample) in scan(dump, computing, work, log):
-            n_rows = 0 if measured.totals is None else int(measured.totals.sum(ROWS).sum())
-            gathering.add(replace(measured, rows={shard.path: n_rows}))
+        for _, (part, of_shard, sample) in reading.each(work):
+            gathering.add(part)
             add_units(units, of_shard)
             taken += [] if sample is None else [sample]
-            if progress is not None:
-                progress(0, shard.n_bytes)
-        measured = gathering.measured
-        log.check(sum(measured.rows.values()))
+        reading.check()
         run = SweepRun(
-            measured=measured,
+            measured=gathering.measured,
             swept=swept,
             units=units,
             sample=reduce(add, taken) if taken else None,
-            inputs=tuple(dump.inputs(Counter(measured.rows) + log.rows)),
+            inputs=reading.inputs,
             notes=tuple(dump.notes),
-            problems=log.counts,
+            problems=reading.log.counts,
         )
         curve = run.curve
         candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
         result = sweep_of(run, n_points=n_points, targets=targets, candidates=candidates)
-        log.finish()
-        own.publish()
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
@@ -110,7 +110,7 @@ def _candidates(
         reading=ShardReading.of(dump, computing), swept=swept, bins=np.unique(np.concatenate(list(bins.values())))
     )
     picked: dict[Any, list[Units]] = {}
-    for _, of_shard in scan(dump, computing, work):
+    for _, of_shard in Reading.alone(dump, computing).each(work):
         for batch, units in of_shard:
             picked.setdefault(batch, []).append(units)
     return {place: candidates_of(picked, curve, place) for place in places}
@@ -145,49 +145,44 @@ def _places(curve: Curve, targets: Targets) -> set[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepShard:
+class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | None]]):
     """Shard -> its totals, its units by training batch, and a sample of its rows, where one is taken."""
 
-    reading: ShardReading
     observation: Observation
     swept: Swept
     provenance: Provenance
     takes_sample: bool = False
 
-    def __call__(self, shard: Shard) -> ShardResult[tuple[Measured, dict[Any, UnitTotals], KeySample | None]]:
+    def made(
+        self, shard: Shard, batches: Iterator[CheckedRows]
+    ) -> tuple[Measured, dict[Any, UnitTotals], KeySample | None]:
         """Sweep one shard."""
-        beside = ShardNotes()
         gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
         taken: list[KeySample] = []
-        device = self.reading.device
-        with devices.worker(device):
-            for rows in self.reading.sound_rows(shard, beside):
-                observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, device)
-                gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
-                add_units(totals, units)
-                taken += [content_sample(rows.batch)] if self.takes_sample else []
-        covering = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
-        return ShardResult((covering, totals, reduce(add, taken) if taken else None), beside)
+        for rows in batches:
+            observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, self.reading.device)
+            gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
+            add_units(totals, units)
+            taken += [content_sample(rows.batch)] if self.takes_sample else []
+        measured = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
+        return measured, totals, reduce(add, taken) if taken else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class PickUnits:
+class PickUnits(ShardWork[list[tuple[Any, Units]]]):
     """Shard -> for each of its portions the units in some buckets, by training batch."""
 
-    reading: ShardReading
     swept: Swept
     bins: "np.ndarray[tuple[int], np.dtype[np.uint16]]"
 
-    def __call__(self, shard: Shard) -> ShardResult[list[tuple[Any, Units]]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> list[tuple[Any, Units]]:
         """Pick one shard's units."""
         picked: list[tuple[Any, Units]] = []
-        beside = ShardNotes()
-        with devices.worker(self.reading.device):
-            for rows in self.reading.sound_rows(shard, beside):
-                if not rows.batch.n_tokens:
-                    continue
-                for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
-                    moving = units.moving
-                    picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
-        return ShardResult(picked, beside)
+        for rows in batches:
+            if not rows.batch.n_tokens:
+                continue
+            for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
+                moving = units.moving
+                picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))
+        return picked

@@ -28,8 +28,9 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import ShardReading, ShardResult
 from rlcorr_cli.runs.sampled_gap import gap_share
-from rlcorr_cli.runs.scan import Computing, ShardReading, ShardResult
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import ROWS

@@ -14,8 +14,8 @@ from rlcorr_cli import api
 from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.diagnose import diagnose
-from rlcorr_cli.runs.scan import Computing
 
 CAUSES = Path(__file__).parent / "causes"
 NAMES = ("mispaired_5pct", "rep11", "stale_mixed_versions", "tool_retokenised", "top_p08")

@@ -33,11 +33,11 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened
+from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.filter import filter_dump
 from rlcorr_cli.runs.filter_parts import WriteParts
 from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, filter_work
-from rlcorr_cli.runs.portions import RetriedSmaller
-from rlcorr_cli.runs.scan import Computing, ShardReading
+from rlcorr_cli.runs.reading import RetriedSmaller, ShardReading
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import row

@@ -20,10 +20,11 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.runs.budget_search import BudgetCandidates, BudgetTotals, search_budgets
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import BudgetCandidates, BudgetTotals, search_budgets
 from rlcorr_cli.runs.filter_passes import filter_work
 from rlcorr_cli.runs.inspect import InspectShard
-from rlcorr_cli.runs.scan import Computing, ShardReading
+from rlcorr_cli.runs.reading import ShardReading
 from rlcorr_cli.totals.budget_search import crossing
 
 N = 40
@@ -78,11 +79,11 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
 def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     """One of each kind that is sent."""
     plan = case.chosen.plan
-    totals = BudgetTotals(case.reading(), plan)
+    totals = BudgetTotals(reading=case.reading(), plan=plan)
     yield totals
     bounds = {budget.name: budget.mean_below for budget in plan.budgets}
     crossings = {key: crossing(total, bounds[key.budget]) for key, total in totals(case.shard).value.items()}
-    yield BudgetCandidates(case.reading(), plan, crossings)
+    yield BudgetCandidates(reading=case.reading(), plan=plan, crossings=crossings)
     budget_bounds = search_budgets(case.dump, plan, Computing("cpu")).bounds
     provenance = provenance_of(case.dump, case.observation, budget_bounds)
     yield MeasureShard(

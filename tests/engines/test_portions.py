@@ -19,8 +19,16 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
-from rlcorr_cli.runs.portions import LEAST_TOKENS, RetriedSmaller, RetriedSmallerStream
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, scan
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import (
+    LEAST_TOKENS,
+    Reading,
+    ReadingNotes,
+    RetriedSmaller,
+    RetriedSmallerStream,
+    ShardReading,
+    ShardResult,
+)
 from rlcorr_cli.totals.measured import Measured
 
 BF16 = Path(__file__).parents[2] / "sample_data" / "smollm2_bf16.parquet"
@@ -53,7 +61,7 @@ class OnSmallGpu:
     gpu_tokens: int
 
     def __call__(self, shard: Shard) -> ShardResult[object]:
-        rows = list(self.reading.sound_rows(shard, ShardNotes()))
+        rows = list(self.reading.sound_rows(shard, ReadingNotes()))
         assert rows
         if self.reading.batch_tokens > self.gpu_tokens:
             raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -70,8 +78,8 @@ def test_a_shard_is_begun_anew_in_smaller_batches(dump: Dump, caplog: pytest.Log
     of_gpu = reading(dump, 4 * LEAST_TOKENS)
     small = OnSmallGpu(work=work(dump, of_gpu), reading=of_gpu, gpu_tokens=LEAST_TOKENS)
     with caplog.at_level(logging.WARNING):
-        ((_, found),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small)
-    ((_, expected),) = scan(dump, Computing("cpu", engine=ThreadEngine(1)), small.work)
+        ((_, found),) = Reading.alone(dump, Computing("cpu", engine=ThreadEngine(1))).each(small)
+    ((_, expected),) = Reading.alone(dump, Computing("cpu", engine=ThreadEngine(1))).each(small.work)
     assert isinstance(found, Measured)
     assert found.covered == expected.covered
     assert plain(found.whole) == plain(expected.whole)

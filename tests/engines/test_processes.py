@@ -26,10 +26,10 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, opened
-from rlcorr_cli.runs.bad_rows import BadRowLog
+from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.filter_passes import FilteredRows, filter_work, filtered_rows
 from rlcorr_cli.runs.inspect import InspectShard
-from rlcorr_cli.runs.scan import Computing, ShardReading, scan
+from rlcorr_cli.runs.reading import Reading, ShardReading
 from rlcorr_cli.totals.measured import Measured
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
@@ -111,9 +111,9 @@ def test_processes_measure_what_threads_measure(dump: Dump, processes: ProcessEn
     observation = Observation(plans=(preset("geo_rs").plan,), pictures=True)
     results, logs = [], []
     for computing in computings(processes):
-        log = BadRowLog(dump.request.bad_rows, None)
-        results.append(measure(dump, observation, computing, bounds={}, log=log))
-        logs.append(log.counts)
+        reading = Reading.alone(dump, computing)
+        results.append(measure(reading, observation, bounds={}))
+        logs.append(reading.log.counts)
     here, there = results
     assert_same(there, here)
     assert sum(here.rows.values()) == 3 * (N - N // 15)
@@ -133,7 +133,7 @@ def test_processes_filter_the_same_rows(dump: Dump, processes: ProcessEngine) ->
         work = filter_work(
             dump, chosen, Target(path=Path("out.parquet")), computing=computing, budget_bounds={}, writes=True
         )
-        results.append(list(filtered_rows(dump, work, computing)))
+        results.append(list(filtered_rows(Reading.alone(dump, computing), work)))
     here, there = results
     assert [written(batch) for batch in there] == [written(batch) for batch in here]
     kept = sum(len(written(batch)) for batch in here)
@@ -148,10 +148,10 @@ def inspected(dump: Dump, processes: ProcessEngine) -> list[list[Any]]:
     """By threads, and by processes."""
     results: list[list[Any]] = []
     for computing in computings(processes):
-        log = BadRowLog(dump.request.bad_rows, None)
+        reading = Reading.alone(dump, computing)
         work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=4, by="k3")
-        results.append([(shard.path, inspection) for shard, inspection in scan(dump, computing, work, log)])
-        results[-1].append(log.counts)
+        results.append([(shard.path, inspection) for shard, inspection in reading.each(work)])
+        results[-1].append(reading.log.counts)
     return results
 
 
@@ -176,4 +176,4 @@ def test_an_id_in_two_files_is_found_by_processes_too(tmp_path: Path, processes:
     dump = opened(ReadRequest(paths=(str(tmp_path),)), ChosenPlan(plan=plan))
     for computing in computings(processes):
         with pytest.raises(DataError, match=r"sample_id s7 is there twice"):
-            measure(dump, Observation(plans=(plan,)), computing, bounds={})
+            measure(Reading.alone(dump, computing), Observation(plans=(plan,)), bounds={})

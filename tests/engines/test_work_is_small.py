@@ -11,9 +11,10 @@ from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.filter_passes import filter_work
 from rlcorr_cli.runs.inspect import InspectShard
-from rlcorr_cli.runs.scan import Computing, ShardReading
+from rlcorr_cli.runs.reading import ShardReading
 
 LINE = b'{"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "step": %d, "prompt": "p", "sample_id": "s%d"}\n'
 

@@ -17,7 +17,7 @@ from rlcorr_cli.measure.quantities import js, token_columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.computing import Computing
 
 HAS_CUDA = torch.cuda.is_available()
 PLAN = Plan(

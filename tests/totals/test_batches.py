@@ -15,8 +15,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.build import build
 from rlcorr_cli.runs.analyze import measure, opened
-from rlcorr_cli.runs.budget_search import search_budgets
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.reading import Reading
 
 STEPS = str(Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet")
 CPU = Computing("cpu")
@@ -33,7 +34,7 @@ def dump_for(plan: Plan, group_by: tuple[str, ...]) -> Dump:
 def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
     """Each plan's report of one reading with all of them."""
     bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
-    measured = measure(dump, Observation(plans=plans), CPU, bounds=bounds)
+    measured = measure(Reading.alone(dump, CPU), Observation(plans=plans), bounds=bounds)
     return [
         build(
             totals=measured.totals,

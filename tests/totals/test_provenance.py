@@ -13,8 +13,9 @@ from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import NO_BATCH, ReadRequest
 from rlcorr_cli.runs.analyze import measure, opened
-from rlcorr_cli.runs.budget_search import search_budgets
-from rlcorr_cli.runs.scan import Computing
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.reading import Reading
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Coverage, ShardId
 from rlcorr_cli.totals.view import plan_block
@@ -42,7 +43,7 @@ def measured(
         seed=seed,
         pictures=pictures,
     )
-    return measure(found, observation, CPU, bounds=search_budgets(found, plan, CPU).bounds)
+    return measure(Reading.alone(found, CPU), observation, bounds=search_budgets(found, plan, CPU).bounds)
 
 
 def refusal(a: Measured, b: Measured) -> str:

@@ -1,30 +1,32 @@
-"""The bounds of a plan's budgets, in two readings of the dump.
+"""What is read of a dump before it is measured: the bounds of a plan's budgets, in two readings, and in one the
+rollouts, where a framework's averages are by rollout.
 
-A bound is exact only with the values beside it in order, and a dump's values do not fit in memory: the first reading
-counts them by bucket and so finds the one bucket that a bound lies in, the second brings the values of that bucket.
+A budget's bound is exact only with the values beside it in order, and a dump's values do not fit in memory: the first
+reading counts them by bucket and so finds the one bucket that a bound lies in, the second brings the values of that
+bucket.
 """
 
-import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure import budget_search as bins
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.runs.scan import Computing, ShardNotes, ShardReading, ShardResult, check_rereadable, scan
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, check_rereadable
 from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.measured import check_few
+from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.totals import GroupKey
 
 K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
     crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in totals_of.items()}
     group_crossings = {group: crossing_of[batch] for group, batch in batch_of.items()}
     candidates: dict[BudgetBatch, list[Floats]] = defaultdict(list)
-    picking = BudgetCandidates(ShardReading.of(dump, computing), plan, group_crossings)
-    for values_of in itertools.chain.from_iterable(_each(dump, computing, picking)):
-        for group, values in values_of.items():
+    picking = BudgetCandidates(reading=ShardReading.of(dump, computing), plan=plan, crossings=group_crossings)
+    for _, of_shard in Reading.alone(dump, computing).each(picking):
+        for group, values in (pair for values_of in of_shard for pair in values_of.items()):
             candidates[batch_of[group]].append(values)
     threshold_of = {batch: cut(crossing_of[batch], candidates[batch], limit_of[batch.budget]) for batch in totals_of}
     budget_bounds: dict[str, dict[GroupKey, float]] = {name: {} for name in limit_of}
@@ -64,43 +66,34 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
 def _totals(dump: Dump, plan: Plan, computing: Computing) -> dict[BudgetGroup, Binned[FloatBits]]:
     """Counts and sums by bucket of every group of the dump, if they are not too many."""
     totals: dict[BudgetGroup, Binned[FloatBits]] = {}
-    for part in _each(dump, computing, BudgetTotals(ShardReading.of(dump, computing), plan)):
+    counting = BudgetTotals(reading=ShardReading.of(dump, computing), plan=plan)
+    for _, part in Reading.alone(dump, computing).each(counting):
         add_to(totals, part)
         check_few(len(totals) // len(plan.budgets), (dump.roles.batch, *dump.request.group_by))
     return totals
 
 
-@dataclass(frozen=True)
-class BudgetTotals:
+@dataclass(frozen=True, kw_only=True)
+class BudgetTotals(ShardWork[dict[BudgetGroup, Binned[FloatBits]]]):
     """Shard -> counts and sums by bucket of every budget's statistic in every group."""
 
-    reading: ShardReading
     plan: Plan
 
-    def __call__(self, shard: Shard) -> ShardResult[dict[BudgetGroup, Binned[FloatBits]]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> dict[BudgetGroup, Binned[FloatBits]]:
         """Count one shard."""
-        device, beside = self.reading.device, ShardNotes()
-        with devices.worker(device):
-            sound = self.reading.sound_rows(shard, beside)
-            totals = add_up(bins.totals(rows.batch, self.plan, device) for rows in sound)
-        return ShardResult(totals, beside)
+        return add_up(bins.totals(rows.batch, self.plan, self.reading.device) for rows in batches)
 
 
-@dataclass(frozen=True)
-class BudgetCandidates:
+@dataclass(frozen=True, kw_only=True)
+class BudgetCandidates(ShardWork[list[dict[BudgetGroup, Floats]]]):
     """Shard -> for each batch the values in the buckets that hold the bounds."""
 
-    reading: ShardReading
     plan: Plan
     crossings: Mapping[BudgetGroup, Crossing]
 
-    def __call__(self, shard: Shard) -> ShardResult[list[dict[BudgetGroup, Floats]]]:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> list[dict[BudgetGroup, Floats]]:
         """Pick one shard's values."""
-        device, beside = self.reading.device, ShardNotes()
-        with devices.worker(device):
-            sound = self.reading.sound_rows(shard, beside)
-            candidates = [bins.candidates(rows.batch, self.plan, device, self.crossings) for rows in sound]
-        return ShardResult(candidates, beside)
+        return [bins.candidates(rows.batch, self.plan, self.reading.device, self.crossings) for rows in batches]
 
 
 def add_up(parts: Iterable[Mapping[K, Binned[FloatBits]]]) -> dict[K, Binned[FloatBits]]:
@@ -117,6 +110,32 @@ def add_to(totals: dict[K, Binned[FloatBits]], part: Mapping[K, Binned[FloatBits
         totals[key] = totals[key] + binned if key in totals else binned
 
 
-def _each(dump: Dump, computing: Computing, work: Callable[[Shard], ShardResult[T]]) -> Iterable[T]:
-    """One reading: what the work makes of each shard."""
-    return (value for _, value in scan(dump, computing, work))
+def count_rollouts(dump: Dump, computing: Computing) -> RolloutTotals | None:
+    """Those of several samples; None where the dump is read for none, or can be read only once."""
+    if not dump.roles.rollouts or dump.stdin is not None:
+        return None
+    counting = CountRollouts(reading=ShardReading.of(dump, computing))
+    return RolloutTotals.total(part for _, part in Reading.alone(dump, computing).each(counting)).shared()
+
+
+def rollout_notes(dump: Dump) -> tuple[str, ...]:
+    """That rollouts go uncounted, where they do."""
+    if not dump.roles.rollouts or dump.stdin is None:
+        return ()
+    column = dump.roles.rollouts[0]
+    return (
+        f"{column} is not looked at, which takes a reading of its own, and standard input can be read only once: each "
+        "sample counts as a rollout. Save it to a file if some have several.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRollouts(ShardWork[RolloutTotals]):
+    """Shard -> the rollouts of its sound rows."""
+
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> RolloutTotals:
+        """Count one shard."""
+        read = (rows.batch for rows in batches)
+        return RolloutTotals.total(
+            RolloutTotals.of(batch.rollout_keys, batch.lengths) for batch in read if batch.rollout_keys is not None
+        )

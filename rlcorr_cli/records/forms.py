@@ -1,13 +1,5 @@
-"""Records: dataclasses whose JSON, the way back from it, and its JSON schema follow from their own fields.
-
-A key of a JSON output is declared once: as a field of a Record, or as a property marked `computed`, which is written
-and, as it follows from the fields, only checked when it is read.  What JSON has of a key beside its name and its type
-stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[..., Form(...)].  The description of a record
-for readers of the schema is its docstring, that of a key `Key.about`.
-
-Dataclasses, not classes of a library: no command pays for them before it writes JSON, fields may be views of arrays of
-100,000 groups, and a fault is told with its whole place (groups.3.metrics.kl).
-"""
+"""How records become JSON and come back, and the JSON schema of both: what their fields' types and Keys say, made into
+three functions a type when a class is first met."""
 
 import dataclasses
 import math
@@ -15,142 +7,16 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, partial, reduce
 from inspect import get_annotations
 from operator import or_
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from rlcorr_cli import __version__
+from rlcorr_cli.records import HIDDEN, Fault, Form, Key, Number, Record, plain
 
-SCHEMA = 1
-"""Of every JSON output; it changes when a key changes meaning."""
 _MOST = 2**62
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """What JSON has of a field beside its name and its type.
-
-    about: for readers of the schema.  name: the key, where it is not the field's name.  after: the key that it follows,
-    where that is not the field before; empty for the first of all.  omit: whether it is left out where it is the
-    field's default, or empty.  optional: whether a document that is read may lack it.  inline: whether the keys of its
-    value stand in its place.  hidden: whether JSON has nothing of it.
-    """
-
-    about: str = ""
-    name: str = ""
-    after: str | None = None
-    omit: bool = False
-    optional: bool = False
-    inline: bool = False
-    hidden: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """What is asked of a value beside its type.
-
-    name, about: of its definition in the schema.  least: items or keys.  keys: what a mapping has and, optional, may
-    have.  above: what a number must exceed.  pattern: of a text.  check: raises a ValueError of a value that has the
-    type, and may not be.  read: what makes the value of JSON's.  plain: whether a value that JSON has no type for is
-    written as text, as is infinity.  types: those that JSON has of it, where the type does not say.
-    """
-
-    name: str = ""
-    about: str = ""
-    least: int = 0
-    keys: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    above: float | None = None
-    pattern: str = ""
-    check: Callable[[Any], None] | None = None
-    read: Callable[[Any], Any] | None = None
-    plain: bool = False
-    types: tuple[str, ...] = ()
-
-
-HIDDEN = Key(hidden=True)
-Plain = Annotated[Any, Form(plain=True)]
-"""A value of a row, whatever it is: what JSON has no form for is written as text."""
-Number = float | None
-Interval = tuple[float, float]
-
-
-def computed(about: str = "", *, after: str, **more: Any) -> Callable[[F], F]:
-    """Mark a property's function as a key of its record's JSON.  more: as of a Key."""
-
-    def marked(function: F) -> F:
-        function.__dict__["json_key"] = Key(about=about, after=after, **more)
-        return function
-
-    return marked
-
-
-class Fault(ValueError):
-    """A value in JSON that is not as its record has it; at: the keys and places that lead to it, the last one first."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.at: list[Any] = []
-
-    def __str__(self) -> str:
-        return ": ".join(filter(None, (".".join(map(str, reversed(self.at))), self.args[0])))
-
-
-class Record:
-    """A dataclass with a JSON form."""
-
-    __slots__ = ()
-
-    def to_dict(self, *, without: str = "") -> dict[str, Any]:
-        """The JSON form.  without: a key of a list that is left empty, because it may be long: its records have their
-        own forms."""
-        data: dict[str, Any] = {}
-        for member in members(type(self)):
-            value = () if member.key == without else getattr(self, member.attribute)
-            if member.omit and _is_left_out(value, member.default):
-                continue
-            written = value if member.form.write is None else member.form.write(value)
-            if member.inline:
-                data.update(written)
-            else:
-                data[member.key] = written
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """What `to_dict` wrote; a Fault names what is wrong, keys of a later release are ignored."""
-        return cls.of_keys(read_keys(cls, data))
-
-    @classmethod
-    def of_keys(cls, values: dict[str, Any]) -> Self:
-        """The record of what JSON has, by attribute, each of the right type."""
-        names = {field.name for field in dataclasses.fields(cls)}  # pyrefly: ignore
-        return cls(**{name: value for name, value in values.items() if name in names})
-
-
-@dataclass(frozen=True)
-class Head(Record):
-    """The release that wrote it; schema changes when a key changes meaning."""
-
-    DEFINITION = "rlcorr"
-    version: str = __version__
-    schema: Literal[1] = SCHEMA
-
-
-class Output(Record):
-    """A whole JSON document."""
-
-    __slots__ = ()
-
-    @property
-    @computed(after="")
-    def rlcorr(self) -> Head:
-        """Which release wrote it."""
-        return Head()
 
 
 @dataclass(frozen=True)
@@ -167,86 +33,85 @@ _Definitions = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A key of a record: the attribute that has its value, and how it is written."""
+    """A key of a record: the attribute that has its value, how that is written, and its class where it is one."""
 
-    key: str
+    name: str
     attribute: str
-    about: str
-    omit: bool
-    optional: bool
-    inline: bool
+    key: Key
     default: Any
     form: _Form
-    hint: Any
+    record: type | None
 
 
 @cache
 def members(cls: type) -> tuple[Member, ...]:
     """The keys of a record, in the order in which they are written."""
-    placed: list[tuple[Member, str | None]] = []
-    space = vars(sys.modules[cls.__module__])
+    placed: list[Member] = []
     for field in dataclasses.fields(cls):
         # A hidden field may be of a class that is not loaded.
-        hint = field.type
-        if get_origin(hint) is Annotated and HIDDEN in hint.__metadata__:  # type: ignore[union-attr]
-            continue
-        home = next(each for each in cls.__mro__ if field.name in get_annotations(each))
-        hint = _resolved(hint, vars(sys.modules[home.__module__]))
-        key = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Key)), Key())
-        default = field.default if field.default_factory is MISSING else None
-        placed.append((_member(field.name, key, hint, default), key.after))
+        if HIDDEN not in getattr(field.type, "__metadata__", ()):
+            home = next(each for each in cls.__mro__ if field.name in get_annotations(each))
+            default = field.default if field.default_factory is MISSING else None
+            placed.append(_member(field.name, _resolved(field.type, home), default))
     for home in reversed(cls.__mro__):
         for name, value in home.__dict__.items():
             function = value.fget if isinstance(value, property) else getattr(value, "func", None)
             if isinstance(value, (property, cached_property)) and (key := vars(function).get("json_key")):
-                hint = _resolved(function.__annotations__["return"], {**vars(sys.modules[home.__module__]), **space})
-                placed.append((_member(name, key, hint, None), key.after))
+                hint = _resolved(function.__annotations__["return"], home) if key.type is None else key.type()
+                placed.append(_member(name, Annotated[hint, key], None))
     return _ordered(placed)
 
 
-def _resolved(hint: Any, space: Mapping[str, Any]) -> Any:
-    """A type without references by name."""
+def _resolved(hint: Any, home: type) -> Any:
+    """A type without references by name, as it stands in a class."""
     holder = type("_", (), {"__annotations__": {"_": hint}})
-    return get_type_hints(holder, globalns=dict(space), include_extras=True)["_"]
+    return get_type_hints(holder, globalns=vars(sys.modules[home.__module__]), include_extras=True)["_"]
 
 
-def _is_left_out(value: Any, default: Any) -> bool:
-    """Whether a value says nothing that its absence does not."""
-    return value is None or value == default or (not value and isinstance(value, (Mapping, tuple)))
-
-
-def _member(attribute: str, key: Key, hint: Any, default: Any) -> Member:
-    if key.omit and NoneType in get_args(_bare(hint)):  # what is None is left out
-        present = reduce(or_, (each for each in get_args(_bare(hint)) if each is not NoneType))
-        hint = Annotated[present, key, *getattr(hint, "__metadata__", ())]
+def _member(attribute: str, hint: Any, default: Any) -> Member:
+    metadata = getattr(hint, "__metadata__", ())
+    bare = get_args(hint)[0] if metadata else hint
+    key = next((each for each in metadata if isinstance(each, Key)), Key())
+    if key.omit and NoneType in get_args(bare):  # what is None is left out
+        bare = reduce(or_, (each for each in get_args(bare) if each is not NoneType))
+        hint = Annotated[bare, *metadata]
+    record = bare if isinstance(bare, type) else None
     return Member(
-        key=key.name or attribute,
-        attribute=attribute,
-        about=key.about,
-        omit=key.omit,
-        optional=key.optional,
-        inline=key.inline,
-        default=default,
-        form=form_of(hint),
-        hint=hint,
+        name=key.name or attribute, attribute=attribute, key=key, default=default, form=form_of(hint), record=record
     )
 
 
-def _ordered(placed: list[tuple[Member, str | None]]) -> tuple[Member, ...]:
+def _ordered(placed: list[Member]) -> tuple[Member, ...]:
     """Fields in their order, and what follows another key behind that."""
-    ordered = [member for member, after in placed if after is None]
-    waiting = [(member, after) for member, after in placed if after is not None]
+    ordered = [member for member in placed if member.key.after is None]
+    waiting = [member for member in placed if member.key.after is not None]
+    known = {"", *(name for member in placed for name in (member.name, member.attribute))}
+    assert all(member.key.after in known for member in waiting), "a key follows one that is not there"
     while waiting:
-        left: list[tuple[Member, str]] = []
-        for member, after in waiting:
-            place = next((i for i, each in enumerate(ordered, 1) if after in (each.key, each.attribute)), None)
-            if after and place is None:
-                left.append((member, after))
-            else:
-                ordered.insert(place or 0, member)
-        assert len(left) < len(waiting), f"no key {left[0][1]}"
-        waiting = left
+        member = waiting.pop(0)
+        after = member.key.after
+        place = next((i for i, each in enumerate(ordered, 1) if after in (each.name, each.attribute)), 0)
+        if after and not place:
+            waiting.append(member)  # until that has its own place
+        else:
+            ordered.insert(place, member)
     return tuple(ordered)
+
+
+def write_keys(record: Record, without: str) -> dict[str, Any]:
+    """The JSON form of a record; without: as of `Record.to_dict`."""
+    data: dict[str, Any] = {}
+    for member in members(type(record)):
+        value = () if member.name == without else getattr(record, member.attribute)
+        is_empty = value is None or value == member.default or (not value and isinstance(value, (Mapping, tuple)))
+        if member.key.omit and is_empty:
+            continue
+        written = value if member.form.write is None else member.form.write(value)
+        if member.key.inline:
+            data.update(written)
+        else:
+            data[member.name] = written
+    return data
 
 
 def read_keys(cls: type, data: Any) -> dict[str, Any]:
@@ -255,14 +120,14 @@ def read_keys(cls: type, data: Any) -> dict[str, Any]:
         raise Fault("input should be a valid dictionary")
     values: dict[str, Any] = {}
     for member in members(cls):
-        if member.inline:
+        if member.key.inline:
             values[member.attribute] = member.form.read(data)
             continue
-        if member.key not in data:
-            if member.omit or member.optional:
+        if member.name not in data:
+            if member.key.omit or member.key.optional:
                 continue
-            _read_at(member.key, _absent, None)
-        values[member.attribute] = _read_at(member.key, member.form.read, data[member.key])
+            _read_at(member.name, _absent, None)
+        values[member.attribute] = _read_at(member.name, member.form.read, data[member.name])
     return values
 
 
@@ -274,41 +139,30 @@ def _read_at(place: Any, read: Callable[[Any], Any], value: Any) -> Any:
         raise
 
 
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
 def form_of(hint: Any) -> _Form:
     """How values of a type are written, read, and described."""
-    asked = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Form)]
-    form = _form_of_type(_bare(hint))
-    for each in asked:
-        form = _asked(form, each)
+    metadata = getattr(hint, "__metadata__", ())
+    bare = get_args(hint)[0] if metadata else hint
+    origin, args = get_origin(bare), get_args(bare)
+    if bare in _SIMPLE:
+        form = _SIMPLE[bare]
+    elif origin in (Union, UnionType):
+        form = _union(args)
+    elif origin is Literal:
+        form = _literal(args)
+    elif origin is tuple and args[-1] is not Ellipsis:
+        form = _fixed(tuple(map(form_of, args)))
+    elif origin in (tuple, list, Sequence):
+        form = _list(form_of(args[0]))
+    elif origin in (dict, Mapping):
+        form = _mapping(*args)
+    else:
+        assert issubclass(bare, Record), bare
+        form = _Form(bare.to_dict, bare.from_dict, partial(described, bare))
+    for asked in metadata:
+        if isinstance(asked, Form):
+            form = _asked(form, asked)
     return form
-
-
-def _form_of_type(hint: Any) -> _Form:
-    origin, args = get_origin(hint), get_args(hint)
-    if hint in _SIMPLE:
-        return _SIMPLE[hint]
-    if origin in (Union, UnionType):
-        return _union(args)
-    if origin is Literal:
-        return _literal(args)
-    if origin is tuple and args[-1] is not Ellipsis:
-        return _fixed(tuple(map(form_of, args)))
-    if origin in (tuple, list, Sequence):
-        return _list(form_of(args[0]))
-    if origin in (dict, Mapping):
-        return _mapping(*args)
-    assert issubclass(hint, Record), hint
-    return _record(hint)
-
-
-def plain(value: Any) -> Any:
-    """A cell's value as JSON has it: dates and what is not finite as text."""
-    has_form = value is None or isinstance(value, (str, int, list, dict))
-    return value if has_form or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
 def _cell(value: Any) -> Any:
@@ -318,10 +172,6 @@ def _cell(value: Any) -> Any:
         return _text(value)
     _number(value)
     return value
-
-
-Scalar = Annotated[Any, Form(plain=True, read=_cell, types=("string", "number", "boolean", "null"))]
-"""A value that rows are grouped by: a date is written as text, and so is what is not finite."""
 
 
 def _text(value: Any) -> str:
@@ -477,13 +327,6 @@ def _mapping(names: Any, items: Any) -> _Form:
     return _Form(write, read, schema)
 
 
-def _record(cls: type[Record]) -> _Form:
-    def schema(definitions: _Definitions) -> dict[str, Any]:
-        return described(cls, definitions)
-
-    return _Form(cls.to_dict, cls.from_dict, schema)
-
-
 def _asked(form: _Form, asked: Form) -> _Form:
     """The same of values of which more is asked."""
 
@@ -494,7 +337,7 @@ def _asked(form: _Form, asked: Form) -> _Form:
             if lacking := [name for name in asked.keys if name not in value]:
                 return _read_at(lacking[0], _absent, None)
             value = {name: each for name, each in value.items() if name in (*asked.keys, *asked.optional)}
-        value = form.read(value) if asked.read is None else asked.read(value)
+        value = (asked.read or (_cell if asked.types else form.read))(value)
         if len(value) < asked.least if asked.least else False:
             raise Fault(f"input should have at least {asked.least} item")
         if asked.pattern and not re.fullmatch(asked.pattern, value):
@@ -549,17 +392,16 @@ def _object(cls: type[Record], definitions: _Definitions) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for member in members(cls):
-        bare = _bare(member.hint)
-        if member.inline and isinstance(bare, type):
-            one = _object(bare, definitions)
+        if member.key.inline and member.record is not None:
+            one = _object(member.record, definitions)
         else:
             one = member.form.schema(definitions)
-        if member.inline:
+        if member.key.inline:
             properties.update(one["properties"])
             required += [name for name in one["required"] if name not in required]
             continue
-        properties[member.key] = {**({"description": member.about} if member.about else {}), **one}
-        required += [member.key] * (not member.omit and member.key not in required)
+        properties[member.name] = {**({"description": member.key.about} if member.key.about else {}), **one}
+        required += [member.name] * (not member.key.omit and member.name not in required)
     return {"type": "object", "properties": properties, "required": required}
 
 

@@ -1,0 +1,133 @@
+"""Where a run computes: device, size of batches, and the engine that its shards go through."""
+
+import logging
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rlcorr_cli.engines.choice import AutoEngine
+from rlcorr_cli.engines.in_order import Engine, ThreadEngine, cores
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.request import EngineName
+
+if TYPE_CHECKING:
+    from rlcorr_cli.engines.processes import ProcessEngine
+    from rlcorr_cli.engines.ray_tasks import RayEngine
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Computing:
+    """Where and in what portions to compute.
+
+    batch_tokens: None for the device's default.  warnings: what was said of workers that were asked for, since a run
+    may read its dump several times; None where none were.
+    """
+
+    device: str = "auto"
+    batch_tokens: int | None = None
+    engine: Engine = field(default_factory=ThreadEngine)
+    warnings: set[str] | None = field(default=None, compare=False)
+
+    def in_portions(self, tokens: Mapping[str, int]) -> "Computing":
+        """The same in portions of another default.  tokens: by the kind of device."""
+        default = tokens[devices.resolve(self.device).type]
+        return replace(self, batch_tokens=self.batch_tokens or default)
+
+    @property
+    def as_named(self) -> "Computing":
+        """The same by threads where nobody named an engine: for what must not depend on how many cores there are."""
+        return replace(self, engine=self.engine.local()) if isinstance(self.engine, AutoEngine) else self
+
+    def engine_for(self, dump: Dump, *, streams: bool = False) -> Engine:
+        """The engine for a dump; threads of this process, or one of them, where it must be read so.
+
+        streams: whether a shard's results are taken one by one, so that it cannot be read again once it is known which
+        of its rows came before.
+        """
+        if _alone(dump, streams=streams):
+            return self.engine.local(1)
+        if dump.is_here:
+            return self.engine.local()
+        return self.engine.sized(dump.n_bytes)
+
+    def warn(self, dump: Dump, *, streams: bool) -> None:
+        """Say once, on stderr, that what was asked for is not what reads a dump."""
+        why = _alone(dump, streams=streams) or _here(dump, self.engine)
+        if why and self.warnings is not None and why not in self.warnings:
+            self.warnings.add(why)
+            _LOG.warning("The workers that were asked for do not share the work: %s.", why)
+
+
+def _alone(dump: Dump, *, streams: bool) -> str:
+    """Why one thread must read a dump; empty where it need not."""
+    if dump.reader.counts_rows:
+        return "under a limit one thread counts the rows"
+    if (streams or dump.is_here) and dump.reader.leaves_out_repeated:
+        return "one thread looks for ids that come twice, to leave out their later rows"
+    return ""
+
+
+def _here(dump: Dump, engine: Engine) -> str:
+    """Why no other process shares the reading of a dump; empty where one does, or none was to."""
+    if dump.stdin is not None:
+        return "standard input is read by one thread"
+    apart = not isinstance(engine, ThreadEngine | AutoEngine)
+    return "a table in memory is read by threads of this process" if dump.is_here and apart else ""
+
+
+@contextmanager
+def computing(
+    device: str,
+    batch_tokens: int | None,
+    *,
+    engine: EngineName = "auto",
+    workers: int | None = None,
+    ray_address: str | None = None,
+) -> Generator[Computing]:
+    """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or GPU."""
+    chosen = (
+        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.gpus(device))
+    )
+    try:
+        asked = engine in ("processes", "ray") or (workers or 1) > 1
+        yield Computing(device, batch_tokens, chosen, set() if asked else None)
+    finally:
+        chosen.close()
+
+
+def _engine(name: EngineName, workers: int | None, gpus: int) -> Engine:
+    """gpus: how many there are to share the work, 0 where it is done on none or on a certain one."""
+    if name == "threads" or (name == "auto" and gpus == 1):
+        return ThreadEngine(workers or cores())
+    make = partial(_processes, workers or gpus or cores(), gpus)
+    return AutoEngine(workers or cores(), make) if name == "auto" and gpus < 2 else make()
+
+
+def _processes(workers: int, gpus: int) -> "ProcessEngine":
+    """A process for each GPU, or for each core."""
+    from rlcorr_cli.engines.processes import ProcessEngine
+
+    environments = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in devices.visible_gpus(gpus)] or [{}]
+    return ProcessEngine(workers, prepare_worker, environments)
+
+
+def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine":
+    from rlcorr_cli.engines.ray_tasks import RayEngine
+
+    on_gpus = devices.resolve(device).type == "cuda"
+    if on_gpus and device not in ("auto", "cuda"):
+        raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
+    return RayEngine(workers, address, prepare=prepare_worker, on_gpus=on_gpus)
+
+
+def prepare_worker() -> None:
+    """What a worker process does before a shard."""
+    from rlcorr_cli.reading.parquet import use_jemalloc
+
+    use_jemalloc(False)
