@@ -54,7 +54,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """A third party's package -> the only parts of ours that import it."""
 
-NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
+NAMED_BY_PLACE = {"document.Note", "plan.Plan", "plan.Rejection", "plan.Weighting", "rule.Rule"}
 """Records that users and tables write by the dozen: up to four fields say what each is, its settings are keywords."""
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
@@ -63,7 +63,7 @@ OTHERS = (
     *("results.document", "results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files"),
     *("cli.compare", "cli.filter", "engines.processes", "engines.ray_tasks", "frameworks.read", "plans.files"),
-    *("plans.presets", "results.inspected", "results.html", "show.forms.document", "show.figures"),
+    *("plans.presets", "results.inspected", "results.html", "show.forms.texts", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")

@@ -19,7 +19,7 @@ from rlcorr_cli.plans.presets.compared import COMPARED
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED, EngineName
 from rlcorr_cli.results.compared import Comparison
-from rlcorr_cli.show.forms import sheet_destinations
+from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.analyze import Watch
@@ -75,7 +75,7 @@ def compare(
     )
     outputs = sheet_files(output)
     compared_plans = chosen or default_plans()
-    places = [place for path in outputs for place in sheet_destinations(path)]
+    places = [place for path in outputs for place in forms.sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plans=chosen)
     with (
         Outputs() as staging,
@@ -95,8 +95,6 @@ def compare(
         )
         comparison = replace(comparison, notes=comparison.notes + notes)
         for path in outputs:
-            from rlcorr_cli.show.forms import compared as forms
-
             forms.write(comparison, path, staging)
         staging.publish()
     return comparison

@@ -11,7 +11,7 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName
 from rlcorr_cli.results.diagnosed import DiagnosedDump
-from rlcorr_cli.show.forms import sheet_destinations
+from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.analyze import Watch
@@ -49,7 +49,7 @@ def diagnose(
     looked_at = tuple(name for name in names("by", by) if name)
     reading = request(dumps, group_by=group_by, format=format, columns=columns, limit=limit, bad_rows=bad_rows)
     outputs = sheet_files(output)
-    places = [place for path in outputs for place in sheet_destinations(path)]
+    places = [place for path in outputs for place in forms.sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths)
     with (
         Outputs() as staging,
@@ -60,8 +60,6 @@ def diagnose(
         diagnosed = diagnosing.diagnose(reading, by=looked_at, computing=compute, watch=watch, staging=staging)
         diagnosed = replace(diagnosed, notes=diagnosed.notes + notes)
         for path in outputs:
-            from rlcorr_cli.show.forms import diagnosed as forms
-
             forms.write(diagnosed, path, staging)
         staging.publish()
     return diagnosed

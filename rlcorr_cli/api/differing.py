@@ -111,7 +111,7 @@ def diff(
         if files:
             _write(difference, files, staging)
         for place in junit_place:
-            from rlcorr_cli.show.ci.junit import document
+            from rlcorr_cli.show.check import junit as document
 
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
         staging.publish()

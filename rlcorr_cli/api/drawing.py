@@ -141,9 +141,10 @@ def plot(
 @speaks_of_arguments
 def to_html(report: Report) -> str:
     """The report as one page that needs nothing else; with pictures, if it was measured with `pictures=True`."""
+    from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.text(_a_report(report))
+    return page.text(document_of(_a_report(report)))
 
 
 @speaks_of_arguments
@@ -255,7 +256,7 @@ def _read(
 def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the plans that `compare` takes by itself."""
     from rlcorr_cli.runs.compare import compare
-    from rlcorr_cli.show.forms import compared
+    from rlcorr_cli.show import document_of
 
     comparison = compare(
         replace(reading, group_by=()),
@@ -265,15 +266,16 @@ def _compared(reading: ReadRequest, computing: "Computing", watch: "Watch | None
         watch=watch,
         staging=staging,
     )
-    return compared.drawn(comparison)
+    return forms.picture(document_of(comparison), COMPARE)
 
 
 def _diagnosed(reading: ReadRequest, computing: "Computing", watch: "Watch | None", staging: Outputs) -> "Drawn":
     """The picture of the likely cause."""
     from rlcorr_cli.runs.diagnose import diagnose
-    from rlcorr_cli.show.forms import diagnosed
+    from rlcorr_cli.show import document_of
 
-    return diagnosed.drawn(diagnose(replace(reading, group_by=()), computing=computing, watch=watch, staging=staging))
+    diagnosed = diagnose(replace(reading, group_by=()), computing=computing, watch=watch, staging=staging)
+    return forms.picture(document_of(diagnosed), DIAGNOSE)
 
 
 def _kinds(wanted: Sequence[str]) -> tuple[str, ...]:

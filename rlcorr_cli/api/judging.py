@@ -77,7 +77,7 @@ def check(
     name as in "objective/ppo/loss".  The rest as of `analyze`.
     """
     from rlcorr_cli.runs.check import check as run
-    from rlcorr_cli.show.ci.junit import document
+    from rlcorr_cli.show import check as shown
 
     places = () if junit is None else (junit_file(junit),)
     notes = check_touched(
@@ -134,7 +134,7 @@ def check(
         checked = run(measurements_of(report), asked, diagnosed)
         checked = replace(checked, notes=checked.notes + notes)
         for place in places:
-            staging.write(place, document(checked))
+            staging.write(place, shown.junit(checked))
         staging.publish()
     return checked
 

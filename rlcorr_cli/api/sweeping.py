@@ -16,7 +16,7 @@ from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import EngineName
 from rlcorr_cli.results.swept import MOST_POINTS, Sweep, Targets
-from rlcorr_cli.show.forms import sheet_destinations
+from rlcorr_cli.show import forms
 from rlcorr_cli.totals.comparison import divides_by_mean
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def sweep(
     if batch_by is not None and not divides_by_mean(swept.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
     reading = request(dumps, format=format, columns=columns, batch_by=batch_by, limit=limit, bad_rows=bad_rows)
-    places = [place for path in outputs for place in sheet_destinations(path)]
+    places = [place for path in outputs for place in forms.sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(bad_rows)), reading.paths, plan=plan)
     with (
         Outputs() as staging,
@@ -87,8 +87,6 @@ def sweep(
         )
         result = replace(result, notes=result.notes + notes)
         for path in outputs:
-            from rlcorr_cli.show.forms import swept as forms
-
             forms.write(result, path, staging)
         staging.publish()
     return result

@@ -91,18 +91,18 @@ def _show(checked: "Checked", as_json: bool) -> int:
     """What GitHub reads first, then stdout.  Returns the exit status."""
     import os
 
-    from rlcorr_cli.show import streamed
-    from rlcorr_cli.show.ci import github
+    from rlcorr_cli.show import check as shown
+    from rlcorr_cli.show import print_result
+    from rlcorr_cli.show.forms import texts
     from rlcorr_cli.show.stdout import emit_json_pieces
-    from rlcorr_cli.show.terminal.checked import print_checked
 
     if os.environ.get(SUMMARY):
-        github.append_summary(checked, os.environ[SUMMARY])
+        shown.append_summary(checked, os.environ[SUMMARY])
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        github.annotate(checked)
+        shown.annotate(checked)
     if as_json:
         findings = (finding.to_dict() for finding in checked.findings)
-        emit_json_pieces(streamed.pieces(checked.to_dict(findings=False), "findings", findings))
+        emit_json_pieces(texts.pieces(checked.to_dict(findings=False), "findings", findings))
     else:
-        print_checked(checked)
+        print_result(checked)
     return 0 if checked.passed else 1

@@ -35,8 +35,8 @@ def compare(
     """See what each correction would leave of a dump, and which to take."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.compared import print_comparison
     from rlcorr_cli.show.terminal.side_by_side import print_side_by_side
 
     plans: list[PlanLike] = [*(preset or ()), *map(plan_file, plan or ())]
@@ -66,7 +66,7 @@ def compare(
         **read.arguments(),
         **compute.arguments(),
     )
-    return emit_json(comparison.to_dict()) if json else print_comparison(comparison, sort or "worth")
+    return emit_json(comparison.to_dict()) if json else print_result(comparison, sort=sort or "worth")
 
 
 def _only(plans: "Sequence[PlanLike]", of_many: Sequence[str]) -> "PlanLike | None":

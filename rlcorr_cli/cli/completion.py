@@ -80,7 +80,7 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.show.terminal.explain import TOPICS, known
+    from rlcorr_cli.show.explain import TOPICS, known
 
     about = {**_metrics(), **dict(presets()), **TOPICS}
     return [(name, about.get(name, "")) for name in known()]
@@ -88,7 +88,7 @@ def explained() -> Offers:
 
 def pages() -> Offers:
     """The manual's pages."""
-    from rlcorr_cli.show.terminal.help import PAGES
+    from rlcorr_cli.show.pages import PAGES
 
     return _offers(PAGES)
 

@@ -45,8 +45,8 @@ def convert(
     from rlcorr_cli.cli import shared
     from rlcorr_cli.cli.option_groups import mapping
     from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.converted import print_converted
 
     if output is None:
         raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
@@ -65,4 +65,4 @@ def convert(
     if json:
         emit_json(converted.to_dict())
     else:
-        print_converted(converted)
+        print_result(converted)

@@ -48,8 +48,8 @@ def diagnose(
     """Name the cause of a gap: its size, its evidence, and what to do."""
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.diagnosed import print_diagnosis
 
     reading = read.arguments_of_rows("a diagnosis")
     names = _causes(fail_on or ())
@@ -65,7 +65,7 @@ def diagnose(
     if json:
         emit_json(diagnosed.to_dict())
     else:
-        print_diagnosis(diagnosed)
+        print_result(diagnosed)
     return 1 if diagnosed.failing(names) else 0
 
 

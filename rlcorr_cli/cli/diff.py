@@ -101,7 +101,7 @@ def _show(difference: "Diff", *, fails: bool, as_json: bool) -> int:
     import os
 
     from rlcorr_cli.results.diffed import checked
-    from rlcorr_cli.show.ci import github
+    from rlcorr_cli.show import check as github
     from rlcorr_cli.show.stdout import emit_json
     from rlcorr_cli.show.terminal.diffed import print_diff
 

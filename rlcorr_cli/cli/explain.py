@@ -29,8 +29,7 @@ def explain(
     debug: o.Debug = False,
 ) -> None:
     """Define any name that a report prints, or print a JSON Schema."""
-    from rlcorr_cli.show.terminal.explain import print_explanation, print_topics
-    from rlcorr_cli.show.terminal.schema import print_schema
+    from rlcorr_cli.show.explain import print_explanation, print_schema, print_topics
 
     if schema:
         print_schema(name)

@@ -20,7 +20,7 @@ def help(
     debug: o.Debug = False,
 ) -> None:
     """Show a page of the manual, or list the pages."""
-    from rlcorr_cli.show.terminal.help import print_page, print_pages
+    from rlcorr_cli.show.pages import print_page, print_pages
 
     if page is None:
         print_pages()

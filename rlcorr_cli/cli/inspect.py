@@ -72,14 +72,15 @@ def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> 
     """Where the dump cannot be read, print its columns, then the error; programs get the error alone."""
     from rlcorr_cli.errors import DataError, RlcorrError
     from rlcorr_cli.reading.dump import schema_of
-    from rlcorr_cli.show.terminal.inspected import print_schema
+    from rlcorr_cli.show.inspect import of_schema
+    from rlcorr_cli.show.terminal import print_document
 
     try:
         yield
     except DataError:
         if not as_json:
             try:
-                print_schema(schema_of(dumps, format))
+                print_document(of_schema(schema_of(dumps, format)))
             except RlcorrError:
                 pass  # the columns cannot be read either: the error that follows says why
         raise
@@ -88,21 +89,21 @@ def _columns_before_errors(dumps: Sequence[str], format: str, as_json: bool) -> 
 def _show(inspected: "Inspected", as_json: bool) -> None:
     """Print the inspection; a dump without a valid token is a DataError after that."""
     from rlcorr_cli.results.build import refuse_empty
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.inspected import print_inspected
 
     if as_json:
         emit_json(inspected.to_dict())
     else:
-        print_inspected(inspected)
+        print_result(inspected)
     refuse_empty(inspected.counts, inspected.inputs)
 
 
 def _show_row(row: "OneRow", as_json: bool) -> None:
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.inspected import print_row
 
     if as_json:
         emit_json(row.to_dict())
     else:
-        print_row(row)
+        print_result(row)

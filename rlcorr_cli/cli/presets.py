@@ -30,11 +30,11 @@ def presets(
     if name == "show" or shown is not None:
         name = _shown(name, shown)
     if json:
-        from rlcorr_cli.show.terminal.presets import print_presets_json
+        from rlcorr_cli.show.presets import print_presets_json
 
         print_presets_json(name)
         return
-    from rlcorr_cli.show.terminal.presets import print_presets
+    from rlcorr_cli.show.presets import print_presets
 
     print_presets(name)
 

@@ -20,7 +20,7 @@ def watch(quiet: bool) -> "Watch | None":
 
 @contextmanager
 def _bar(n_bytes: int) -> "Generator[Progress]":
-    from rlcorr_cli.show.terminal.progress import Bar
+    from rlcorr_cli.show.progress import Bar
 
     with Bar(n_bytes) as bar:
         yield bar.advance
@@ -29,13 +29,13 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
 def show(report: "Report", as_json: bool) -> None:
     """The report on stdout."""
     if as_json:
-        from rlcorr_cli.show.forms import document
+        from rlcorr_cli.show.forms.texts import report_json
 
-        emit_json_pieces(document.pieces(report, pictures=False))
+        emit_json_pieces(report_json(report, pictures=False))
         return
-    from rlcorr_cli.show.terminal.report import print_report
+    from rlcorr_cli.show import print_result
 
-    print_report(report)
+    print_result(report)
 
 
 def show_filtered(filtered: "Filtered", as_json: bool) -> None:
@@ -43,6 +43,6 @@ def show_filtered(filtered: "Filtered", as_json: bool) -> None:
     if as_json:
         emit_json(filtered.to_dict())
         return
-    from rlcorr_cli.show.terminal.filtered import print_filtered
+    from rlcorr_cli.show import print_result
 
-    print_filtered(filtered)
+    print_result(filtered)

@@ -27,8 +27,8 @@ def sweep(
     from rlcorr_cli import api
     from rlcorr_cli.cli import shared
     from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.show import print_result
     from rlcorr_cli.show.stdout import emit_json
-    from rlcorr_cli.show.terminal.swept import print_sweep
 
     if (plan.is_high if bound == "high" else plan.is_low if bound == "low" else None) is not None:
         raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
@@ -52,4 +52,4 @@ def sweep(
     if json:
         emit_json(result.to_dict())
     else:
-        print_sweep(result)
+        print_result(result)

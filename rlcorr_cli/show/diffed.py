@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, Pairs, ordered
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.show.cells import Cell, Rows
+from rlcorr_cli.show.document import Cell
+from rlcorr_cli.show.document import Table as Rows
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
 from rlcorr_cli.show.stdout import clean
 
@@ -16,7 +17,7 @@ METHOD = (
 )
 NO_EVIDENCE = "no evidence"
 HEADINGS = ("metric", "A", "B", "change", "95 %", "p Holm")
-SPARE = ("95 %",)
+SPARE = ("95 %", "A")
 """What goes where numbers are too long for a terminal; --json has all."""
 SIDES = {
     "training": "The training policy's log-probs moved, the rollout's are the same.",

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.side_by_side import METRICS, DumpColumn, SideBySide
-from rlcorr_cli.show.cells import Cell, Rows
-from rlcorr_cli.show.compared import HEADINGS, plan_cells
+from rlcorr_cli.show.compare import PLAN_COLUMNS
+from rlcorr_cli.show.document import Cell
+from rlcorr_cli.show.document import Table as Rows
 from rlcorr_cli.show.inputs import named
 from rlcorr_cli.show.numbers import amounts, number, share
 from rlcorr_cli.show.stdout import clean
@@ -137,10 +138,10 @@ def dump_rows(dumps: Sequence[DumpColumn]) -> Rows:
 
 def plan_rows(dumps: Sequence[DumpColumn], name: str) -> Rows:
     """A row for each of the plan's columns, a column for each dump."""
-    of_dumps = [plan_cells(dump.plan) for dump in dumps if dump.plan is not None]
-    names = [heading for heading in HEADINGS[1:] if any(cells[heading].sort_key is not None for cells in of_dumps)]
-    rows = tuple((Cell(heading), *(cells[heading] for cells in of_dumps)) for heading in names)
-    return Rows(headings=(clean(name), *(dump.name for dump in dumps)), rows=rows)
+    plans = [dump.plan for dump in dumps if dump.plan is not None]
+    cells = [(column.heading, *map(column.cell, plans)) for column in PLAN_COLUMNS[1:]]
+    rows = [(Cell(heading), *row) for heading, *row in cells if any(cell.sort_key is not None for cell in row)]
+    return Rows(headings=(clean(name), *(dump.name for dump in dumps)), rows=tuple(rows))
 
 
 def _value(name: str, value: Value) -> str:

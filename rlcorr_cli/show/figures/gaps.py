@@ -13,7 +13,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, LevelGap
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
-from rlcorr_cli.show.diagnosed import guilty
+from rlcorr_cli.show.diagnose import guilty
 from rlcorr_cli.show.figures import gap_data, style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.show.numbers import number, plural, share

@@ -5,13 +5,13 @@ from functools import partial
 
 from rlcorr_cli import __version__
 from rlcorr_cli.results.diffed import Change, Diff, ordered
+from rlcorr_cli.show.check import where
 from rlcorr_cli.show.diffed import METHOD, detectable, headline, other_rows, rows, sides, title
 from rlcorr_cli.show.figures import Axes, style, ticks
 from rlcorr_cli.show.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.show.inputs import joined, last_change
 from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.terminal.checked import where
 
 MOST_ROWS = 40
 Named = Sequence[tuple[str, Change]]

@@ -6,7 +6,6 @@ from typing import Any
 from rlcorr_cli import __version__
 from rlcorr_cli.results.side_by_side import DumpColumn, SideBySide
 from rlcorr_cli.show.figures import Axes, style
-from rlcorr_cli.show.forms.content import anomaly_cause
 from rlcorr_cli.show.forms.sheet import Panel, Section, Sheet
 from rlcorr_cli.show.inputs import FILES, joined, last_change, named
 from rlcorr_cli.show.numbers import plural
@@ -21,6 +20,7 @@ from rlcorr_cli.show.side_by_side import (
     recommendations,
 )
 from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.words import anomaly_cause
 
 MOST_DRAWN = 40
 

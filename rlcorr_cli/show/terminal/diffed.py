@@ -8,10 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rlcorr_cli.results.diffed import Diff
-from rlcorr_cli.show.cells import Cell, Rows
+from rlcorr_cli.show.check import where
 from rlcorr_cli.show.diffed import NO_EVIDENCE, detectable, headline, other_rows, rows, sides
+from rlcorr_cli.show.document import Cell
+from rlcorr_cli.show.document import Table as Rows
 from rlcorr_cli.show.stdout import clean, render
-from rlcorr_cli.show.terminal.checked import where
 
 
 def print_diff(diff: Diff) -> None:

@@ -5,6 +5,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from rlcorr_cli.results.side_by_side import SideBySide
+from rlcorr_cli.show.document import Note
 from rlcorr_cli.show.numbers import duration
 from rlcorr_cli.show.side_by_side import (
     NOTE,
@@ -17,9 +18,8 @@ from rlcorr_cli.show.side_by_side import (
     recommendations,
 )
 from rlcorr_cli.show.stdout import clean, render
-from rlcorr_cli.show.terminal.compared import print_item, print_quiet
-from rlcorr_cli.show.terminal.report import print_rows
-from rlcorr_cli.show.terminal.verdict import anomaly_sentence
+from rlcorr_cli.show.terminal import print_blocks, print_note
+from rlcorr_cli.show.words import anomaly_sentence
 
 NAMES_WIDTH, COLUMN_WIDTH = 26, 13
 """Columns of the terminal that the names of rows take, and that a dump takes."""
@@ -43,13 +43,15 @@ def _draw(console: Console, sides: SideBySide) -> None:
         console.print(Padding(line, (0, 2)))
     console.print(Padding(Text(headline(sides), style="bold"), (0, 2)))
     for text in recommendations(sides):
-        print_item(console, text)
+        print_note(console, Note(text, bullet=True))
     console.print()
     n_beside = max(1, (console.width - NAMES_WIDTH) // COLUMN_WIDTH)
     for first in range(0, len(sides.dumps), n_beside):
         beside = sides.dumps[first : first + n_beside]
-        print_rows(console, dump_rows(beside))
+        print_blocks(console, [dump_rows(beside)])
+        console.print()
         if sides.plan is not None:
-            print_rows(console, plan_rows(beside, sides.plan.name))
+            print_blocks(console, [plan_rows(beside, sides.plan.name)])
+            console.print()
     for text in (*notes(sides), NOTE):
-        print_quiet(console, text)
+        print_note(console, Note(text, "dim"))
