@@ -106,13 +106,13 @@ class Table:
         """Whether a column holds text beside what its row is of."""
         return i >= self.n_keys and self.headings[i] in self.words
 
-    def widths(self, gap: int = 2) -> list[int]:
-        """Columns of a terminal that each column needs, with the gap behind it."""
+    def widths(self, gap: int = 2, *, folded: bool = True) -> list[int]:
+        """Columns of a terminal that each column needs, with the gap behind it.  folded: whether words may be."""
         widths = [gap + len(heading) for heading in self.headings]
         for i in range(len(widths)):
             room = 2 * (i > 0 and any(row[i].status for row in self.rows))
             longest = max((len(row[i].text) + room if room else len(row[i].marked) for row in self.rows), default=0)
-            widths[i] = max(widths[i], gap + (min(longest, FOLDED) if self.is_words(i) else longest))
+            widths[i] = max(widths[i], gap + (min(longest, FOLDED) if folded and self.is_words(i) else longest))
         return widths
 
     def without(self, headings: Iterable[str]) -> "Table":
@@ -131,20 +131,21 @@ class Table:
     def within(self, width: int, gap: int = 2) -> tuple["Table", tuple[str, ...]]:
         """The table without as many of its columns as do not fit, and their headings.  gap: between columns.
 
-        Spare columns go first, in their order, then the others from the last on; what a row is of stays, whatever it
-        is called, and the first column behind it.
+        Spare columns go first, in their order, before words are folded, then the others from the last on; what a row is
+        of stays, whatever it is called, and one column behind it.
         """
-        others = [heading for heading in reversed(self.headings[self.n_keys + 1 :]) if heading not in self.spare]
-        in_order = [heading for heading in self.spare if heading in self.headings[self.n_keys :]] + others
-        if len(in_order) == len(self.headings) - self.n_keys:
-            in_order = in_order[:-1]
-        widths = dict(zip(self.headings[self.n_keys :], self.widths(gap)[self.n_keys :], strict=True))
-        needed, left_out = sum(self.widths(gap)) - gap, list[str]()
-        for heading in in_order:
-            if needed <= width:
-                break
-            needed -= widths[heading]
-            left_out.append(heading)
+        behind = self.headings[self.n_keys :]
+        spare = [heading for heading in self.spare if heading in behind]
+        others = [heading for heading in reversed(behind[1:]) if heading not in spare]
+        left_out = list[str]()
+        for folded, headings in ((False, spare), (True, others)):
+            widths = self.without(left_out).widths(gap, folded=folded)
+            needed, of = sum(widths) - gap, dict(zip(self.headings, self.widths(gap, folded=folded), strict=True))
+            for heading in headings:
+                if needed <= width or len(left_out) == len(behind) - 1:
+                    break
+                needed -= of[heading]
+                left_out.append(heading)
         return replace(self.without(left_out), spare=()), tuple(left_out)
 
 

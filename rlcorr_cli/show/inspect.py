@@ -105,7 +105,7 @@ def _worst(title: str, rows: tuple[Worst, ...]) -> Table:
         Column(heading=title, cell=lambda worst: number_cell(worst.value)),
         Column(heading="", cell=lambda worst: Cell(clean(worst.sample_id or "")), words=True),
         Column(heading="row", cell=lambda worst: Cell(clean(os.path.basename(worst.place))), words=True),
-        Column(heading="tokens" if rows[0].token is None else "token", cell=tokens, drop=1),
+        Column(heading="tokens" if rows[0].token is None else "token", cell=tokens),
     )
     return tabulated(rows, columns)
 

@@ -32,9 +32,9 @@ TOTALLED = (".rlcorr",)
 def destinations(path: Path) -> "tuple[Destination, ...]":
     """All that may be written for a report of this name."""
     if path.suffix.lower() == ".tb":
-        from rlcorr_cli.show.forms import tensorboard
+        from rlcorr_cli.show.forms.tensorboard import destination
 
-        return (tensorboard.destination(path),)
+        return (destination(path),)
     if path.suffix.lower() == ".md":
         from rlcorr_cli.show.figures import KINDS
 
@@ -70,9 +70,9 @@ def write(result: Any, path: Path, staging: "Outputs") -> None:
                 raise UsageError(message, "Take one of analyze(dumps, totals=True).")
             staging.write(_file(path), content(result.totals))
         case ".tb":
-            from rlcorr_cli.show.forms import tensorboard
+            from rlcorr_cli.show.forms.tensorboard import write as write_events
 
-            tensorboard.write(result, path, staging)
+            write_events(result, path, staging)
         case _:
             from rlcorr_cli.show import document_of
 
