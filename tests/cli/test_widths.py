@@ -108,6 +108,16 @@ def test_a_result_is_drawn_at_any_width(kind: str) -> None:
         assert drawn(lambda result=result: shown.draw(result), width).strip(), width
 
 
+@pytest.mark.parametrize("kind", ["analyze", "compare --all", "sweep", "inspect", "inspect --row", "diagnose"])
+def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> None:
+    shown = KINDS[kind]
+    result = shown.makes[0](INT8)
+    for width in range(NARROWEST, 64, 3):
+        text = drawn(lambda: shown.draw(result), width)
+        assert "…" not in text, width
+        assert "?" not in text.replace("? ", ""), width
+
+
 @pytest.mark.parametrize(
     "commands",
     [

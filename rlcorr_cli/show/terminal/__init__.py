@@ -48,6 +48,8 @@ def print_note(console: Console, note: Note) -> None:
     line.append(note.text, style=note.look or ("default" if note.lead else ""))
     if note.bullet:
         grid = Grid.grid(padding=(0, 1, 0, 0))
+        grid.add_column()
+        grid.add_column(overflow="fold")
         grid.add_row("*", line)
         console.print(Padding(grid, (0, 2, 0, note.indent)))
     else:
@@ -86,8 +88,9 @@ def print_table(console: Console, table: Table) -> None:
             for cell, marked in zip(row, has_marks, strict=True)
         ]
         grid.add_row(*cells, style=look or None)
-    needed = sum(shown.widths()) - 2
-    console.print(Padding(grid, (0, 0, 0, 2)), width=max(needed, width) + 2, crop=False)
+    terminal, console.width = console.width, max(console.width, sum(shown.widths()))
+    console.print(Padding(grid, (0, 0, 0, 2)))
+    console.width = terminal
     if left_out:
         print_note(console, Note(f"no room here for {', '.join(left_out)}", "dim"))
     if is_short:
