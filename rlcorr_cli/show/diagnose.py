@@ -119,7 +119,7 @@ def _reasons(dump: DiagnosedDump) -> Iterator[str]:
 
 def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     """The evidence of the first causes, groups, then where the gap sits: by every column, turn, surprise and place."""
-    from rlcorr_cli.show.figures.gaps import evidence
+    from rlcorr_cli.show.figures.causes import evidence
 
     diagnosis = dump.whole.diagnosis
     causes = [cause for cause in dump.causes if not cause.is_minor and cause.cause != NOISE][:MOST_PANELS]

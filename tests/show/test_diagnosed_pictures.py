@@ -16,8 +16,8 @@ from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show import forms
 from rlcorr_cli.show.diagnose import document
-from rlcorr_cli.show.figures import gap_data, style
-from rlcorr_cli.show.figures.gaps import EVIDENCE, evidence
+from rlcorr_cli.show.figures import style
+from rlcorr_cli.show.figures.causes import EVIDENCE, SPREAD_EDGES, between, evidence, quantile
 from rlcorr_cli.totals.gap import GapTotals
 
 DUMPS = Path(__file__).parents[1] / "diagnosis" / "causes"
@@ -132,9 +132,9 @@ def test_a_page_is_red_where_a_cause_is_named(cause: str, status: str) -> None:
 
 
 def test_tokens_of_d_between_edges_are_those_of_their_bins() -> None:
-    counts = np.zeros(len(gap_data.SPREAD_EDGES) - 1)
+    counts = np.zeros(len(SPREAD_EDGES) - 1)
     counts[len(counts) // 2] = 8.0
-    middle = gap_data.SPREAD_EDGES[len(counts) // 2], gap_data.SPREAD_EDGES[len(counts) // 2 + 1]
+    middle = SPREAD_EDGES[len(counts) // 2], SPREAD_EDGES[len(counts) // 2 + 1]
     assert middle == (-1e-3, 1e-3)
-    assert gap_data.rebinned(counts, np.array([-1.0, 0.0, 0.5e-3, 1.0])).tolist() == pytest.approx([4, 2, 2])
-    assert gap_data.quantile(counts, 0.75) == pytest.approx(0.5e-3)
+    assert between(counts, np.array([-1.0, 0.0, 0.5e-3, 1.0])).tolist() == pytest.approx([4, 2, 2])
+    assert quantile(counts, 0.75) == pytest.approx(0.5e-3)

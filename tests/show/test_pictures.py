@@ -28,7 +28,7 @@ from rlcorr_cli.results.saved import read_report, refuse_undrawable
 from rlcorr_cli.results.trends import concentration, lorenz, profile
 from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show import figures
-from rlcorr_cli.show.figures import KINDS, draw, weights
+from rlcorr_cli.show.figures import KINDS, draw, panels
 from rlcorr_cli.show.figures.data import rebinned
 from rlcorr_cli.show.report import source
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
@@ -347,7 +347,7 @@ def test_weights_alone_are_not_called_the_gradient(report: Report) -> None:
     titles = [axes.get_title(loc="left") for axes in drawn.figure.axes]
     assert titles == ["Applied IS weights", "Which sequences carry the weight, advantages aside"]
     assert "gradient" not in KINDS["weights"].about
-    assert drawn.caption.endswith(weights.ASIDE)
+    assert drawn.caption.endswith(panels.ASIDE)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
-from rlcorr_cli.show.figures import by_step, courses, panels, style, weights
+from rlcorr_cli.show.figures import by_step, courses, panels, style
 from rlcorr_cli.show.report import source
 
 ReportPanel = Callable[[Axes, Report], str]
@@ -96,7 +96,7 @@ KINDS: dict[str, Kind] = {
     ),
     "weights": Kind(
         "how the plan's weights lie, and which sequences carry most",
-        (("Applied IS weights", weights.weights), ("Which sequences carry the weight", weights.gradient)),
+        (("Applied IS weights", panels.weights), ("Which sequences carry the weight", panels.gradient)),
         2,
         (5.2, 4.0),
     ),

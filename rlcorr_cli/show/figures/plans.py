@@ -5,7 +5,6 @@ from matplotlib.axes import Axes
 from rlcorr_cli.results.compared import Comparison
 from rlcorr_cli.results.swept import Point, Sweep
 from rlcorr_cli.show.figures import style
-from rlcorr_cli.show.figures.names import name_points
 from rlcorr_cli.show.numbers import number, plural, share
 
 MOST_BARS = 24
@@ -31,25 +30,28 @@ def worth(comparison: Comparison, axes: Axes) -> str:
 
 
 def kept(comparison: Comparison, axes: Axes) -> str:
-    """A point per plan: the tokens kept, and their k3."""
+    """A point per plan: the tokens kept, and their k3; the legend names the one to take and the one of least k3."""
     taken = comparison.recommendation.plan
     points = [
         (plan, plan.values["kept"], plan.values["k3_left"])
         for plan in comparison.sorted_plans()
         if plan.values["kept"] is not None and plan.values["k3_left"] is not None
     ]
-    # The plan to take is named first, and drawn last, where no other hides it.
-    points.sort(key=lambda point: point[0].name != taken)
-    for plan, share_kept, k3 in reversed(points):
-        axes.plot(share_kept, k3, "o", color=style.ORANGE if plan.name == taken else style.BLUE)
+    least = min(points, key=lambda point: point[2], default=None)
+    # The plan to take is drawn last, where no other hides it.
+    for plan, share_kept, k3 in sorted(points, key=lambda point: point[0].name == taken):
+        if plan.name == taken:
+            axes.plot(share_kept, k3, "o", color=style.ORANGE, label=style.label(plan.name))
+        elif least is not None and plan is least[0]:
+            axes.plot(share_kept, k3, "o", color=style.GREEN, label=style.label(plan.name))
+        else:
+            axes.plot(share_kept, k3, "o", color=style.BLUE)
     axes.set_xlim(-0.02, 1.05)
     axes.set_ylim(0, 1.12 * max((k3 for _, _, k3 in points), default=1.0) or 1.0)
     axes.set_xlabel("tokens kept")
     axes.set_ylabel("k3 of what is kept (nats)")
-    if not points:
+    if least is None:
         return "No plan keeps a token."
-    name_points(axes, [(share_kept, k3, plan.name) for plan, share_kept, k3 in points])
-    least = min(points, key=lambda point: point[2])
     return f"{style.label(least[0].name)} leaves the closest tokens: k3 {number(least[2])}, {share(least[1])} kept."
 
 
