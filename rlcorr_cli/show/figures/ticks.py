@@ -51,7 +51,7 @@ def counts(axis: Axis) -> None:
 
 def logarithmic(axis: Axis, low: float, high: float) -> None:
     """Ticks on an axis that is logarithmic already: at powers of ten, or closer where there are few."""
-    if high / low < 4:  # too few at any mantissa
+    if high / low < 10:
         _round(axis, low, high, integer=False)
         return
     inside = math.floor(math.log10(high)) - math.ceil(math.log10(low)) + 1
