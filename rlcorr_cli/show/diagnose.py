@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, LevelGap
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
@@ -31,7 +31,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, interval, number, plural
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, left_out_notes, share_words
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes, share_words
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 LEVEL_NOTE = (
@@ -189,12 +189,6 @@ def _words(finding: CauseFinding) -> CauseWords:
         advice=clean(finding.advice),
         is_minor=finding.is_minor,
     )
-
-
-def guilty(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:
-    """The column that a finding names."""
-    name = finding.parameters.get("column")
-    return next((column for column in diagnosis.columns if column.column == name), None)
 
 
 def headline(dump: DiagnosedDump) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
@@ -254,3 +254,9 @@ def suggestion_notes(suggestions: Sequence[SuggestedBounds], profile: str) -> It
         takes, keeps, other_bounds = suggestion(bounds, profile)
         yield Note(keeps, lead=f"! {takes} ", lead_look="yellow")
         yield Note(other_bounds, indent=4)
+
+
+def guilty(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:
+    """The column that a finding names."""
+    name = finding.parameters.get("column")
+    return next((column for column in diagnosis.columns if column.column == name), None)
