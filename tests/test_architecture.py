@@ -55,7 +55,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 }
 """A third party's package -> the only parts of ours that import it."""
 
-NAMED_BY_PLACE = {"plan.Plan", "plan.Rejection", "plan.Weighting", "rules.Rule"}
+NAMED_BY_PLACE = {"document.Note", "plan.Plan", "plan.Rejection", "plan.Weighting", "rules.Rule"}
 """Records that users and tables write by the dozen: up to four fields say what each is, its settings are keywords."""
 
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
@@ -64,7 +64,7 @@ OTHERS = (
     *("commands.pictures", "commands.python", "engines.processes", "engines.ray_tasks", "frameworks.read"),
     *("results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files", "plans.files"),
-    *("plans.presets", "results.inspected", "show.forms.document", "show.figures"),
+    *("plans.presets", "results.inspected", "show.forms.texts", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")

@@ -20,7 +20,7 @@ from rlcorr_cli.api import save
 from rlcorr_cli.commands import app, main
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.show.forms import FORMS
-from rlcorr_cli.show.terminal.help import PAGES
+from rlcorr_cli.show.pages import PAGES
 
 ROOT = Path(__file__).parent.parent
 NEMO_RL = ROOT / "tests" / "golden" / "native" / "nemo-rl"

@@ -267,11 +267,12 @@ def typed_inspect(
     except DataError:
         if not json:
             from rlcorr_cli.reading.dump import schema_of
-            from rlcorr_cli.show.terminal.inspected import print_schema
+            from rlcorr_cli.show.inspect import of_schema
+            from rlcorr_cli.show.terminal import print_document
 
             paths: Any = dumps
             try:
-                print_schema(schema_of(paths, how.get("format", "auto")))
+                print_document(of_schema(schema_of(paths, how.get("format", "auto"))))
             except RlcorrError:
                 pass  # the columns cannot be read either: the error that follows says why
         raise

@@ -234,7 +234,7 @@ def progress_bar(quiet: bool) -> "Watch | None":
 
 @contextmanager
 def _bar(n_bytes: int) -> "Generator[Progress]":
-    from rlcorr_cli.show.terminal.progress import Bar
+    from rlcorr_cli.show.progress import Bar
 
     with Bar(n_bytes) as bar:
         yield bar.advance

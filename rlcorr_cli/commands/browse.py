@@ -23,7 +23,7 @@ def presets(
 ) -> None:
     """List named corrections by framework, or show one with its plan."""
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.show.terminal.presets import print_presets, print_presets_json
+    from rlcorr_cli.show.presets import print_presets, print_presets_json
 
     if shown is not None and name != "show":
         raise UsageError("`rlcorr presets` takes one name.", "Write `rlcorr presets NAME`.")
@@ -52,8 +52,7 @@ def explain(
     ] = False,
 ) -> None:
     """Define any name that a report prints, or print a JSON Schema."""
-    from rlcorr_cli.show.terminal.explain import print_explanation, print_topics
-    from rlcorr_cli.show.terminal.schema import print_schema
+    from rlcorr_cli.show.explain import print_explanation, print_schema, print_topics
 
     if schema:
         print_schema(name)
@@ -70,7 +69,7 @@ def help(
     ] = None,
 ) -> None:
     """Show a page of the manual, or list the pages."""
-    from rlcorr_cli.show.terminal.help import print_page, print_pages
+    from rlcorr_cli.show.pages import print_page, print_pages
 
     if page is None:
         print_pages()

@@ -187,12 +187,12 @@ def check(
         checked = run(measurements_of(report), asked, diagnosed)
         checked = replace(checked, notes=checked.notes + notes)
         for place in report_file:
-            from rlcorr_cli.show.ci.junit import document
+            from rlcorr_cli.show.check import junit
 
-            staging.write(place, document(checked))
+            staging.write(place, junit(checked))
         staging.publish()
     if summary is not None:
-        from rlcorr_cli.show.ci.github import append_summary
+        from rlcorr_cli.show.check import append_summary
 
         append_summary(checked, str(summary))
     return checked

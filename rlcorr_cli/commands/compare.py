@@ -424,7 +424,7 @@ def diff(
                 raise
             raise type(error)(_of_by(error.message, by), _of_by(error.hint, by)) from error
         for place in report_file:
-            from rlcorr_cli.show.ci.junit import document
+            from rlcorr_cli.show.check import junit as document
 
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
         return finished(difference, notes, files, staging)

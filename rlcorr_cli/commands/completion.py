@@ -71,7 +71,7 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.show.terminal.explain import TOPICS, known
+    from rlcorr_cli.show.explain import TOPICS, known
 
     about = {**_metrics(), **dict(presets()), **TOPICS}
     return [(name, about.get(name, "")) for name in known()]
@@ -79,7 +79,7 @@ def explained() -> Offers:
 
 def pages() -> Offers:
     """The manual's pages."""
-    from rlcorr_cli.show.terminal.help import PAGES
+    from rlcorr_cli.show.pages import PAGES
 
     return _offers(PAGES)
 

@@ -146,17 +146,17 @@ def _debug_lines() -> Generator[None]:
 def fast_path(args: list[str]) -> int:
     """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
     if args[:1] == ["presets"] and len(args) < 3 and all(map(_is_name, args[1:])) and args[1:] != ["show"]:
-        from rlcorr_cli.show.terminal.presets import print_presets
+        from rlcorr_cli.show.presets import print_presets
 
         print_presets(*args[1:])
         return 0
     if len(args) == 2 and args[0] == "explain" and _is_name(args[1]):
-        from rlcorr_cli.show.terminal.explain import print_explanation
+        from rlcorr_cli.show.explain import print_explanation
 
         print_explanation(args[1])
         return 0
     if args[:2] == ["explain", "--schema"] and not any(arg.startswith("-") for arg in args[2:]) and len(args) < 4:
-        from rlcorr_cli.show.terminal.schema import print_schema
+        from rlcorr_cli.show.explain import print_schema
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0

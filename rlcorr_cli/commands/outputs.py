@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -84,29 +83,13 @@ def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:
     return () if destination is None else (destination,)
 
 
-FORM_OF = {"Report": "", "DiagnosedDump": ".diagnosed", "Comparison": ".compared", "Sweep": ".swept"}
-"""Type of a result -> the module of `show.forms` whose `write` writes it to a file."""
-
-
 def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging: Outputs) -> Any:
     """A result with more notes, which is written to its files, each in the form that its suffix names."""
+    from rlcorr_cli.show.forms import write
+
     result = replace(result, notes=result.notes + notes)
-    kind = type(result).__name__
-    if files and kind == "Diff":
-        from rlcorr_cli.show.forms import diffed, sheet
-
-        of_diff = diffed.sheet(result)
-        for path in files:
-            sheet.write(of_diff, path, staging)
-    elif files:
-        module = import_module(f"rlcorr_cli.show.forms{FORM_OF[kind]}")
-        for path in files:
-            if path.suffix.lower() in TOTALLED:
-                from rlcorr_cli.show.forms import totals
-
-                totals.write(result, path, staging)
-            else:
-                module.write(result, path, staging)
+    for path in files:
+        write(result, path, staging)
     staging.publish()
     return result
 

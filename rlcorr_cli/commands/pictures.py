@@ -173,9 +173,10 @@ def plot(
 
 def to_html(report: "Report") -> str:
     """The report as one page that needs nothing else; with pictures, if it was measured with `pictures=True`."""
+    from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.text(_a_report(report))
+    return page.text(document_of(_a_report(report)))
 
 
 def save(report: "Report", path: str | Path) -> Path:
@@ -222,17 +223,18 @@ def _read(
         drawn = {kind: figures.draw(kind, report) for kind, report in reports.items()}
     if COMPARE in kinds:
         from rlcorr_cli.runs.compare import compare
-        from rlcorr_cli.show.forms import compared
+        from rlcorr_cli.show import document_of
 
         whole = replace(again(reading) if drawn else reading, group_by=())
         comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
-        drawn[COMPARE] = compared.drawn(comparison)
+        drawn[COMPARE] = forms.picture(document_of(comparison), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.runs.diagnose import diagnose
-        from rlcorr_cli.show.forms import diagnosed
+        from rlcorr_cli.show import document_of
 
         whole = replace(again(reading) if drawn else reading, group_by=())
-        drawn[DIAGNOSE] = diagnosed.drawn(diagnose(whole, computing=computing, watch=watch, staging=staging))
+        diagnosis = diagnose(whole, computing=computing, watch=watch, staging=staging)
+        drawn[DIAGNOSE] = forms.picture(document_of(diagnosis), DIAGNOSE)
     return drawn
 
 

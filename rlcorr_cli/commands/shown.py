@@ -6,7 +6,6 @@ their names, others of the command.  It returns the exit status, or nothing for 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
@@ -23,32 +22,30 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
 
 
-def report(result: "Report", *, json: bool) -> None:
-    """What `analyze` found."""
-    if json:
-        from rlcorr_cli.show.forms import document
-        from rlcorr_cli.show.stdout import emit_json_pieces
-
-        return emit_json_pieces(document.pieces(result, pictures=False))
-    from rlcorr_cli.show.terminal.report import print_report
-
-    return print_report(result)
-
-
-PRINTERS = {
-    "Sweep": ("swept", "print_sweep"),
-    "Filtered": ("filtered", "print_filtered"),
-    "Converted": ("converted", "print_converted"),
-    "OneRow": ("inspected", "print_row"),
-}
-
-
 def plain(result: Any, *, json: bool) -> None:
     """What a command found or wrote, where nothing else is to be done about it."""
+    _print(result, json)
+
+
+def _print(result: Any, json: bool, **how: Any) -> None:
+    """Print a result for programs or for people.  how: it is shown to people."""
     if json:
-        return _json(result)
-    module, name = PRINTERS[type(result).__name__]
-    return getattr(import_module(f"rlcorr_cli.show.terminal.{module}"), name)(result)
+        from rlcorr_cli.show.stdout import emit_json
+
+        return emit_json(result.to_dict())
+    from rlcorr_cli.show import print_result
+
+    return print_result(result, **how)
+
+
+def report(result: "Report", *, json: bool) -> None:
+    """What `analyze` found; of many groups JSON is written group by group."""
+    if not json:
+        return _print(result, json)
+    from rlcorr_cli.show.forms.texts import report_json
+    from rlcorr_cli.show.stdout import emit_json_pieces
+
+    return emit_json_pieces(report_json(result, pictures=False))
 
 
 def comparison(
@@ -58,9 +55,7 @@ def comparison(
     sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth",
 ) -> None:
     """What `compare` found."""
-    from rlcorr_cli.show.terminal.compared import print_comparison
-
-    return _json(result) if json else print_comparison(result, sort)
+    _print(result, json, sort=sort)
 
 
 def _causes(texts: Sequence[str]) -> list[str]:
@@ -93,58 +88,43 @@ def diagnosis(
     ] = (),
 ) -> int:
     """What `diagnose` found; status 1 where that is to fail."""
-    from rlcorr_cli.show.terminal.diagnosed import print_diagnosis
-
-    if json:
-        _json(result)
-    else:
-        print_diagnosis(result)
+    _print(result, json)
     return 1 if result.failing(fail_on) else 0
 
 
 def checked(result: "Checked", *, json: bool) -> int:
     """What `check` found, which GitHub reads first."""
-    from rlcorr_cli.show.ci import github
+    from rlcorr_cli.show.check import annotate
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        github.annotate(result)
+        annotate(result)
     if json:
-        from rlcorr_cli.show import streamed
+        from rlcorr_cli.show.forms.texts import pieces
         from rlcorr_cli.show.stdout import emit_json_pieces
 
         findings = (finding.to_dict() for finding in result.findings)
-        emit_json_pieces(streamed.pieces(result.to_dict(without="findings"), "findings", findings))
+        emit_json_pieces(pieces(result.to_dict(without="findings"), "findings", findings))
     else:
-        from rlcorr_cli.show.terminal.checked import print_checked
-
-        print_checked(result)
+        _print(result, json)
     return 0 if result.passed else 1
 
 
 def difference(result: "Diff", *, json: bool, fail_on: Sequence[str]) -> int:
     """What `diff` found, which GitHub reads first; status 1 where that is to fail."""
     from rlcorr_cli.results.diffed import checked
-    from rlcorr_cli.show.ci import github
-    from rlcorr_cli.show.terminal.diffed import print_diff
+    from rlcorr_cli.show.check import annotate
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        github.annotate(checked(result, fails=bool(fail_on)))
-    if json:
-        _json(result)
-    else:
-        print_diff(result)
+        annotate(checked(result, fails=bool(fail_on)))
+    _print(result, json)
     return 1 if fail_on and result.any_moved else 0
 
 
 def inspected(result: "Inspected", *, json: bool) -> None:
     """What `inspect` found; a dump without a valid token is a DataError after that."""
     from rlcorr_cli.results.groups import refuse_empty
-    from rlcorr_cli.show.terminal.inspected import print_inspected
 
-    if json:
-        _json(result)
-    else:
-        print_inspected(result)
+    _print(result, json)
     refuse_empty(result.counts, result.inputs)
 
 
@@ -176,12 +156,6 @@ def _wrapped(caption: str) -> str:
     joined = clean(caption).replace(" %", "\N{NO-BREAK SPACE}%")  # no percent sign is parted from its number
     lines = textwrap.fill(joined, width, initial_indent=indent, subsequent_indent=indent)
     return lines.replace("\N{NO-BREAK SPACE}%", " %")
-
-
-def _json(result: Any) -> None:
-    from rlcorr_cli.show.stdout import emit_json
-
-    emit_json(result.to_dict())
 
 
 SHOWN: Mapping[str, Callable[..., int | None]] = {

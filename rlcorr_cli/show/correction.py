@@ -1,22 +1,55 @@
-"""What a plan makes of a dump, as tables: who rejects what, the batch before and after, weights raw and as applied."""
+"""What a plan makes of a dump, as tables and sentences: who rejects what, the batch before and after, its weights.
 
+And what an objective makes of it: its numbers, what mistakes make of them, its batches.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from rlcorr_cli.metrics.objective import MISTAKES
 from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
+from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.show.cells import Cell, Rows, marks, share_cell, value_cell
-from rlcorr_cli.show.numbers import NOTHING
+from rlcorr_cli.results.rules import Finding, worst_first
+from rlcorr_cli.show.document import EMPTY, Cell, Column, Table, key_cell, key_columns, number_cell, tabulated
+from rlcorr_cli.show.numbers import NOTHING, number, share
 from rlcorr_cli.show.stdout import clean
 
 BEFORE_AND_AFTER = ("length_mean", "reward_mean", "kl", "k3_kl", "seq_ess")
 """Metrics that stand beside the counts of what is kept."""
-EMPTY = Cell("")
+T = TypeVar("T")
+OF_BATCH = ("loss", "clip_fraction", "effective_sequences", "cos_to_none")
+"""Numbers of an objective that stand beside each training batch."""
+MOST_BATCHES = 24
 
 
-def correction(report: Report) -> tuple[Rows, ...]:
+def statuses(findings: Iterable[Finding]) -> dict[str, str]:
+    """Metric -> the status of the worst rule that it breaks."""
+    return {finding.metric: finding.status for finding in reversed(worst_first(findings))}
+
+
+def marks(report: Report) -> dict[str, str]:
+    """The same of the whole dump, where a value that cannot be fails, too."""
+    impossible = {} if report.impossible is None else {report.impossible.metric: "fail"}
+    return {**statuses(report.health), **impossible}
+
+
+def value_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
+    """A metric's number, marked where a rule on it is broken."""
+    return number_cell(values.get(name), number, status_of.get(name, ""))
+
+
+def share_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
+    """The same of a metric that is a share, as a percentage."""
+    return number_cell(values.get(name), share, status_of.get(name, ""))
+
+
+def correction(report: Report) -> tuple[Table, ...]:
     """Every table of a report's plan; none for a plan that neither weights nor rejects."""
     return (*rejections(report), *weights(report))
 
 
-def rejections(report: Report) -> tuple[Rows, ...]:
+def rejections(report: Report) -> tuple[Table, ...]:
     """What each rejection takes, then the batch before and after; nothing without rejections."""
     if not report.plan.rules:
         return ()
@@ -41,14 +74,14 @@ def rejections(report: Report) -> tuple[Rows, ...]:
         share_cell("rollout_rs_seq_masked_fraction", values, status_of),
     )
     headings = ("rejected by", "keeps", "tokens lost", "sequences hit")
-    return Rows(headings=headings, rows=(*taken, together), words=("keeps",), has_total=True), _kept(report)
+    return Table(headings=headings, rows=(*taken, together), words=("keeps",), has_total=True), _kept(report)
 
 
-def _kept(report: Report) -> Rows:
+def _kept(report: Report) -> Table:
     """The batch before and after all rejections."""
     values, status_of = report.whole.values, marks(report)
     counts = [
-        (Cell(name), _count(report.whole.counts[name]), _count(values[f"kept_{name}"] or 0))
+        (Cell(name), number_cell(report.whole.counts[name], _whole), number_cell(values[f"kept_{name}"] or 0, _whole))
         for name in ("tokens", "sequences")
     ]
     metrics = [
@@ -56,14 +89,14 @@ def _kept(report: Report) -> Rows:
         for name in BEFORE_AND_AFTER
         if values[name] is not None
     ]
-    return Rows(headings=("what is kept", "before", "after"), rows=(*counts, *metrics))
+    return Table(headings=("what is kept", "before", "after"), rows=(*counts, *metrics))
 
 
-def _count(count: float) -> Cell:
-    return Cell(f"{count:,.0f}", float(count))
+def _whole(count: float | None) -> str:
+    return f"{count:,.0f}"
 
 
-def weights(report: Report) -> tuple[Rows, ...]:
+def weights(report: Report) -> tuple[Table, ...]:
     """The plan's weights, raw and as applied; nothing without weights."""
     weighting = report.plan.weighting
     if weighting is None:
@@ -91,7 +124,7 @@ def weights(report: Report) -> tuple[Rows, ...]:
         numbers("divided by", "", "rollout_is_batch_norm_factor", Cell("the batch's mean weight")),
     )
     shown = tuple(row for row in rows if {row[1].text, row[2].text} - {"", NOTHING})
-    return (Rows(headings=("IS weights", "raw", "applied", ""), rows=shown, words=("",)),)
+    return (Table(headings=("IS weights", "raw", "applied", ""), rows=shown, words=("",)),)
 
 
 def _bound_words(weighting: Weighting) -> str:
@@ -100,3 +133,101 @@ def _bound_words(weighting: Weighting) -> str:
         return f"{weighting.scope}, unbounded{acts}{weighting.beyond}"
     outside = {"clamp": "clamped to", "zero": "zero outside", "cap": "capped in"}[weighting.outside]
     return f"{weighting.scope}, {outside} {weighting.bounds}{acts}{weighting.beyond}"
+
+
+def objective_tables(report: Report) -> tuple[Table, ...]:
+    """Every table of a report's objective; none without one."""
+    made = report.objective
+    if made is None:
+        return ()
+    numbers = tuple((Cell(name), number_cell(value)) for name, value in made.metrics.items())
+    tables = [Table(headings=("objective", made.objective.name), rows=numbers), _mistakes(made)]
+    if len(made.batches) > 1:
+        of_batch = [
+            Column(heading=name, cell=lambda batch, name=name: number_cell(batch.metrics[name])) for name in OF_BATCH
+        ]
+        batch = Column(heading=clean(made.batch_by or "batch"), cell=lambda batch: key_cell(batch.batch))
+        tables.append(tabulated(_ends(made.batches), [batch, *of_batch]))
+    if _has_groups(report, made):
+        keys = key_columns(report.groups[0].key)
+        of_group = [_of_group(name, made.objective.name) for name in OF_BATCH]
+        tables.append(tabulated(_ends(report.groups), [*keys, *of_group], n_keys=len(keys)))
+    return tuple(tables)
+
+
+def objective_sentences(report: Report) -> list[str]:
+    """Which objective it is, of which batches, and how to read its tables."""
+    made = report.objective
+    if made is None:
+        return []
+    sentences = settings_sentences(made)
+    if made.mistakes:
+        sentences.append(
+            "size and cos hold a mistake's coefficients against the plan's: their length over its, and their "
+            "direction, 1 where it is the same. `rlcorr help objectives` says what each mistake is."
+        )
+    if _has_groups(report, made):
+        sentences.append("By group the numbers are those of its rows alone, as though they were the training batch.")
+    if _has_groups(report, made) and len(report.groups) > MOST_BATCHES:
+        sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
+    if len(made.batches) > MOST_BATCHES:
+        sentences.append(f"The first and the last of {len(made.batches):,} batches are shown; --json has all.")
+    return sentences
+
+
+def settings_sentences(made: ObjectiveReport) -> list[str]:
+    """Which objective it is, of which batches, and whether anything can be clipped."""
+    sentences = [f"{_settings(made)}; {_scope(made)}."]
+    if not made.moved and made.objective.name != "reinforce":
+        sentences.append(
+            "Without current_log_probs every ratio is 1, as on a batch's first minibatch: nothing is clipped."
+        )
+    return sentences
+
+
+def _settings(made: ObjectiveReport) -> str:
+    """'ppo in decoupled mode, clip 0.2 down and 0.2 up, token-mean over kept tokens'."""
+    objective = made.objective
+    parts = [f"{objective.name} in {objective.mode} mode"]
+    if objective.name != "reinforce":
+        parts.append(f"clip {objective.clip_low:g} down and {objective.clip_high:g} up")
+    if objective.dual_clip is not None:
+        parts.append(f"dual clip {objective.dual_clip:g}")
+    constant = "" if objective.loss_constant is None else f" of {objective.loss_constant:g}"
+    parts.append(f"{objective.aggregation}{constant} over {objective.divisor}")
+    return ", ".join(parts)
+
+
+def _scope(made: ObjectiveReport) -> str:
+    """Of how many batches the numbers are."""
+    if made.batch_by is None:
+        return "the whole dump as one batch, --batch-by COLUMN makes several"
+    if len(made.batches) == 1:
+        return f"one batch, by {clean(made.batch_by)}"
+    return f"means over {len(made.batches):,} batches by {clean(made.batch_by)}"
+
+
+def _mistakes(made: ObjectiveReport) -> Table:
+    """The plan's own loss first, then each mistake beside it."""
+    labels = {mistake.name: mistake.label for mistake in MISTAKES}
+    planned = (Cell("none, as planned"), number_cell(made.metrics["loss"]), Cell("1", 1.0), Cell("1", 1.0))
+    rows = tuple(
+        (Cell(labels[name]), *(number_cell(values[column]) for column in ("loss", "size", "cos")))
+        for name, values in made.mistakes.items()
+    )
+    return Table(headings=("mistake", "loss", "size", "cos"), rows=(planned, *rows))
+
+
+def _ends(rows: Sequence[T]) -> Sequence[T]:
+    """All of them, of many the first and the last."""
+    half = MOST_BATCHES // 2
+    return rows if len(rows) <= MOST_BATCHES else [*rows[:half], *rows[-half:]]
+
+
+def _has_groups(report: Report, made: ObjectiveReport) -> bool:
+    """Whether groups say more than the training batches do."""
+    return any(group.objective for group in report.groups) and list(report.groups[0].key) != [made.batch_by]
+
+
+def _of_group(name: str, objective: str) -> Column:
+    return Column(heading=name, cell=lambda group: number_cell(group.objective.get(f"objective/{objective}/{name}")))

@@ -1,7 +1,7 @@
 """Numbers as people read them, and the small pictures made of characters."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlcorr_cli.errors import plural as plural
 from rlcorr_cli.results.groups import Clusters
@@ -31,6 +31,11 @@ def number(value: float | None) -> str:
     if size >= 1000:
         return f"{value:,.0f}"
     return f"{value:.{max(0, 3 - math.floor(math.log10(size)) - (size < 1))}f}"
+
+
+def decimals(n: int) -> Callable[[float | None], str]:
+    """What writes a number with so many decimals, or a dash for no data."""
+    return lambda value: NOTHING if value is None else f"{value:.{n}f}"
 
 
 def interval(low: float, high: float) -> str:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.datasets import SEAL
 from rlcorr_cli.results.saved_totals import read_totals
-from rlcorr_cli.show.terminal.schema import schema
+from rlcorr_cli.show.explain import schema
 
 NotAsDescribed = jsonschema_rs.ValidationError
 EVENTS = "events.out.tfevents."

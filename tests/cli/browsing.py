@@ -38,4 +38,5 @@ class Visit:
         return not self.said and [url for url in self.asked if not url.startswith("data:")] == [path.as_uri()]
 
     def column(self, n: int) -> list[str]:
-        return self.page.eval_on_selector_all("#groups tbody tr", f"rows => rows.map(r => r.children[{n}].textContent)")
+        rows = "#by-group ~ table tbody tr"
+        return self.page.eval_on_selector_all(rows, f"rows => rows.map(r => r.children[{n}].textContent)")

@@ -18,7 +18,7 @@ from rlcorr_cli.plans.presets import ALIASES, PRESETS
 from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.show import figures
-from rlcorr_cli.show.terminal.help import PAGES
+from rlcorr_cli.show.pages import PAGES
 
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib")
 

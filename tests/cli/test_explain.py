@@ -15,8 +15,7 @@ from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.terminal.choice import FLAGS
-from rlcorr_cli.show.terminal.explain import TOPICS, near_misses
+from rlcorr_cli.show.explain import FLAGS, TOPICS, near_misses
 
 
 def explained(name: str) -> str:

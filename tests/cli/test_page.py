@@ -15,7 +15,7 @@ from worded import words
 from rlcorr_cli import analyze
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.show.correction import correction
-from rlcorr_cli.show.forms.content import content
+from rlcorr_cli.show.report import document, to_do
 
 pytestmark = pytest.mark.xdist_group("pages")
 PLAN = ("--preset", "geo_rs", "--is", "token", "--is-high", "2")
@@ -242,8 +242,9 @@ def test_metrics_of_what_is_kept_stand_only_where_something_is_rejected(
 
 
 def test_metrics_stand_in_sections(steps: tuple[str, str]) -> None:
-    sections = ["Divergence", "Sample size", "Weights", "Rejections", "Kept", "Other", "Symbols"]
+    sections = ["Divergence", "Sample size", "Weights", "Rejections", "Kept", "Other"]
     assert re.findall(r"^### (.+)", steps[1], re.MULTILINE) == sections
+    assert "\n## Symbols\n" in steps[1].split("### Other")[1]
     rows = steps[1].split("### Weights")[1].split("### Rejections")[0].splitlines()
     names = [line.split(" | ")[0].removeprefix("| ") for line in rows if line.startswith("| ")]
     assert names[0] == "metric"
@@ -264,8 +265,9 @@ def test_a_column_that_has_the_name_itself_is_named_once(steps: tuple[str, str])
 
 def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     report = replace(analyze(BF16), rules=())
-    assert content(report).todo == []
-    assert content(report).nothing_to_do == "Nothing has to be fixed: every number is within its limit."
+    assert to_do(report) == []
+    sections = {section.heading: section for section in document(report).sections}
+    assert sections["What to do"].about == ["Nothing has to be fixed: every number is within its limit."]
     equal = parquet(tmp_path / "equal.parquet", [row((-1.0,), (-1.0,))] * 3)
     assert all("Nothing: the two columns are equal." in text for text in words(equal))
     few = parquet(tmp_path / "few.parquet", [row((-1.0, -2.0), (-1.001, -1.999))] * 3)

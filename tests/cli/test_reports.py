@@ -143,7 +143,7 @@ def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Pat
     shown = "first, last and the 1,000 groups with the largest k3_kl, of 1,100. -o report.csv and"
     assert shown in page
     assert shown in markdown.replace("\\", "")
-    body = page[page.index('id="groups"') :]
+    body = page[page.index('id="by-group"') :]
     assert body[: body.index("</table>")].count("<tr>") == 1 + 1001
     numbers = [int(line.split("|")[1]) for line in markdown.splitlines() if re.match(r"\| \d+ \|", line)]
     assert numbers == [0, *range(100, 1100)]

@@ -15,16 +15,10 @@ from running import BF16, SAMPLE, STEPS, parquet, row, run
 from rlcorr_cli import api
 from rlcorr_cli.commands import main
 from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.show import print_result
+from rlcorr_cli.show.explain import known
+from rlcorr_cli.show.pages import PAGES
 from rlcorr_cli.show.stdout import NARROWEST
-from rlcorr_cli.show.terminal.checked import print_checked
-from rlcorr_cli.show.terminal.compared import print_comparison
-from rlcorr_cli.show.terminal.diagnosed import print_diagnosis
-from rlcorr_cli.show.terminal.diffed import print_diff
-from rlcorr_cli.show.terminal.explain import known
-from rlcorr_cli.show.terminal.help import PAGES
-from rlcorr_cli.show.terminal.inspected import print_inspected, print_row
-from rlcorr_cli.show.terminal.report import print_report
-from rlcorr_cli.show.terminal.swept import print_sweep
 
 WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
 NATIVE = [
@@ -58,22 +52,22 @@ BY_GROUP: list[Make] = [
     lambda p: api.analyze(p, group_by=["group_id", "step"]),
 ]
 KINDS = {
-    "analyze": Shown(print_report, [api.analyze, lambda p: api.analyze(p, "seq_is_rs", pictures=True)]),
-    "analyze by group": Shown(print_report, BY_GROUP, BY_PROMPT),
-    "analyze, a profile": Shown(print_report, [lambda p: api.analyze(p, VERL, profile="verl-0.9")], [BF16]),
-    "check": Shown(print_checked, [api.check, lambda p: api.check(p, group_by="step")]),
-    "compare": Shown(print_comparison, [api.compare]),
-    "compare --all": Shown(print_comparison, [lambda p: api.compare(p, all=True)], [INT8]),
-    "compare by step": Shown(print_comparison, [lambda p: api.compare(p, group_by="step")], [INT8, STEPS]),
+    "analyze": Shown(print_result, [api.analyze, lambda p: api.analyze(p, "seq_is_rs", pictures=True)]),
+    "analyze by group": Shown(print_result, BY_GROUP, BY_PROMPT),
+    "analyze, a profile": Shown(print_result, [lambda p: api.analyze(p, VERL, profile="verl-0.9")], [BF16]),
+    "check": Shown(print_result, [api.check, lambda p: api.check(p, group_by="step")]),
+    "compare": Shown(print_result, [api.compare]),
+    "compare --all": Shown(print_result, [lambda p: api.compare(p, all=True)], [INT8]),
+    "compare by step": Shown(print_result, [lambda p: api.compare(p, group_by="step")], [INT8, STEPS]),
     "compare, an objective": Shown(
-        print_comparison, [lambda p: api.compare(p, group_by="step", objective="ppo")], [BF16, STEPS]
+        print_result, [lambda p: api.compare(p, group_by="step", objective="ppo")], [BF16, STEPS]
     ),
-    "diff": Shown(print_diff, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, INT8, STEPS, group_by="step")]),
-    "diagnose": Shown(print_diagnosis, [api.diagnose]),
-    "inspect": Shown(print_inspected, [api.inspect]),
-    "inspect --row": Shown(print_row, [lambda p: api.inspect_row(p, 0)], [INT8]),
+    "diff": Shown(print_result, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, INT8, STEPS, group_by="step")]),
+    "diagnose": Shown(print_result, [api.diagnose]),
+    "inspect": Shown(print_result, [api.inspect]),
+    "inspect --row": Shown(print_result, [lambda p: api.inspect_row(p, 0)], [INT8]),
     "sweep": Shown(
-        print_sweep,
+        print_result,
         [
             lambda p: api.sweep(p, rs="ratio.seq_mean"),
             lambda p: api.sweep(p, is_scope="token", bound="high", target_ess=0.5),
@@ -109,6 +103,16 @@ def test_a_result_is_drawn_at_any_width(kind: str) -> None:
     shown = KINDS[kind]
     for width, result in zip(WIDTHS, cycle(shown.results)):
         assert drawn(lambda result=result: shown.draw(result), width).strip(), width
+
+
+@pytest.mark.parametrize("kind", ["analyze", "compare --all", "sweep", "inspect", "inspect --row", "diagnose"])
+def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> None:
+    shown = KINDS[kind]
+    result = shown.makes[0](INT8)
+    for width in range(NARROWEST, 64, 3):
+        text = drawn(lambda: shown.draw(result), width)
+        assert "…" not in text, width
+        assert "?" not in text.replace("? ", ""), width
 
 
 @pytest.mark.parametrize(

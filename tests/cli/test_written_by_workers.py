@@ -19,7 +19,7 @@ from stores import Proxy, get, keys, put, server
 from stores import store as store
 
 from rlcorr_cli.reading.datasets import SEAL
-from rlcorr_cli.show.terminal.schema import schema
+from rlcorr_cli.show.explain import schema
 
 pytestmark = pytest.mark.xdist_group("processes")
 PROCESSES = ("--engine", "processes", "--workers", "2")

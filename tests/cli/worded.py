@@ -3,11 +3,11 @@
 from typing import Any
 
 from rlcorr_cli import analyze
-from rlcorr_cli.show.forms import markdown, page
-from rlcorr_cli.show.forms.content import content
+from rlcorr_cli.show import document_of
+from rlcorr_cli.show.forms import page, texts
 
 
 def words(dump: str, **options: Any) -> tuple[str, str]:
     """Both forms as text.  options: of `analyze`."""
     report = analyze(dump, **options)
-    return page.text(report), markdown.text(content(report), [], "none")
+    return page.text(document_of(report)), texts.markdown(document_of(report), {})

@@ -22,11 +22,10 @@ from rlcorr_cli.results.verdict import Impossible
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import analyze as measure
 from rlcorr_cli.runs.filter import filter_dump as filter_with
+from rlcorr_cli.show import print_result
 from rlcorr_cli.show.figures import draw
-from rlcorr_cli.show.forms.content import content
 from rlcorr_cli.show.numbers import share
-from rlcorr_cli.show.terminal.filtered import print_filtered
-from rlcorr_cli.show.terminal.report import print_report
+from rlcorr_cli.show.report import to_do
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.histogram import Histogram
 
@@ -44,7 +43,7 @@ def report() -> Report:
 
 
 def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
-    print_report(report)
+    print_result(report)
     return capsys.readouterr().out
 
 
@@ -61,7 +60,7 @@ def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
     assert (report.verdict.level, strict.verdict.level) == ("close", "far")
     assert "Far apart" in after
     assert strict.verdict.failing == ("k3_kl",)
-    assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in content(strict).todo]
+    assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in to_do(strict)]
     assert {one.metric: one.status for one in strict.health}["k3_kl"] == "fail"
 
 
@@ -163,14 +162,14 @@ def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]
     flag = f"--rs ratio.seq_mean:{bounds.low},{bounds.high}"
     rejects = f"tight rejects {share(bounds.lost_fraction)} of the sequences."
     assert f"  ! {rejects} To keep 90.0 % of them:\n    {flag}\n\n" in printed(report, capsys)
-    assert content(report).todo[-1] == ("warn", rejects, f"To keep 90.0 % of them: {flag}")
+    assert to_do(report)[-1] == ("warn", rejects, f"To keep 90.0 % of them: {flag}")
     at_least = replace(report, suggestions=(replace(bounds, exact=False),))
     assert f"  ! {rejects} To keep at least 90.0 % of them:\n    {flag}\n\n" in printed(at_least, capsys)
     all_of_them = replace(report, suggestions=(replace(bounds, exact=False, kept_fraction=1.0),))
     assert f"  ! {rejects} To keep 100 % of them:\n    {flag}\n\n" in printed(all_of_them, capsys)
     looser = replace(report, suggestions=())
     assert "To keep" not in printed(looser, capsys)
-    assert content(looser).todo == content(report).todo[:-1]
+    assert to_do(looser) == to_do(report)[:-1]
 
 
 def test_bounds_too_wide_to_correct_anything_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +192,7 @@ def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureF
     assert void.causes == ("ratio_mean",)
     assert void.suggestions == report.suggestions
     assert "To keep" not in printed(void, capsys)
-    assert not [row for row in content(void).todo if "To keep" in row[2]]
+    assert not [row for row in to_do(void) if "To keep" in row[2]]
 
 
 def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,8 +209,8 @@ def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.Captu
         (ChosenPlan(plan=plan), True),
         (ChosenPlan(plan=plan, profile=PROFILES["verl-0.9"]), False),
     ):
-        print_filtered(filter_with(request(), chosen, Target(path=None)))
-        print_report(measure(request(), chosen))
+        print_result(filter_with(request(), chosen, Target(path=None)))
+        print_result(measure(request(), chosen))
         text = capsys.readouterr().out
         assert text.count("--rs ratio.seq_mean:") == 2 * is_told
         assert text.count("on ratio in the framework's config") == 2 * (not is_told)

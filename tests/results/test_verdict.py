@@ -10,7 +10,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
-from rlcorr_cli.show.terminal.verdict import verdict as words
+from rlcorr_cli.show.words import verdict as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 NOTHING = Plan("disabled")

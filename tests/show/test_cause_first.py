@@ -6,7 +6,7 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.commands import main
-from rlcorr_cli.show.forms.content import content
+from rlcorr_cli.show.report import to_do
 
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
 
@@ -34,6 +34,6 @@ def test_a_cause_that_columns_or_ids_could_turn_over_is_left_to_diagnose(
 
 
 def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
-    first, *broken = content(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet"))).todo
+    first, *broken = to_do(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet")))
     assert first == ("fail", "Fix temperature first", "Then measure again: broken limits may only follow from it.")
     assert broken

@@ -14,9 +14,10 @@ from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
-from rlcorr_cli.show.figures import gap_data, style
-from rlcorr_cli.show.figures.gaps import EVIDENCE, evidence
-from rlcorr_cli.show.forms import diagnosed as forms
+from rlcorr_cli.show import forms
+from rlcorr_cli.show.diagnose import document
+from rlcorr_cli.show.figures import style
+from rlcorr_cli.show.figures.causes import EVIDENCE, SPREAD_EDGES, between, evidence, quantile
 from rlcorr_cli.totals.gap import GapTotals
 
 DUMPS = Path(__file__).parents[1] / "diagnosis" / "causes"
@@ -107,7 +108,7 @@ def test_nothing_is_drawn_of_no_tokens() -> None:
 
 def test_two_causes_stand_side_by_side_and_minor_ones_are_left_out() -> None:
     both = of("combo_topp09_eos0")
-    picture = forms.drawn(both)
+    picture = forms.picture(document(both))
     assert picture.figure is not None
     assert sorted(axes.get_title(loc="left") for axes in picture.figure.axes) == [
         "Size of the gap by place",
@@ -115,23 +116,25 @@ def test_two_causes_stand_side_by_side_and_minor_ones_are_left_out() -> None:
     ]
     minor = tuple(replace(cause, is_minor=cause.cause != "top_p") for cause in both.causes)
     whole = replace(both.whole, diagnosis=replace(both.whole.diagnosis, causes=minor))
-    assert len(forms.sheet(replace(both, whole=whole)).panels) == 1
+    alone = forms.picture(document(replace(both, whole=whole)))
+    assert alone.figure is not None
+    assert len(alone.figure.axes) == 1
 
 
 def test_without_a_panel_there_is_no_picture_and_the_conclusion_says_why() -> None:
-    picture = forms.drawn(dump(diagnosis("too_few", conclusion="Too little to say.")))
+    picture = forms.picture(document(dump(diagnosis("too_few", conclusion="Too little to say."))))
     assert (picture.figure, picture.caption) == (None, "Too little to say.")
 
 
 @pytest.mark.parametrize(("cause", "status"), [("top_p08", "fail"), ("noise_bf16_fp32", "ok"), ("clean_fp32", "ok")])
 def test_a_page_is_red_where_a_cause_is_named(cause: str, status: str) -> None:
-    assert forms.sheet(of(cause)).status == status
+    assert document(of(cause)).status == status
 
 
 def test_tokens_of_d_between_edges_are_those_of_their_bins() -> None:
-    counts = np.zeros(len(gap_data.SPREAD_EDGES) - 1)
+    counts = np.zeros(len(SPREAD_EDGES) - 1)
     counts[len(counts) // 2] = 8.0
-    middle = gap_data.SPREAD_EDGES[len(counts) // 2], gap_data.SPREAD_EDGES[len(counts) // 2 + 1]
+    middle = SPREAD_EDGES[len(counts) // 2], SPREAD_EDGES[len(counts) // 2 + 1]
     assert middle == (-1e-3, 1e-3)
-    assert gap_data.rebinned(counts, np.array([-1.0, 0.0, 0.5e-3, 1.0])).tolist() == pytest.approx([4, 2, 2])
-    assert gap_data.quantile(counts, 0.75) == pytest.approx(0.5e-3)
+    assert between(counts, np.array([-1.0, 0.0, 0.5e-3, 1.0])).tolist() == pytest.approx([4, 2, 2])
+    assert quantile(counts, 0.75) == pytest.approx(0.5e-3)

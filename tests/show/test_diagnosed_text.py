@@ -27,8 +27,9 @@ from diagnoses import (
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Fact, NotLookedFor
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
-from rlcorr_cli.show.diagnosed import agreement, headline, parameter, share_words
-from rlcorr_cli.show.terminal.diagnosed import print_diagnosis
+from rlcorr_cli.show import print_result
+from rlcorr_cli.show.diagnose import agreement, headline, parameter
+from rlcorr_cli.show.words import share_words
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
         monkeypatch.setenv("COLUMNS", str(columns))
         out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         with contextlib.redirect_stdout(out):
-            print_diagnosis(of)
+            print_result(of)
         out.seek(0)
         shown = out.read()
         assert max(map(len, shown.splitlines())) <= columns

@@ -27,8 +27,10 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved import read_report, refuse_undrawable
 from rlcorr_cli.results.trends import concentration, lorenz, profile
 from rlcorr_cli.runs.analyze import analyze
-from rlcorr_cli.show.figures import KINDS, draw, weights
+from rlcorr_cli.show import figures
+from rlcorr_cli.show.figures import KINDS, draw, panels
 from rlcorr_cli.show.figures.data import rebinned
+from rlcorr_cli.show.report import source
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
@@ -159,7 +161,8 @@ def test_drawn_counts_are_whole_numbers_and_all_there() -> None:
 
 def test_a_picture_says_what_it_is_of(report: Report) -> None:
     drawn = draw("ratio", report)
-    drawing, bare = (text.write("svg").decode() for text in (drawn, draw("ratio", report, captioned=False)))
+    uncaptioned = figures.drawn(figures.picture("ratio", report), source=source(report), captioned=False)
+    drawing, bare = (text.write("svg").decode() for text in (drawn, uncaptioned))
     of = "smollm2_steps.parquet · plan pictured · 27,465 tokens, 320 sequences · rlcorr"
     assert of in drawing
     assert of in bare
@@ -344,7 +347,7 @@ def test_weights_alone_are_not_called_the_gradient(report: Report) -> None:
     titles = [axes.get_title(loc="left") for axes in drawn.figure.axes]
     assert titles == ["Applied IS weights", "Which sequences carry the weight, advantages aside"]
     assert "gradient" not in KINDS["weights"].about
-    assert drawn.caption.endswith(weights.ASIDE)
+    assert drawn.caption.endswith(panels.ASIDE)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlcorr_cli.show.streamed import pieces
+from rlcorr_cli.show.forms.texts import pieces
 
 RECORDS: list[list[dict[str, Any]]] = [
     [],

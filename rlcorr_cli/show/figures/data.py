@@ -17,13 +17,14 @@ def rebinned(histogram: Histogram, edges: Floats) -> Floats:
     if not len(histogram.buckets):
         return np.zeros(len(edges) - 1)
     near, far = histogram.binning.ends(histogram.buckets)
-    low, high = np.minimum(near, far), np.maximum(near, far)
     counts = histogram.counts.astype(np.float64)
+    return np.diff(np.round(below(counts, np.minimum(near, far), np.maximum(near, far), edges)))
+
+
+def below(counts: Floats, low: Floats, high: Floats, edges: Floats) -> Floats:
+    """How many lie below each edge, of counts that lie evenly over bins from low to high."""
     width = np.maximum(high - low, 1e-300)
-    total = np.zeros(len(edges))
-    for i, edge in enumerate(edges):
-        total[i] = (counts * np.clip((edge - low) / width, 0.0, 1.0)).sum()
-    return np.diff(np.round(total))
+    return np.array([(counts * np.clip((edge - low) / width, 0.0, 1.0)).sum() for edge in edges])
 
 
 def whole_centres(axis: Octaves, bins: Bins) -> Floats:

@@ -1,20 +1,20 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlcorr_cli import __version__
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
-from rlcorr_cli.show.figures import by_step, courses, panels, style, weights
-from rlcorr_cli.show.inputs import last_change
-from rlcorr_cli.show.numbers import more, plural
+from rlcorr_cli.show.document import Panel, Picture
+from rlcorr_cli.show.figures import by_step, courses, panels, style
+from rlcorr_cli.show.report import source
 
-Panel = Callable[[Axes, Report], str]
+ReportPanel = Callable[[Axes, Report], str]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Kind:
     them stand side by side at most.  size: of each, in inches."""
 
     about: str
-    panels: tuple[tuple[str, Panel], ...]
+    panels: tuple[tuple[str, ReportPanel], ...]
     columns: int = 1
     size: tuple[float, float] = (7.0, 4.2)
 
@@ -96,7 +96,7 @@ KINDS: dict[str, Kind] = {
     ),
     "weights": Kind(
         "how the plan's weights lie, and which sequences carry most",
-        (("Applied IS weights", weights.weights), ("Which sequences carry the weight", weights.gradient)),
+        (("Applied IS weights", panels.weights), ("Which sequences carry the weight", panels.gradient)),
         2,
         (5.2, 4.0),
     ),
@@ -104,7 +104,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-PANELS_BY_STEP: dict[Panel, Panel] = {
+PANELS_BY_STEP: dict[ReportPanel, ReportPanel] = {
     panels.ratio: by_step.ratio,
     panels.surprise: by_step.surprise,
     panels.position: by_step.position,
@@ -115,54 +115,60 @@ BY_STEP = tuple(kind for kind, layout in KINDS.items() if any(panel in PANELS_BY
 """Kinds that --by-step changes."""
 
 
-def panels_of(kind: str, report: Report) -> tuple[tuple[str, Panel], ...]:
-    """The titles and panels of a kind, with a curve for each step where the report has them."""
-    layout = KINDS[kind].panels
-    if not any(group.curves for group in report.groups):
-        return layout
-    return tuple((title, PANELS_BY_STEP.get(panel, panel)) for title, panel in layout)
+def pictures(report: Report) -> list[Picture]:
+    """Every kind of picture of a report but the overview, which repeats the others."""
+    return [picture(kind, report) for kind in KINDS if kind != "overview"]
 
 
-def draw(kind: str, report: Report, *, captioned: bool = True) -> Drawn:
-    """One picture of a report.  A panel without data is left out; if all are, there is no picture.
+def picture(kind: str, report: Report) -> Picture:
+    """A kind of picture, with a curve for each step where the report has them."""
+    layout, by_step = KINDS[kind], any(group.curves for group in report.groups)
+    panels = [
+        Panel(title, partial(_on_axes, PANELS_BY_STEP.get(panel, panel) if by_step else panel, report))
+        for title, panel in layout.panels
+    ]
+    return Picture(panels=panels, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
 
-    Below it stands what it is of, and its caption unless the document around it shows that.
+
+def _on_axes(panel: ReportPanel, report: Report, ax: Axes) -> str:
+    return panel(ax, report)
+
+
+def draw(kind: str, report: Report) -> Drawn:
+    """One picture of a report."""
+    return drawn(picture(kind, report), source=source(report))
+
+
+def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
+    """A picture.  A panel without data is left out; if all are, there is no picture.
+
+    Below it stands what it is of (the source), and its caption unless the document around it shows that.
     """
-    layout, shown = KINDS[kind], panels_of(kind, report)
+    shown, missing, sentences, figure = list(picture.panels), dict[str, str](), list[str](), None
     with style.styled():
-        figure, sentences, missing = _laid_out(layout, shown, report)
-        if missing:  # the others take its room
-            shown = tuple(panel for panel in shown if panel not in missing)
-            if not shown:
-                return Drawn(kind, None, " ".join(dict.fromkeys(missing.values())))
-            figure, sentences, missing = _laid_out(layout, shown, report)
-            assert not missing
+        while shown:
+            n_rows = -(-len(shown) // picture.columns)
+            columns = -(-len(shown) // n_rows)  # as few as these rows hold
+            figure = style.blank(picture.size[0] * columns, picture.size[1] * n_rows)
+            sentences, lacking = list[str](), list[Panel]()
+            for panel, ax in zip(shown, _axes(figure, len(shown), n_rows), strict=True):
+                ax.set_title(panel.title)
+                try:
+                    sentences.append(panel.draw(ax))
+                except Missing as reason:
+                    lacking.append(panel)
+                    missing[panel.title] = str(reason)
+            if not lacking:
+                break
+            shown = [panel for panel in shown if panel not in lacking]  # the others take its room
+        if not shown or figure is None:
+            return Drawn(picture.name, None, " ".join(dict.fromkeys(missing.values())))
         style.heads(figure.axes)
-        caption = _caption(kind, sentences)
-        style.foot(figure, [(caption, False)] * captioned + [(_provenance(report), True)])
-    return Drawn(kind, figure, caption, _columns(layout, len(shown)))
-
-
-def _laid_out(
-    layout: Kind, panels: Sequence[tuple[str, Panel]], report: Report
-) -> tuple[Figure, list[str], dict[tuple[str, Panel], str]]:
-    """Panels drawn onto a figure, with their sentences; and those that have nothing to draw, with the reason."""
-    columns = _columns(layout, len(panels))
-    n_rows = -(-len(panels) // columns)
-    figure = style.blank(layout.size[0] * columns, layout.size[1] * n_rows)
-    sentences, missing = list[str](), dict[tuple[str, Panel], str]()
-    for (title, panel), ax in zip(panels, _axes(figure, len(panels), n_rows), strict=True):
-        ax.set_title(title)
-        try:
-            sentences.append(panel(ax, report))
-        except Missing as reason:
-            missing[title, panel] = str(reason)
-    return figure, sentences, missing
-
-
-def _columns(layout: Kind, n_panels: int) -> int:
-    """How many panels stand side by side, in as few rows as hold them."""
-    return -(-n_panels // -(-n_panels // layout.columns))
+        is_list = bool(sentences) and not any(sentence.endswith(".") for sentence in sentences if sentence)
+        text = "; ".join(sentences) if is_list else " ".join(sentences)
+        caption = f"{text[0].upper()}{text[1:]}." if is_list and text else text
+        style.foot(figure, [(caption, False)] * captioned + [(source, True)])
+    return Drawn(picture.name, figure, caption, columns)
 
 
 def _axes(figure: Figure, n: int, n_rows: int) -> Iterator[Axes]:
@@ -173,20 +179,3 @@ def _axes(figure: Figure, n: int, n_rows: int) -> Iterator[Axes]:
         places = rows[i].subgridspec(1, in_row)
         for j in range(in_row):
             yield figure.add_subplot(places[j])
-
-
-def _caption(kind: str, captions: list[str]) -> str:
-    if kind == "metrics":
-        text = "; ".join(captions)
-        return f"{text[0].upper()}{text[1:]}."
-    return " ".join(captions)
-
-
-def _provenance(report: Report) -> str:
-    """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
-    path = report.inputs[0].path
-    name = "standard input" if path == "-" else style.label(path.rsplit("/", 1)[-1])
-    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
-    tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    parts = (f"{name}{others}", f"plan {style.label(report.plan.name)}", f"{tokens}, {sequences}")
-    return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

@@ -1,67 +1,128 @@
-"""FORMS: suffix -> how a report is written there.
+"""The files that a result is written to: FORMS of a report of `analyze`, SHEETS of all other results, by suffix.
 
-A new form is one module with `write`, its row here, and its suffix in `manual/pictures.md`.
-
-Modules are imported when used: the page takes jinja2 and matplotlib.  The command line's help names the suffixes, so
-nothing heavy is imported above.
+Renderers are imported when they are used: a page takes jinja2 and matplotlib.  The command line's help names the
+suffixes, so nothing heavy is imported above.
 """
 
-from importlib import import_module
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from rlcorr_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from rlcorr_cli.files.destinations import Destination
     from rlcorr_cli.files.outputs import Outputs
-    from rlcorr_cli.results.report import Report
+    from rlcorr_cli.show.document import Document
+    from rlcorr_cli.show.figures import Drawn
 
-FORMS: dict[str, str] = {
-    ".json": "document",
-    ".html": "page",
-    ".md": "markdown",
-    ".csv": "table",
-    ".tb": "tensorboard",
-    ".rlcorr": "totals",
-}
-SHEETS = (".json", ".html", ".md", ".csv", ".png", ".svg", ".pdf")
-"""Forms of what is no report of `analyze`: `sheet.py` has them."""
+FORMS = (".json", ".html", ".md", ".csv", ".tb", ".rlcorr")
+"""Of a report of `analyze`."""
+PICTURES = (".png", ".svg", ".pdf")
+SHEETS = (".json", ".html", ".md", ".csv", *PICTURES)
+"""Of all other results."""
 PICTURED = (".json", ".html", ".md", ".rlcorr")
-"""Forms that hold pictures, or what they are drawn from."""
+"""Forms of a report that hold pictures, or what they are drawn from."""
 TOTALLED = (".rlcorr",)
 """Forms that hold what a report was made of."""
-SEVERAL_FILES = (".md", ".tb")
-"""Forms that are more than one file, whose modules say which."""
 
 
 def destinations(path: Path) -> "tuple[Destination, ...]":
     """All that may be written for a report of this name."""
-    if path.suffix.lower() in SEVERAL_FILES:
-        return _module(path).destinations(path)
-    from rlcorr_cli.files.destinations import Destination
+    if path.suffix.lower() == ".tb":
+        from rlcorr_cli.show.forms.tensorboard import destination
 
-    return (Destination(path=path, overwrite=True),)
+        return (destination(path),)
+    if path.suffix.lower() == ".md":
+        from rlcorr_cli.show.figures import KINDS
+
+        return (*(_picture_file(path, kind) for kind in KINDS), _file(path))
+    return (_file(path),)
 
 
 def sheet_destinations(path: Path) -> "tuple[Destination, ...]":
-    """All that may be written for a sheet of this name."""
+    """The same of any other result."""
+    return (*((_picture_file(path, ""),) if path.suffix.lower() == ".md" else ()), _file(path))
+
+
+def _file(path: Path) -> "Destination":
     from rlcorr_cli.files.destinations import Destination
 
-    picture = (sheet_picture(path),) if path.suffix.lower() == ".md" else ()
-    return (*picture, Destination(path=path, overwrite=True))
+    return Destination(path=path, overwrite=True)
 
 
-def sheet_picture(path: Path) -> "Destination":
-    """Where the picture of a Markdown sheet of this name lies."""
-    from rlcorr_cli.files.destinations import Destination
-
-    directory = path.with_name(f"{path.stem}-figures")
-    return Destination(path=directory / f"{path.stem}.png", overwrite=True, makes_parents=True)
+def _picture_file(path: Path, name: str) -> "Destination":
+    """A picture beside a Markdown document: of a report's kind, or the only one."""
+    picture = path.with_name(f"{path.stem}-figures") / f"{name or path.stem}.png"
+    return replace(_file(picture), makes_parents=True)
 
 
-def write(report: "Report", path: Path, staging: "Outputs") -> None:
-    """Stage a report in the form of the path's suffix."""
-    _module(path).write(report, path, staging)
+def write(result: Any, path: Path, staging: "Outputs") -> None:
+    """Stage a result in the form of the path's suffix; a form takes what `destinations` says."""
+    match path.suffix.lower():
+        case ".rlcorr":
+            from rlcorr_cli.results.saved_totals import content
+
+            if result.totals is None:
+                message = f"{path}: this report has not kept its totals."
+                raise UsageError(message, "Take one of analyze(dumps, totals=True).")
+            staging.write(_file(path), content(result.totals))
+        case ".tb":
+            from rlcorr_cli.show.forms.tensorboard import write as write_events
+
+            write_events(result, path, staging)
+        case _:
+            from rlcorr_cli.show import document_of
+
+            write_document(document_of(result), path, staging)
 
 
-def _module(path: Path) -> Any:
-    return import_module(f"rlcorr_cli.show.forms.{FORMS[path.suffix.lower()]}")
+def write_document(document: "Document", path: Path, staging: "Outputs") -> None:
+    """Stage a document in the form of the path's suffix."""
+    suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        drawn = picture(document)
+        if drawn.figure is None:
+            raise DataError(f"{path}: there is nothing to draw: {document.headline}", "Write .json or .md.")
+        staging.write(_file(path), drawn.write(suffix.removeprefix(".")))
+        return
+    if suffix == ".html":
+        from rlcorr_cli.show.forms import page
+
+        staging.write(_file(path), page.text(document).encode())
+        return
+    from rlcorr_cli.show.forms import texts
+
+    if suffix == ".md":
+        staging.write(_file(path), _markdown(document, path, staging).encode())
+    else:
+        lines = document.json if suffix == ".json" else texts.table_lines(document.records)
+        staging.write(_file(path), (line.encode() for line in lines))
+
+
+def _markdown(document: "Document", path: Path, staging: "Outputs") -> str:
+    """The Markdown of a document, whose pictures are staged beside it, before it."""
+    from rlcorr_cli.show.figures import drawn
+    from rlcorr_cli.show.forms import texts
+
+    links = dict[str, tuple[str, str]]()
+    document = replace(document, sections=list(document.sections))
+    for each in (each for section in document.sections for each in section.pictures):
+        figure = drawn(each, source=document.small_print, captioned=not each.about)
+        if figure.figure is not None:
+            place = _picture_file(path, each.name)
+            staging.write(place, figure.write("png"))
+            link = "/".join(quote(os.fsencode(name)) for name in place.path.parts[-2:])
+            links[each.name] = link, figure.caption
+    return texts.markdown(document, links)
+
+
+def picture(document: "Document", kind: str = "") -> "Drawn":
+    """The picture of all of a document, under a name; where there is nothing to draw, the headline is its caption."""
+    from rlcorr_cli.show.figures import drawn
+
+    whole = next(each for section in document.sections for each in section.pictures)
+    made = drawn(replace(whole, name=kind), source=document.small_print)
+    return made if made.figure is not None else replace(made, caption=document.headline)

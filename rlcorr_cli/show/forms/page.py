@@ -1,56 +1,75 @@
-"""report.html: one file that needs nothing else, light and dark, on a phone and on paper.
+"""A document as one HTML page that needs nothing else, light and dark, on a phone and on paper.
 
 Everything from the dump is escaped, and a content policy lets only the page's own script run: a group called
-<script> stays a name.  Pictures are inline SVG whose ink follows the page's.  Nothing scrolls sideways: where a table
-has no room, each row becomes a card with its headings in it.
+<script> stays a name.  Nothing scrolls sideways: where a table has no room, each row becomes a card with its headings
+in it.  Each panel of a picture is a drawing of its own, so that they stand side by side or one below the other as the
+screen allows, in letters of one size; it is inline SVG whose ink follows the page's.  Panels without anything to show
+are left out, and pictures without a panel.
 """
 
 import base64
 import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from io import BytesIO
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup, escape
 
-from rlcorr_cli.files.destinations import Destination
-from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.results.report import Report
-from rlcorr_cli.show.cells import Rows
-from rlcorr_cli.show.forms.content import MARKS, content
-from rlcorr_cli.show.forms.pictures import pictures
+from rlcorr_cli.results.trends import Missing
+from rlcorr_cli.show.document import Document, Panel, Picture, Section, Table
+from rlcorr_cli.show.figures import style
 
 WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
 """Most columns of a table -> its class, which says on what screen its rows become cards."""
-
-
 SCRIPTS = ("sort.js", "fold.js")
+INKS = {
+    style.INK: "currentColor",
+    style.PAPER: "none",
+    style.GRID: "var(--line)",
+    style.PALE: "var(--plate)",
+}
+SIZE = (4.6, 3.4)
+"""Of a panel, in inches: on a phone's screen its letters are still 9 pixels high."""
 
 
-def text(report: Report) -> str:
-    """The HTML page of a report."""
-    source, digest = script()
-    template = environment().get_template("page.html")
-    contents = content(report)
-    return template.render(
-        title=contents.title, c=contents, pictures=pictures(report), marks=MARKS, script=source, digest=digest
+@dataclass(frozen=True)
+class Drawing:
+    """One panel: its drawing as part of the page, and the sentence below it."""
+
+    svg: Markup
+    sentence: str
+
+
+def text(document: Document) -> str:
+    """The page of a document."""
+    sections = list(document.sections)
+    pictures = [picture for section in sections for picture in section.pictures]
+    drawings = {picture.name: drawn for picture in pictures if (drawn := list(_drawings(picture)))}
+    folder = files("rlcorr_cli.show.forms")
+    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    return _template().render(
+        d=document,
+        sections=[section for section in sections if _has_something(section, drawings)],
+        drawings=drawings,
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
+def _has_something(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
+    return not section.pictures or any(picture.name in drawings for picture in section.pictures)
+
+
 @cache
-def environment() -> Environment:
-    """The templates of pages, with what they call."""
+def _template() -> Template:
+    """The template of all pages, with what it calls."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
     templates.filters |= {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
-    return templates
-
-
-def script() -> tuple[Markup, str]:
-    """A page's own script, and the digest by which its content policy knows it."""
-    folder = files("rlcorr_cli.show.forms")
-    source = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
-    return Markup(source), base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    return templates.get_template("page.html")
 
 
 def _breakable(name: str) -> Markup:
@@ -71,11 +90,40 @@ def _label(name: str) -> str:
     return name.replace("_", "_\u200b").replace("/", "/\u200b")
 
 
-def _width(rows: Rows) -> str:
+def _width(table: Table) -> str:
     """The class of a table by its number of columns."""
-    return next((name for most, name in WIDTHS if len(rows.headings) <= most), "widest")
+    return next((name for most, name in WIDTHS if len(table.headings) <= most), "widest")
 
 
-def write(report: Report, path: Path, staging: Outputs) -> None:
-    """Stage the page as a file."""
-    staging.write(Destination(path=path, overwrite=True), text(report).encode())
+def _drawings(picture: Picture) -> Iterator[Drawing]:
+    for panel in picture.panels:
+        try:
+            yield _drawing(panel)
+        except Missing:
+            continue
+
+
+def _drawing(panel: Panel) -> Drawing:
+    """One panel as part of a page."""
+    paper = BytesIO()
+    with style.styled():
+        figure = style.blank(*SIZE)
+        axes = figure.add_subplot()
+        axes.set_title(panel.title)
+        sentence = panel.draw(axes)
+        style.heads([axes])
+        style.save(figure, paper, "svg", metadata={"Date": None})
+    sentence = f"{sentence.removesuffix('.')}."
+    if re.match(r"[a-z]+ ", sentence):  # k3 and χ² are symbols, which a capital would change
+        sentence = f"{sentence[0].upper()}{sentence[1:]}"
+    return Drawing(_inline(paper.getvalue().decode(), sentence), sentence)
+
+
+def _inline(drawing: str, sentence: str) -> Markup:
+    """A drawing as part of the page: no declaration, ink and paper as variables, the sentence as its name."""
+    drawing = drawing[drawing.index("<svg") :]
+    for colour, variable in INKS.items():
+        drawing = drawing.replace(colour, variable)
+    head, rest = drawing.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    return Markup(f'{head} role="img" aria-label="{escape(sentence)}">{rest}')

@@ -30,18 +30,17 @@ LARGEST_STEP, LARGEST_VALUE = 2**63 - 1, struct.unpack("<f", b"\xff\xff\x7f\x7f"
 _NAME = re.compile(r"events\.out\.tfevents\.\d{10}\.rlcorr")
 
 
-def destinations(path: Path) -> tuple[Destination, ...]:
+def destination(path: Path) -> Destination:
     """The directory; one with another writer's event files stays."""
-    return (Destination(path=path, directory=True, overwrite=True, is_own=_is_own),)
+    return Destination(path=path, directory=True, overwrite=True, is_own=_is_own)
 
 
 def write(report: Report, path: Path, staging: Outputs) -> None:
     """Stage a directory of one event file."""
     scalars = _scalars(report)
     now = time.time()
-    directory = destinations(path)[0]
     name = f"events.out.tfevents.{int(now):010d}.rlcorr"
-    staging.write(directory, events(scalars, now), within=name)
+    staging.write(destination(path), events(scalars, now), within=name)
 
 
 def events(scalars: dict[int, dict[str, float]], wall_time: float) -> bytes:

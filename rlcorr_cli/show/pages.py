@@ -9,7 +9,7 @@ from pathlib import Path
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.show.stdout import emit, render
 
-MANUAL = Path(__file__).parents[2] / "manual"
+MANUAL = Path(__file__).parents[1] / "manual"
 PAGES = {
     "dumps": "which files and columns are read, and what happens to bad rows",
     "stores": "dumps and outputs in S3 and other object stores",

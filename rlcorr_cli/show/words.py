@@ -1,14 +1,15 @@
-"""Conclusions in words: a report's verdict and onset, broken rules, suggested bounds, anomalies of files.
+"""Conclusions in words: a report's verdict and onset, broken rules, suggested bounds, the likely cause, anomalies.
 
 What is concluded is `results/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
 """
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis
 from rlcorr_cli.causes.table import NOISE
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.results.groups import Clusters
@@ -16,7 +17,8 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Impossible, Onset, Verdict
-from rlcorr_cli.show.numbers import more, share
+from rlcorr_cli.show.document import BLANK, Cause, Note
+from rlcorr_cli.show.numbers import more, plural, share
 from rlcorr_cli.show.stdout import clean
 
 LEVELS = {
@@ -42,6 +44,12 @@ BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", 
 """Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
+BOUNDS = {"at_least": "At least", "at_most": "At most"}
+ALL = "100 %"
+EVIDENCE = "`rlcorr diagnose` shows the evidence."
+FURTHER = "`rlcorr diagnose` looks at columns and token ids, too, and says what to do."
+UNSETTLED = frozenset({"drift", "heavy_tail", "other_weights", "position_grows", "some_rows"})
+"""What one bad level of a column, or a repetition penalty, looks like where neither columns nor token ids are read."""
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -133,21 +141,11 @@ def _kept(fraction: float | None) -> str:
     return f"The rejections keep {100 * fraction:.1f} % of the tokens." if fraction else "The rejections keep nothing."
 
 
-def impossible_value(impossible: Impossible) -> str:
-    """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number, its interval, and that no such dump exists."""
+def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
+    """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number with its interval, and what that proves."""
     low, high = impossible.interval
     name = WORDS.get(impossible.metric, impossible.metric)
-    return f"{name} {impossible.value:.3f} ({low:.3f} .. {high:.3f}) cannot be"
-
-
-def untrusted(impossible: Impossible) -> str:
-    """What an impossible number proves."""
-    return f"{impossible.proves}."
-
-
-def impossible_sentence(impossible: Impossible | None) -> str:
-    """Both in one line, for the page and Markdown; empty where every number is possible."""
-    return "" if impossible is None else f"{impossible_value(impossible)}: {untrusted(impossible)}"
+    return f"{name} {impossible.value:.3f} ({low:.3f} .. {high:.3f}) cannot be", f"{impossible.proves}."
 
 
 def fixes(findings: Sequence[Finding]) -> list[str]:
@@ -186,3 +184,78 @@ def anomaly_sentence(anomaly: AnomalyFinding) -> str:
     """'a.parquet and 2 more files: ...': the first file that shows an anomaly, and the evidence there."""
     others = f" {more(anomaly.n_files - 1, 'file')}" if anomaly.n_files > 1 else ""
     return f"{os.path.basename(anomaly.path)}{others}: {anomaly.evidence.rstrip('.')}."
+
+
+def anomaly_notes(anomalies: Sequence[AnomalyFinding]) -> Iterator[Note]:
+    """Each anomaly of whole files with its evidence and its fix, on a terminal."""
+    for anomaly in anomalies:
+        text = f"{clean(anomaly_sentence(anomaly))} {anomaly.fix}"
+        yield Note(text, lead=f"? {anomaly.name}  ", lead_look="yellow")
+    if anomalies:
+        yield BLANK
+
+
+def anomaly_cause(anomaly: AnomalyFinding, name: str = "") -> Cause:
+    """An anomaly of files in a file.  name: what it is called here, if not by its own name."""
+    sentence = f"{name or anomaly.name}: {clean(anomaly_sentence(anomaly))}"
+    return Cause("fail" if anomaly.voids else "warn", sentence, anomaly.fix)
+
+
+def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
+    """The likely cause of the gap, if something is to be done about it: noise is what any two engines differ by."""
+    return None if cause is None or cause.cause == NOISE else cause
+
+
+def share_words(finding: CauseFinding) -> str:
+    """'At least 61 % of the gap, on 23 % of the tokens'; no more than all of it."""
+    part = percent(finding.share)
+    words = f"{part} of the gap" if part == ALL else f"{BOUNDS[finding.bound]} {part} of the gap"
+    return words if finding.token_share is None else f"{words}, on {percent(finding.token_share)} of the tokens"
+
+
+def cause_sentence(cause: CauseFinding) -> str:
+    """'rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72 % of the gap.'"""
+    return f"{clean(cause.headline)}. {share_words(cause)}."
+
+
+def next_step(cause: CauseFinding) -> str:
+    """What to do, and where the evidence is."""
+    return FURTHER if cause.cause in UNSETTLED else f"{clean(cause.advice)} {EVIDENCE}"
+
+
+def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
+    """`! top_p  rollout_log_probs was cut at ...: at least 72 % of the gap. ...`; nothing without a cause."""
+    cause = told_cause(finding)
+    if cause is not None:
+        text = f"{cause_sentence(cause)} {next_step(cause)}"
+        yield Note(text, lead=f"! {cause.cause}  ", lead_look="bold red")
+        yield BLANK
+
+
+def left_out_notes(counts: Mapping[str, int]) -> Iterator[Note]:
+    """How many tokens and rows are not looked at, if any."""
+    left_out = [
+        f"{plural(counts[name], noun)} {label}"
+        for name, noun, label in (
+            ("masked_tokens", "token", "masked"),
+            ("empty_sequences", "sequence", "empty"),
+            ("bad_rows", "bad row", "left out"),
+        )
+        if counts[name]
+    ]
+    if left_out:
+        yield Note(", ".join(left_out), "dim", indent=0)
+
+
+def suggestion_notes(suggestions: Sequence[SuggestedBounds], profile: str) -> Iterator[Note]:
+    """Each rejection that takes too much, and below it the bounds that would not, in a line to copy."""
+    for bounds in suggestions:
+        takes, keeps, other_bounds = suggestion(bounds, profile)
+        yield Note(keeps, lead=f"! {takes} ", lead_look="yellow")
+        yield Note(other_bounds, indent=4)
+
+
+def guilty(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:
+    """The column that a finding names."""
+    name = finding.parameters.get("column")
+    return next((column for column in diagnosis.columns if column.column == name), None)

@@ -1,7 +1,8 @@
 """EVIDENCE: the panel that shows a cause, each a function of a diagnosed dump and a finding.
 
 As in `panels.py`, each draws on its axes, returns one sentence on what is to be seen, and raises Missing where there is
-nothing to draw.
+nothing to draw.  u is the log-odds of a token under rollout, d the difference of both policies', a the log-prob of
+training and b that of rollout.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,19 +11,53 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, LevelGap
+from rlcorr_cli.causes.numbers import line_of, typical
+from rlcorr_cli.causes.numbers import ratio as divided
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
-from rlcorr_cli.show.diagnosed import guilty
-from rlcorr_cli.show.figures import gap_data, style, ticks
+from rlcorr_cli.show.figures import style, ticks
+from rlcorr_cli.show.figures.data import below
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.show.numbers import number, plural, share
-from rlcorr_cli.totals.gap import SPREAD_LEAST
+from rlcorr_cli.show.words import guilty
+from rlcorr_cli.totals.gap import (
+    CERTAIN_LEAST,
+    CERTAIN_STEP,
+    FIELDS,
+    INDEX_EDGES,
+    LINE_SUMS,
+    LINES,
+    N_CERTAIN,
+    N_SURPRISE,
+    PARTS,
+    PLACE_SUMS,
+    SIZE_LEAST,
+    SIZE_STEP,
+    SIZE_SUMS,
+    SPREAD_FACTOR,
+    SPREAD_LEAST,
+    SPREAD_STEPS,
+    SURPRISE_EDGES,
+    GapTotals,
+)
 from rlcorr_cli.totals.histogram import Floats
 
 Finding = CauseFinding | None
 Panel = Callable[[Axes, DiagnosedDump, Finding], str]
 
+FEWEST = 15
+"""Tokens in a bin below which nothing is drawn of it."""
+FEWEST_OF_INDEX = 40
+MIDDLE = (0.1587, 0.8413)
+"""Ends of the middle 68 %."""
+_SIDE: Floats = SPREAD_LEAST * np.power(SPREAD_FACTOR, np.arange(SPREAD_STEPS + 1), dtype=np.float64)
+SPREAD_EDGES: Floats = np.concatenate([-_SIDE[::-1], _SIDE])
+"""Edges of the bins of d."""
+INSIDE = range(len(SURPRISE_EDGES) - 1)
+"""Bins of u that lie between edges."""
+AT_ONCE = 10
+"""Neighbouring bins of ln(-a) that are drawn as one."""
 MOST_LEVELS = 12
 UNLIKELY, LIKELY = -1.0, 1.0
 """Log-odds below which a token is unlikely, and above which it is likely."""
@@ -46,10 +81,15 @@ SIDE = "log-odds, training − rollout"
 
 def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """How many tokens the rollout column holds at exactly 0, and below 0, over training's surprise at them."""
-    totals = dump.whole.totals
-    edges, zero, unsure = gap_data.certain(totals)
+    certain = dump.whole.totals.certain
+    starts = np.arange(AT_ONCE, N_CERTAIN, AT_ONCE)  # surer tokens are left out
+    zero, unsure = (np.add.reduceat(row, starts) for row in certain)
     if not zero.sum():
         raise Missing("No token has a log-prob of exactly 0.")
+    filled = np.flatnonzero(zero + unsure)
+    first, last = int(filled[0]), int(filled[-1])
+    zero, unsure = zero[first : last + 1], unsure[first : last + 1]
+    edges = np.exp(CERTAIN_LEAST + CERTAIN_STEP * np.append(starts, N_CERTAIN))[first : last + 2]
     rollout, train = (style.label(name) for name in dump.columns)
     ax.stairs(unsure, edges, color=BLUE, linewidth=1.4, label=f"{rollout} < 0")
     ax.stairs(zero, edges, fill=True, color=ORANGE, alpha=0.75, label=f"{rollout} = 0")
@@ -59,56 +99,66 @@ def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.set(xlabel=f"−{train} (nats)", ylabel="tokens")
     p = None if finding is None else finding.parameters.get("top_p")
     if not isinstance(p, float) or not 0 < p < 1:
-        return f"{rollout} is exactly 0 on {_tokens(zero)}, and no one bound parts them from the others."
+        tokens = plural(int(zero.sum()), "token")
+        return f"{rollout} is exactly 0 on {tokens}, and no one bound parts them from the others."
     mark(ax, -float(np.log(p)), f"log {p:.3g}", color=INK, style="-")
-    zero_above, zero_below, unsure_above, unsure_below = gap_data.against_bound(totals, p)
-    left, right = zero_above + unsure_above, zero_below + unsure_below
+    # A bin counts by its middle, so the bound is true to half a bin; the first holds all that training is sure of.
+    above = np.exp(CERTAIN_LEAST + CERTAIN_STEP * (np.arange(1, N_CERTAIN) + 0.5)) < -np.log(p)
+    left, right = certain[:, 1:][:, above].sum(axis=1), certain[:, 1:][:, ~above].sum(axis=1)
     return (
-        f"Left of the bound {rollout} is exactly 0 on {_of(zero_above, left)} tokens, right of it on "
-        f"{_of(zero_below, right)}; tokens that training gives more than 0.999 are not drawn."
+        f"Left of the bound {rollout} is exactly 0 on {int(left[0]):,} of {int(left.sum()):,} tokens, right of it on "
+        f"{int(right[0]):,} of {int(right.sum()):,}; tokens that training gives more than 0.999 are not drawn."
     )
-
-
-def _tokens(counts: Floats) -> str:
-    return plural(int(counts.sum()), "token")
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,}"
 
 
 def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """Mean difference in log-odds by surprise, the middle 68 % of the tokens, and a temperature's line."""
     totals = dump.whole.totals
-    course = gap_data.curve(totals)
-    if len(course.u) < 2:
+    sums, spread = totals.sums("body"), totals.spread[FIELDS.index("body")]
+    bins = [k for k in INSIDE if sums["n_inside"][k] >= FEWEST and spread[k].sum() >= FEWEST]
+    if len(bins) < 2:
         raise Missing("Too few tokens at any level of surprise to draw the difference in log-odds.")
-    if float(np.max(np.abs([course.low, course.high]))) <= SPREAD_LEAST:
+    u, d = (sums[name][bins] / sums["n_inside"][bins] for name in "ud")
+    low, high = np.array([[quantile(spread[k], q) for q in MIDDLE] for k in bins]).T
+    if float(np.max(np.abs([low, high]))) <= SPREAD_LEAST:
         raise Missing("The log-odds agree to a thousandth.")
-    ax.fill_between(course.u, course.low, course.high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68 %")
-    ax.plot(course.u, course.d, "o-", color=BLUE, label="mean")
+    ax.fill_between(u, low, high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68 %")
+    ax.plot(u, d, "o-", color=BLUE, label="mean")
     mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
-    slope, intercept = gap_data.line(totals)
+    groups = totals.lines[FIELDS.index("body"), :, LINES.index("u")]
+    of_line = dict(zip(LINE_SUMS, groups.sum(axis=0).tolist(), strict=True))
+    slope = line_of(groups).slope
     is_lined = finding is not None and finding.cause in LINED
     if is_lined:
-        ends = np.array([course.u[0], course.u[-1]])
+        intercept, ends = divided(of_line["d"] - slope * of_line["x"], of_line["n"]), u[[0, -1]]
         ax.plot(ends, intercept + slope * ends, "--", color=ORANGE, label=f"line, slope {_signed(slope)}")
     ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
     ticks.linear(ax.xaxis)
     ticks.linear(ax.yaxis)
-    half = _first_likely(course.u)
-    least, most = (float(np.abs(part).mean()) for part in (course.d[:half], course.d[half:]))
-    width = course.high - course.low
-    narrow, wide = number(float(width.min()) / 2), number(float(width.max()) / 2)
+    half = int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))  # of likely tokens, with one bin at least beside it
+    least, most = (float(np.abs(part).mean()) for part in (d[:half], d[half:]))
+    narrow, wide = number(float((high - low).min()) / 2), number(float((high - low).max()) / 2)
     reach = f"the middle 68 % reach {narrow} to {wide} to either side"
     if is_lined:
         return f"The mean runs along a line of slope {_signed(slope)}; {reach}."
     return f"The mean lies {number(least)} from 0 at unlikely tokens and {number(most)} at likely ones; {reach}."
 
 
-def _first_likely(u: Floats) -> int:
-    """The first bin of likely tokens, with one at least on either side."""
-    return int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))
+def quantile(counts: Floats, q: float) -> float:
+    """Of d by its bins, over which tokens are taken to lie evenly."""
+    total = np.concatenate([[0.0], np.cumsum(counts)])
+    return float(np.interp(q * total[-1], total, SPREAD_EDGES))
+
+
+def between(counts: Floats, edges: Floats) -> Floats:
+    """Counts of d between other edges than its bins', those beyond the outermost left out."""
+    return np.diff(below(counts, SPREAD_EDGES[:-1], SPREAD_EDGES[1:], edges))
+
+
+def _spread(totals: GapTotals, low: float, high: float, part: str = "body") -> Floats:
+    """Counts of d by its bins, of tokens whose bin of u lies between two values."""
+    bins = [k for k in INSIDE if low <= SURPRISE_EDGES[k] and SURPRISE_EDGES[k + 1] <= high]
+    return totals.spread[FIELDS.index(part)][bins].sum(axis=0)
 
 
 def _signed(value: float) -> str:
@@ -117,7 +167,8 @@ def _signed(value: float) -> str:
 
 def places(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """The share of tokens that are far off, by where they stand."""
-    far = gap_data.far_by_part(dump.whole.totals)
+    columns = dict(zip(PLACE_SUMS, dump.whole.totals.places.T, strict=True))
+    far = {part: (int(columns["n_far"][k]), int(columns["n"][k])) for k, part in enumerate(PARTS) if columns["n"][k]}
     shown = [part for part in PART_NAMES if part in far]
     accused = [part for part in GUILTY_PARTS.get("" if finding is None else finding.cause, ()) if part in far]
     if "body" not in far or not accused:
@@ -141,10 +192,12 @@ def places(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 
 def index(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """The typical |r| along the response."""
-    at, sizes = gap_data.sizes_by_index(dump.whole.totals)
-    if len(at) < 3:
+    columns = dict(zip(PLACE_SUMS, dump.whole.totals.indexes.T, strict=True))
+    kept = columns["n_graded"] >= FEWEST_OF_INDEX
+    if kept.sum() < 3:
         raise Missing("Too few tokens along the response to draw a course.")
-    at = at + 1
+    at = ((np.array(INDEX_EDGES) + np.array([*INDEX_EDGES[1:], 2 * INDEX_EDGES[-1]]) - 1) / 2)[kept] + 1
+    sizes = np.array([typical(x) for x in columns["x"][kept] / columns["n_graded"][kept]])
     ax.plot(at, sizes, "o-", color=BLUE)
     ticks.octaves(ax.xaxis, float(at[0]) / 1.1, float(at[-1]) * 1.1)
     ax.set_yscale("log")
@@ -201,17 +254,17 @@ def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """How the difference in log-odds is distributed at unlikely, middling and likely tokens."""
     totals = dump.whole.totals
     groups = (
-        ("unlikely", ORANGE, gap_data.spread(totals, -9.0, UNLIKELY)),
-        ("middling", GREEN, gap_data.spread(totals, UNLIKELY, LIKELY)),
-        ("likely", BLUE, gap_data.spread(totals, LIKELY, 9.0)),
+        ("unlikely", ORANGE, _spread(totals, -9.0, UNLIKELY)),
+        ("middling", GREEN, _spread(totals, UNLIKELY, LIKELY)),
+        ("likely", BLUE, _spread(totals, LIKELY, 9.0)),
     )
-    shown = [(name, colour, counts) for name, colour, counts in groups if counts.sum() >= gap_data.FEWEST]
+    shown = [(name, colour, counts) for name, colour, counts in groups if counts.sum() >= FEWEST]
     widths = [_distribution(ax, shown, place, dump) for place in range(len(shown))]
     if not shown:
         raise Missing("Too few tokens that both policies are unsure of.")
     words = ", ".join(f"{number(width)} at {name} ones" for (name, _, _), width in zip(shown, widths, strict=True))
     beyond = sum(
-        counts.sum() - float(gap_data.rebinned(counts, np.array([-FAR * width, FAR * width])).sum())
+        counts.sum() - float(between(counts, np.array([-FAR * width, FAR * width])).sum())
         for (_, _, counts), width in zip(shown, widths, strict=True)
     ) / sum(counts.sum() for _, _, counts in shown)
     words = words.replace("ones", "tokens", 1)
@@ -222,10 +275,10 @@ def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """The same of rows whose columns do not go together, and of all others."""
     totals = dump.whole.totals
     groups = [
-        (f"{plural(totals.n_odd, 'odd row')}", ORANGE, gap_data.spread(totals, -9.0, 9.0, "odd")),
-        ("all others", BLUE, gap_data.spread(totals, -9.0, 9.0)),
+        (f"{plural(totals.n_odd, 'odd row')}", ORANGE, _spread(totals, -9.0, 9.0, "odd")),
+        ("all others", BLUE, _spread(totals, -9.0, 9.0)),
     ]
-    shown = [group for group in groups if group[2].sum() >= gap_data.FEWEST]
+    shown = [group for group in groups if group[2].sum() >= FEWEST]
     if len(shown) < 2:
         raise Missing("There are no odd rows to draw.")
     odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
@@ -236,9 +289,9 @@ def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: in
     """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68 %."""
     name, colour, counts = groups[place]
     widths = [_half(each) for _, _, each in groups]
-    reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.core or 0.0), 0.01), gap_data.SPREAD_EDGES[-1])
+    reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.core or 0.0), 0.01), SPREAD_EDGES[-1])
     edges = np.linspace(-reach, reach, 62)
-    shares = gap_data.rebinned(counts, edges) / counts.sum()
+    shares = between(counts, edges) / counts.sum()
     ax.stairs(np.where(shares > 0, shares, np.nan), edges, color=colour, label=name, linewidth=1.4)
     if place == len(groups) - 1:
         ax.set_yscale("log")
@@ -250,15 +303,19 @@ def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: in
 
 
 def _half(counts: Floats) -> float:
-    low, high = (gap_data.quantile(counts, q) for q in gap_data.MIDDLE)
+    low, high = (quantile(counts, q) for q in MIDDLE)
     return (high - low) / 2
 
 
 def rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """How many rows have which typical |r|."""
-    edges, counts = gap_data.rows_by_size(dump.whole.totals)
-    if not counts.sum():
+    counts = dump.whole.totals.sizes[:, SIZE_SUMS.index("rows")]
+    filled = np.flatnonzero(counts)
+    if not len(filled):
         raise Missing("No row has enough tokens to have a size.")
+    first, last = int(filled[0]), int(filled[-1])
+    counts = counts[first : last + 1]
+    edges = np.array([typical(SIZE_LEAST + SIZE_STEP * k) for k in range(first, last + 2)])
     ax.stairs(counts, edges, fill=True, color=BLUE)
     ax.set_xscale("log")
     ticks.logarithmic(ax.xaxis, float(edges[0]) / 1.1, float(edges[-1]) * 1.1)
@@ -273,11 +330,15 @@ def rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 
 def repeated(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """Mean difference in log-odds of tokens that stood in the response before, and of new ones."""
-    if dump.whole.totals.vocabulary is None:
+    vocabulary = dump.whole.totals.vocabulary
+    if vocabulary is None:
         raise Missing("The dump has no token ids.")
-    u, first, again = gap_data.repeats(dump.whole.totals)
-    if len(u) < 2:
+    n, d = vocabulary.repeats[:, :, 0], vocabulary.repeats[:, :, 1]
+    bins = [k for k in range(N_SURPRISE) if k in INSIDE and n[k].min() >= FEWEST]
+    if len(bins) < 2:
         raise Missing("Too few tokens that repeat.")
+    u = np.array([(SURPRISE_EDGES[k] + SURPRISE_EDGES[k + 1]) / 2 for k in bins])
+    first, again = d[bins, 0] / n[bins, 0], d[bins, 1] / n[bins, 1]
     ax.plot(u, again, "o-", color=ORANGE, label="token stood there before")
     ax.plot(u, first, "o-", color=BLUE, label="new token")
     mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")

@@ -1,1 +1,0 @@
-"""What CI systems read: JUnit XML, and GitHub's annotations and step summary."""

@@ -1,0 +1,271 @@
+"""What a comparison of plans says: which to take and why, a row for each plan, what an objective makes of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from rlcorr_cli.results.compared import ComparedGroup, Comparison, Sort
+from rlcorr_cli.results.recommend import PlanValues
+from rlcorr_cli.show.correction import settings_sentences
+from rlcorr_cli.show.document import (
+    BLANK,
+    MOST_IN_FILE,
+    MOST_ON_TERMINAL,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Note,
+    Panel,
+    Picture,
+    Section,
+    Table,
+    json_text,
+    key_columns,
+    number_cell,
+    tabulated,
+    what_was_read,
+)
+from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share
+from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes
+from rlcorr_cli.totals.families import Value, Values
+
+PLAN_NOTE = "`rlcorr explain worth` defines a column, `rlcorr explain compare` tells how a plan is chosen."
+STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "far": "fail"}
+"""The headline flag -> how the recommendation looks."""
+NAMES_SHOWN = 3
+
+
+def _shift(values: Mapping[str, Value]) -> Cell:
+    """'+0.05 ±0.17': with the half-width of a 95 % interval."""
+    shift, error = values["shift"], values["shift_se"]
+    if shift is None or error is None:
+        return Cell(NOTHING)
+    return Cell(f"{round(shift, 2) + 0.0:+.2f} ±{1.96 * error:.2f}", shift)
+
+
+def _names(plan: PlanValues) -> Cell:
+    return Cell(clean(", ".join((plan.name, *plan.also[:NAMES_SHOWN]))), short=clean(plan.name))
+
+
+PLAN_COLUMNS: tuple[Column, ...] = (
+    Column(heading="plan", cell=_names),
+    Column(heading="kept", cell=lambda plan: number_cell(plan.values["kept"], share), drop=1),
+    Column(heading="info", cell=lambda plan: number_cell(plan.values["info"], decimals(3)), drop=2),
+    Column(heading="worth", cell=lambda plan: number_cell(plan.values["worth"], decimals(3))),
+    Column(heading="A shift", cell=lambda plan: _shift(plan.values), drop=3),
+    Column(heading="top 1 %", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
+    Column(heading="length", cell=lambda plan: number_cell(plan.values["length"], decimals(2)), wide=True),
+    Column(heading="k3 left", cell=lambda plan: number_cell(plan.values["k3_left"]), wide=True),
+    Column(heading="ESS", cell=lambda plan: number_cell(plan.values["ess"], decimals(2)), wide=True),
+)
+
+
+def _objective_column(heading: str, name: str, drop: int = 0) -> Column:
+    """A number that the objective has of a plan; rows are a group, a plan and its numbers."""
+    return Column(heading=heading, cell=lambda row: number_cell(row[2].get(name)), drop=drop)
+
+
+OBJECTIVE_COLUMNS = (
+    _objective_column("loss", "loss"),
+    _objective_column("clipped", "clip_fraction", drop=3),
+    _objective_column("eff seqs", "effective_sequences", drop=1),
+    _objective_column("to none", "cos_to_none"),
+    _objective_column("to seq IS", "cos_to_sequence_is", drop=2),
+)
+OBJECTIVE_NAME = Column(heading="objective", cell=lambda row: Cell(row[1].objective.objective.name), words=True, drop=4)
+
+
+def document(comparison: Comparison, sort: Sort = "worth") -> Document:
+    """What a comparison says.  sort: the order of the plans on a terminal."""
+    best, counts = comparison.recommendation, comparison.whole.counts
+    return Document(
+        lines=_lines(comparison, sort),
+        title=named(comparison.inputs),
+        summary=joined(
+            *amounts(counts, comparison.clusters),
+            plural(len(comparison.whole.plans), "plan"),
+            last_change(comparison.inputs),
+        ),
+        causes=[anomaly_cause(each) for each in comparison.anomalies],
+        headline=best.headline,
+        status="fail" if best.plan is None else STATUS[best.flags[0]],
+        reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in best.reasons],
+        sections=_sections(comparison),
+        json=json_text(comparison.to_dict),
+        records=_records(comparison),
+    )
+
+
+def _lines(comparison: Comparison, sort: Sort) -> Iterator[Block]:
+    facts = [named(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
+    yield Facts([*facts, plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)])
+    yield BLANK
+    yield from anomaly_notes(comparison.anomalies)
+    yield Note(comparison.recommendation.headline, "bold")
+    for reason in comparison.recommendation.reasons:
+        yield Note(reason.text, bullet=True, option=reason.option)
+    if comparison.groups:
+        yield Note(agreement(comparison), bullet=True)
+    yield BLANK
+    yield plan_table(comparison, sort)
+    if (objective := _objective_table(comparison, sort)) is not None:
+        yield objective
+    if comparison.groups:
+        yield _group_table(comparison, MOST_ON_TERMINAL)
+    if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL, sort)) is not None:
+        yield of_groups
+        yield Note(_group_objective_note(comparison, MOST_ON_TERMINAL), "dim")
+    for note in (*_objective_notes(comparison), *_notes(comparison), PLAN_NOTE):
+        yield Note(note, "dim")
+
+
+def _sections(comparison: Comparison) -> Iterator[Section]:
+    yield Section(pictures=[picture(comparison)])
+    yield Section(heading="Plans", about=[PLAN_NOTE], tables=[plan_table(comparison)], sorts=True)
+    objective, of_groups = _objective_table(comparison), _group_objective_table(comparison, MOST_IN_FILE)
+    if objective is not None:
+        about = [" ".join(_objective_notes(comparison))]
+        yield Section(heading="Objective", about=about, tables=[objective], sorts=True)
+    if comparison.groups:
+        table = _group_table(comparison, MOST_IN_FILE)
+        yield Section(heading="Groups", about=[agreement(comparison)], tables=[table], sorts=True)
+    if of_groups is not None:
+        about = [_group_objective_note(comparison, MOST_IN_FILE)]
+        yield Section(heading="Objective by group", about=about, tables=[of_groups], sorts=True)
+    columns = comparison.inputs[0].columns.values()
+    yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _notes(comparison))
+
+
+def plan_table(comparison: Comparison, sort: Sort = "worth") -> Table:
+    """A row per plan.  Advantages that are all equal have no column of shifts."""
+    plans = comparison.sorted_plans(sort)
+    has_shift = any(plan.values["shift"] is not None for plan in plans)
+    columns = [column for column in PLAN_COLUMNS if column.heading != "A shift" or has_shift]
+    others = [f"{clean(plan.name)} is {', '.join(map(clean, plan.also))}, too" for plan in comparison.whole.plans
+              if plan.also]  # fmt: skip
+    return tabulated(plans, columns, note=f"{'; '.join(others)}." if others else "")
+
+
+def _objective_table(comparison: Comparison, sort: Sort = "worth") -> Table | None:
+    """A row per plan of what the objective makes of it; None without one."""
+    rows = [
+        (None, plan, plan.objective.metrics) for plan in comparison.sorted_plans(sort) if plan.objective is not None
+    ]
+    columns = (Column(heading="plan", cell=lambda row: Cell(clean(row[1].name))), OBJECTIVE_NAME, *OBJECTIVE_COLUMNS)
+    return tabulated(rows, columns) if rows else None
+
+
+def _group_objective_table(comparison: Comparison, most: int, sort: Sort = "worth") -> Table | None:
+    """A row per group and plan of what the objective makes of it; of over `most` the plan that is taken in each group.
+
+    None without an objective or groups.
+    """
+    groups, names = comparison.groups, [plan.name for plan in comparison.sorted_plans(sort)]
+    if not groups or not any(plan.objective_metrics for plan in groups[0].plans):
+        return None
+    takes_each, rows = len(groups) * len(names) <= most, list[tuple[ComparedGroup, PlanValues | None, Values]]()
+    for group in groups[:most]:
+        plans = {plan.name: plan for plan in group.plans}
+        taken = group.recommendation.plan or comparison.recommendation.plan or names[0]
+        for plan in (plans[name] for name in (names if takes_each else [taken])):
+            numbers = {name.rpartition("/")[2]: value for name, value in plan.objective_metrics.items()}
+            rows.append((group, plan, numbers))
+    keys = [replace(column, cell=lambda row, column=column: column.cell(row[0])) for column in _keys(comparison)]
+    plan_column = Column(heading="plan", cell=lambda row: Cell(clean(row[1].name)), words=True)
+    rows += [(group, None, {}) for group in groups[most:]]
+    n_shown = len(rows) - max(len(groups) - most, 0)
+    return tabulated(rows, [*keys, plan_column, *OBJECTIVE_COLUMNS], most=n_shown, noun="group", n_keys=len(keys))
+
+
+def _group_objective_note(comparison: Comparison, most: int) -> str:
+    """What the rows by group are of."""
+    alone = "By group the numbers are those of its rows alone, as though they were the training batch."
+    if len(comparison.groups) * len(comparison.whole.plans) <= most:
+        return alone
+    return f"{alone} Of each group the plan to take is shown; --json and .csv have all."
+
+
+def _group_table(comparison: Comparison, most: int) -> Table:
+    """A row per group: what is recommended there."""
+    keys = _keys(comparison)
+    return tabulated(comparison.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
+
+
+def _keys(comparison: Comparison) -> list[Column]:
+    return key_columns(comparison.groups[0].key)
+
+
+def _worth_there(group: ComparedGroup) -> Value:
+    """The worth of the plan that is taken in a group."""
+    taken = group.recommendation.plan
+    return next((plan.values["worth"] for plan in group.plans if plan.name == taken), None)
+
+
+GROUP_COLUMNS = (
+    Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], "{:,}".format)),
+    Column(heading="seq_tv", cell=lambda group: number_cell(group.metrics["seq_tv"], share)),
+    Column(heading="take", cell=lambda group: Cell(clean(group.recommendation.plan or "cannot tell")), words=True),
+    Column(heading="worth", cell=lambda group: number_cell(_worth_there(group), decimals(3))),
+    Column(heading="flag", cell=lambda group: Cell(", ".join(group.recommendation.flags)), words=True),
+)
+
+
+def _objective_notes(comparison: Comparison) -> list[str]:
+    """Which objectives they are, of which batches."""
+    reports = [plan.objective for plan in comparison.whole.plans if plan.objective is not None]
+    return list(dict.fromkeys(sentence for report in reports for sentence in settings_sentences(report)))
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """A sentence for each reason why plans are left out, then the comparison's own notes."""
+    by_reason: dict[str, list[str]] = {}
+    for plan in comparison.skipped:
+        by_reason.setdefault(plan.why, []).append(clean(plan.name))
+    skipped = [f"Left out: {', '.join(names)}; {why}." for why, names in by_reason.items()]
+    return [*skipped, *map(clean, comparison.notes)]
+
+
+def agreement(comparison: Comparison) -> str:
+    """Whether the recommendation holds in all groups."""
+    n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
+    if len(undecided) == n:
+        return "No group can tell by itself."
+    abstaining = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
+    if comparison.recommendation.plan is None:
+        return f"Of {plural(n, 'group')} {n - len(undecided)} can tell by themselves."
+    if not others:
+        return (
+            f"It holds in all {n} groups." if not abstaining else f"It holds in all groups that can tell; {abstaining}."
+        )
+    first = others[0]
+    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
+    where = f"In {len(others)} of {n} groups another does better: {clean(first.recommendation.plan)} at {key}"
+    return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")
+
+
+def picture(comparison: Comparison) -> Picture:
+    """What each plan is worth, and what it keeps."""
+    from rlcorr_cli.show.figures import plans
+
+    return Picture(
+        panels=[
+            Panel("Worth of each plan", partial(plans.worth, comparison)),
+            Panel("What is kept, and how far apart it is", partial(plans.kept, comparison)),
+        ]
+    )
+
+
+def _records(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
+    """A line for each value of every plan, of the whole dump and of each group."""
+    keys = tuple(comparison.groups[0].key) if comparison.groups else ()
+    for scope, group in (("total", comparison.whole), *(("group", group) for group in comparison.groups)):
+        of_group: dict[str, Any] = {"scope": scope, **{name: group.key.get(name) for name in keys}}
+        for plan in group.plans:
+            for name, value in {**plan.values, **plan.objective_metrics}.items():
+                low, high = plan.intervals.get(name, (None, None))
+                yield of_group | {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}

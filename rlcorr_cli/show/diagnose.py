@@ -1,0 +1,364 @@
+"""What a diagnosis says: the likely cause, its evidence and what to do, then where the gap sits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, LevelGap
+from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
+from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
+from rlcorr_cli.show.document import (
+    BLANK,
+    MOST_IN_FILE,
+    MOST_ON_TERMINAL,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Note,
+    Panel,
+    Picture,
+    Section,
+    Table,
+    json_text,
+    key_cell,
+    key_columns,
+    number_cell,
+    tabulated,
+    what_was_read,
+)
+from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.numbers import NOTHING, interval, number, plural
+from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes, share_words
+from rlcorr_cli.totals.gap import SURPRISE_EDGES
+
+LEVEL_NOTE = (
+    "tokens, gap: shares of all; expected: the share of the gap that the surprise of a level's tokens alone gives; "
+    "size: how far off its typical token is over the others'; ! stands out."
+)
+EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
+VOIDED = "What follows is read from numbers that this voids: fix it, and diagnose again."
+ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
+"""Levels of surprise that are no numbers, in words."""
+TURN, LENGTH = "turn", "length"
+"""Headings whose levels are counted otherwise than they are stored."""
+LEVELS_ON_TERMINAL, LEVELS_IN_FILE = 8, 64
+MOST_PANELS = 2
+RECORD = ("rank", "cause", "share", "bound", "parameter", "value", "low", "high")
+"""Columns of the table form, of a cause."""
+
+
+def document(dump: DiagnosedDump) -> Document:
+    """What a diagnosis says."""
+    counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
+    return Document(
+        lines=_lines(dump),
+        title=named(dump.inputs),
+        summary=joined(
+            plural(counts["sequences"], "sequence"),
+            plural(counts["tokens"], "token"),
+            f"k3_kl {number(diagnosis.k3)}",
+            f"sd of log-ratio {number(diagnosis.deviation)}",
+            last_change(dump.inputs),
+        ),
+        causes=[anomaly_cause(each) for each in dump.anomalies],
+        headline=headline(dump),
+        status="ok" if dump.verdict in (NOISE, CLEAN) else "fail" if dump.verdict in ALL_CAUSES else "warn",
+        reasons=list(_reasons(dump)),
+        sections=_sections(dump),
+        json=json_text(dump.to_dict),
+        records=_records(dump),
+    )
+
+
+def _lines(dump: DiagnosedDump) -> Iterator[Block]:
+    counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
+    read = (named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token"))
+    yield Facts([*read, f"k3_kl {number(diagnosis.k3)}  sd of log-ratio {number(diagnosis.deviation)}"])
+    yield from left_out_notes(counts)
+    yield BLANK
+    yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
+    yield Note(headline(dump), "bold")
+    for cause in sorted(told(dump), key=lambda each: each.name != dump.verdict):
+        if cause.name != dump.verdict:
+            yield Note(f"Also: {cause.headline}")
+        for words in () if cause.is_minor else (cause.evidence, cause.advice):
+            yield from [Note(words, indent=4)] if words else []
+    yield BLANK
+    named_columns = (guilty(each, diagnosis) for each in diagnosis.causes)
+    for column in (column for column in named_columns if column is not None):
+        yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=column.grows)
+    if len(diagnosis.turns) > 1:
+        yield _level_table(TURN, diagnosis.turns, most=LEVELS_ON_TERMINAL, in_order=True)
+    if dump.groups:
+        yield Note(agreement(dump))
+        yield _group_table(dump, MOST_ON_TERMINAL)
+    if words := " ".join(filter(None, (rest(dump), looked_at(diagnosis)))):
+        yield Note(words)
+    yield from (Note(clean(fact.sentence)) for fact in diagnosis.facts)
+    yield from (Note(clean(note), "dim") for note in dump.notes)
+    yield from (Note(note, "dim") for note in _explained(dump))
+
+
+def _explained(dump: DiagnosedDump) -> list[str]:
+    """Where to read on."""
+    return [EXPLAIN_NOTE.format(dump.verdict)] if dump.verdict in ALL_CAUSES else []
+
+
+def _reasons(dump: DiagnosedDump) -> Iterator[str]:
+    """Evidence and advice of the verdict, every other cause, what is left, and what was looked at."""
+    causes = told(dump)
+    for cause in sorted(causes, key=lambda each: each.name != dump.verdict):
+        if cause.name != dump.verdict:
+            yield f"Also: {cause.headline}"
+        yield from (words for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
+    yield from (words for words in (rest(dump), looked_at(dump.whole.diagnosis)) if words)
+
+
+def _sections(dump: DiagnosedDump) -> Iterator[Section]:
+    """The evidence of the first causes, groups, then where the gap sits: by every column, turn, surprise and place."""
+    from rlcorr_cli.show.figures.causes import evidence
+
+    diagnosis = dump.whole.diagnosis
+    causes = [cause for cause in dump.causes if not cause.is_minor and cause.cause != NOISE][:MOST_PANELS]
+    noise = next((cause for cause in dump.causes if cause.cause == NOISE), None)
+    panels = dict(evidence(dump, cause) for cause in reversed(causes or [noise]))
+    yield Section(pictures=[Picture(panels=[Panel(*panel) for panel in reversed(panels.items())])])
+    if dump.groups:
+        table = _group_table(dump, MOST_IN_FILE)
+        yield Section(heading="Groups", about=[agreement(dump)], tables=[table], sorts=True)
+    for i, column in enumerate(column for column in diagnosis.columns if column.levels):
+        table = _level_table(column.column, column.levels, most=LEVELS_IN_FILE, in_order=column.grows)
+        about = [] if i else [LEVEL_NOTE]
+        yield Section(heading=f"By {clean(column.column)}", about=about, tables=[table], sorts=True)
+    if len(diagnosis.turns) > 1:
+        table = _level_table(TURN, diagnosis.turns, most=LEVELS_IN_FILE, in_order=True)
+        yield Section(heading="By turn", about=["Runs of the mask in a response."], tables=[table], sorts=True)
+    if diagnosis.surprise:
+        columns = (
+            Column(heading="log-odds from", cell=lambda level: _key(ENDS.get(level.level, level.level))),
+            *LEVEL_COLUMNS[:2],
+        )
+        table, about = tabulated(diagnosis.surprise, columns), ["Log-odds of the token under rollout."]
+        yield Section(heading="By surprise", about=about, tables=[table], sorts=True)
+    if diagnosis.places:
+        table = tabulated([place for place in diagnosis.places if place.tokens], PLACE_COLUMNS)
+        about = ["|r|: the gap of a token over its surprise."]
+        yield Section(heading="By place in the response", about=about, tables=[table], sorts=True)
+    notes = [*(clean(fact.sentence) for fact in diagnosis.facts), *map(clean, dump.notes), *_explained(dump)]
+    yield from what_was_read(dump.whole.counts, dump.columns, dump.inputs, notes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseWords:
+    """A cause as it is told: what it is and its share of the gap, the evidence, and what to do."""
+
+    name: str
+    headline: str
+    evidence: str
+    advice: str
+    is_minor: bool = False
+
+
+def told(dump: DiagnosedDump) -> list[CauseWords]:
+    """Every cause in words, what voids the numbers first, then in order of their weight; not what noise is left."""
+    of_files = [
+        CauseWords(
+            name=each.name,
+            headline=f"{each.name}. {ALL_CAUSES[each.name].meaning}",
+            evidence=clean(anomaly_sentence(each)),
+            advice=f"{each.fix} {VOIDED}" if dump.causes else each.fix,
+        )
+        for each in dump.anomalies
+        if each.voids
+    ]
+    return of_files + [_words(each) for each in dump.causes if not _is_rest(each, dump)]
+
+
+def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:
+    return finding.cause == NOISE and dump.verdict != NOISE
+
+
+def _words(finding: CauseFinding) -> CauseWords:
+    return CauseWords(
+        name=finding.cause,
+        headline=f"{clean(finding.headline)}. {share_words(finding)}.",
+        evidence=clean(" ".join(finding.evidence)),
+        advice=clean(finding.advice),
+        is_minor=finding.is_minor,
+    )
+
+
+def headline(dump: DiagnosedDump) -> str:
+    """'Likely cause: ...', or the conclusion where none is named."""
+    causes = [cause for cause in told(dump) if cause.name == dump.verdict]
+    return f"Likely cause: {causes[0].headline}" if causes else clean(dump.whole.diagnosis.conclusion)
+
+
+def rest(dump: DiagnosedDump) -> str:
+    """How much of the gap is noise, beside another cause; empty where noise is the verdict, or none was found."""
+    diagnosis = dump.whole.diagnosis
+    noise = next((each for each in dump.causes if _is_rest(each, dump)), None)
+    if noise is None:
+        return ""
+    size = "" if diagnosis.core is None else f" ({diagnosis.core:.2g} in log-odds)"
+    return f"What is left: at most {percent(noise.share)} of the gap is {clean(noise.headline)}{size}."
+
+
+def looked_at(diagnosis: Diagnosis) -> str:
+    """Whether columns stand out that are no cause, which were too many levels, and what was not looked for; empty where
+    there is too little to say anything."""
+    if diagnosis.verdict == TOO_FEW:
+        return ""
+    return " ".join((*_columns(diagnosis), *_not_looked_for(diagnosis)))
+
+
+def _columns(diagnosis: Diagnosis) -> Iterator[str]:
+    named = {each.parameters.get("column") for each in diagnosis.causes}
+    tried = [column for column in diagnosis.columns if not column.too_many]
+    standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
+    if tried and not standing:
+        yield "No column stands out."
+    others = [clean(column.column) for column in standing if column.column not in named]
+    if others:
+        yield f"{', '.join(others)} {'stands' if len(others) == 1 else 'stand'} out, too, without being the cause."
+    crowded = [clean(column.column) for column in diagnosis.columns if column.too_many]
+    if crowded:
+        yield f"Of too many levels to be looked at: {', '.join(crowded)}."
+
+
+def _not_looked_for(diagnosis: Diagnosis) -> Iterator[str]:
+    if diagnosis.not_looked_for:
+        causes = (f"{each.cause} (takes {clean(each.needs)})" for each in diagnosis.not_looked_for)
+        yield f"Not looked for: {', '.join(causes)}."
+
+
+def _key(value: object) -> Cell:
+    return Cell(f"{value:g}", value) if isinstance(value, float) else key_cell(value)
+
+
+def _size(size: float | None) -> str:
+    return NOTHING if size is None else number(size) if size < 0.1 else f"{size:.1f}"
+
+
+def _part(value: float | None) -> str:
+    return NOTHING if value is None else percent(value)
+
+
+LEVEL_COLUMNS = (
+    Column(heading="tokens", cell=lambda level: number_cell(level.token_share, _part)),
+    Column(heading="gap", cell=lambda level: number_cell(level.gap, _part)),
+    Column(heading="expected", cell=lambda level: number_cell(level.expected, _part)),
+    Column(heading="size", cell=lambda level: number_cell(level.size, _size, "warn" if level.is_hot else "")),
+)
+PLACE_COLUMNS = (
+    Column(heading="from token", cell=lambda place: number_cell(place.first, "{:,}".format)),
+    Column(heading="tokens", cell=lambda place: number_cell(place.tokens, "{:,}".format)),
+    Column(heading="typical |r|", cell=lambda place: number_cell(place.size)),
+)
+
+
+def _level_table(heading: str, levels: Sequence[LevelGap], *, most: int, in_order: bool = False) -> Table:
+    """A row per level: shares of tokens, of the gap, what surprise alone gives, and the size; the largest gap first.
+
+    Without sizes there is no column of them.
+    """
+    ordered = list(levels) if in_order else sorted(levels, key=lambda level: -level.gap)
+    columns = LEVEL_COLUMNS if any(level.size is not None for level in levels) else LEVEL_COLUMNS[:-1]
+    name = Column(heading=clean(heading), cell=lambda level: _level_name(heading, level))
+    return tabulated(ordered, [name, *columns], most=most, noun="level")
+
+
+def _level_name(heading: str, level: LevelGap) -> Cell:
+    """A level as people count it: turns from 1, octaves of lengths by their ends."""
+    if heading == TURN:
+        return Cell(f"{level.level + 1}", level.level)
+    if heading == LENGTH:
+        return Cell(f"{2**level.level:,} .. {2 ** (level.level + 1) - 1:,}", level.level)
+    return _key(level.level)
+
+
+def _group_table(dump: DiagnosedDump, most: int) -> Table:
+    """A row per group: its verdict, the verdict's parameter and share, and k3."""
+    keys = key_columns(dump.groups[0].key)
+    return tabulated(dump.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
+
+
+def verdict_name(verdict: str) -> str:
+    """A verdict in a table."""
+    return {UNCLEAR: "unclear", CLEAN: "none", TOO_FEW: "too few"}.get(verdict, verdict)
+
+
+def parameter(finding: CauseFinding) -> str:
+    """'0.794 (0.787 .. 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
+    cause's own, with its interval; empty without any."""
+    if not finding.parameters:
+        return ""
+    name, value = next(iter(finding.parameters.items()))
+    text = clean(value) if isinstance(value, str) else number(value)
+    if name == "column":
+        text += f" {clean(finding.parameters['levels'])}" if "levels" in finding.parameters else ""
+    elif name != finding.cause:
+        text = f"{name.replace('_', ' ')} {text}"
+    return f"{text} ({interval(*finding.intervals[name])})" if name in finding.intervals else text
+
+
+def agreement(dump: DiagnosedDump) -> str:
+    """Whether all groups have the verdict of the whole."""
+    verdict = dump.whole.diagnosis.verdict
+    able = [group for group in dump.groups if group.diagnosis.verdict != TOO_FEW]
+    others = [group for group in able if group.diagnosis.verdict != verdict]
+    silent = len(dump.groups) - len(able)
+    few = f"{plural(silent, 'group')} {'has' if silent == 1 else 'have'} too little to say." if silent else ""
+    if not able:
+        return "No group has enough to say by itself."
+    if not others:
+        words = "The one group that can tell agrees." if len(able) == 1 else f"All {len(able)} groups agree."
+        return " ".join(filter(None, (words if not silent else words.replace("groups", "groups that can tell"), few)))
+    first = others[0]
+    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
+    words = f"In {len(others)} of {plural(len(able), 'group')} the verdict is another: "
+    if len(others) == len(able):
+        words = "No group has this verdict by itself: "
+    words += f"{verdict_name(first.diagnosis.verdict)} at {key}{', for example' if len(others) > 1 else ''}."
+    return " ".join(filter(None, (words, few)))
+
+
+def _parameter(group: DiagnosedGroup) -> Cell:
+    cause = group.diagnosis.cause
+    return Cell("" if cause is None else parameter(cause))
+
+
+def _share(group: DiagnosedGroup) -> Cell:
+    cause = group.diagnosis.cause
+    return Cell(NOTHING) if cause is None else number_cell(cause.share, _part)
+
+
+GROUP_COLUMNS = (
+    Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], "{:,}".format)),
+    Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.k3)),
+    Column(heading="verdict", cell=lambda group: Cell(verdict_name(group.diagnosis.verdict)), words=True),
+    Column(heading="parameter", cell=_parameter, words=True),
+    Column(heading="share", cell=_share),
+)
+
+
+def _records(dump: DiagnosedDump) -> Iterator[Mapping[str, object]]:
+    """A line for each parameter of every cause, of the whole dump and of each group; one where there is no cause."""
+    keys = tuple(dump.groups[0].key) if dump.groups else ()
+    for scope, group in (("total", dump.whole), *(("group", group) for group in dump.groups)):
+        of_group = {"scope": scope, **{name: group.key.get(name) for name in keys}}
+        of_group |= {"tokens": group.counts["tokens"], "verdict": group.diagnosis.verdict}
+        yield from (of_group | record for record in _of_group(group))
+
+
+def _of_group(group: DiagnosedGroup) -> Iterator[dict[str, object]]:
+    for rank, cause in enumerate(group.diagnosis.causes, 1):
+        for parameter, value in cause.parameters.items() or (("", None),):
+            low, high = cause.intervals.get(parameter, (None, None))
+            values = (rank, cause.cause, cause.share, cause.bound, parameter, value, low, high)
+            yield dict(zip(RECORD, values, strict=True))
+    if not group.diagnosis.causes:
+        yield dict(zip(RECORD, (None,) * len(RECORD), strict=True))

@@ -1,0 +1,310 @@
+"""What `diff` says: what moved from A to each other dump, by how much, and which policy's log-probs did."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.show.check import where
+from rlcorr_cli.show.document import (
+    BLANK,
+    Block,
+    Cell,
+    Document,
+    Note,
+    Panel,
+    Picture,
+    Section,
+    Table,
+    ending,
+    json_text,
+)
+from rlcorr_cli.show.inputs import joined, last_change
+from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
+from rlcorr_cli.show.stdout import clean
+
+METHOD = (
+    "95 % intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
+    "prompts), paired where both dumps hold them; Holm's p over all metrics that are tested, of every group."
+)
+NO_EVIDENCE = "no evidence"
+SIDES = {
+    "training": "The training policy's log-probs moved, the rollout's are the same.",
+    "rollout": "The rollout policy's log-probs moved, the training's are the same.",
+    "both": "Both policies' log-probs moved.",
+    "neither": "Neither policy's mean log-prob moved.",
+}
+MOST_ROWS = 40
+"""Groups in a picture."""
+SINGLE = "Intervals are of single metrics; what moved is judged over all of them (Holm)."
+
+
+def document(diff: Diff) -> Document:
+    """What a comparison of dumps says."""
+    of_dumps = {name: of_report(report) for name, report in diff.dumps.items()}
+    facts = [
+        (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
+        for name, report in diff.dumps.items()
+        for source in report.inputs
+    ]
+    notes = [clean(note) for each in diff.comparisons for note in each.notes]
+    return Document(
+        lines=_lines(diff, of_dumps),
+        title=" against ".join(text.split("  ")[0] for text in of_dumps.values()),
+        summary="; ".join(
+            joined(f"{name}: {' '.join(text.split())}", last_change(diff.dumps[name].inputs))
+            for name, text in of_dumps.items()
+        ),
+        headline=" ".join(map(headline, diff.comparisons)),
+        status="warn" if diff.any_moved else "ok",
+        sections=[
+            Section(pictures=[Picture(panels=list(_panels(diff)))]),
+            *_sections(diff),
+            *ending(facts, [*notes, METHOD]),
+        ],
+        json=json_text(diff.to_dict),
+        records=_records(diff),
+    )
+
+
+def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
+    for name, text in of_dumps.items():
+        yield Note(f"{name}  {text}", indent=0)
+    yield BLANK
+    for each in diff.comparisons:
+        yield Note(headline(each), "bold")
+    for note in (clean(note) for each in diff.comparisons for note in each.notes):
+        yield Note(note, "yellow" if note.startswith("?") else "dim")
+    if diff.others:
+        yield BLANK
+        yield _table_of_all(diff.comparisons)
+    for each in diff.comparisons:
+        for section in each.sections[1:] if diff.others else each.sections:
+            yield BLANK
+            if section.key or diff.others:
+                yield Note(
+                    clean(", ".join([each.name] * bool(diff.others) + [where(section.key)] * bool(section.key))), "bold"
+                )
+            yield _on_terminal(_table(each, section))
+            if words := detectable(section, each.min_effect):
+                yield Note(words, "dim")
+            if section.not_tested:
+                yield BLANK
+                yield Note("not tested", "bold")
+                yield _on_terminal(_table(each, section, tested=False))
+
+
+def _sections(diff: Diff) -> Iterator[Section]:
+    if diff.others:
+        about = "What moved from A, tested together (Holm)."
+        yield Section(heading="All dumps", about=[about], tables=[_table_of_all(diff.comparisons)], sorts=True)
+    for each in diff.comparisons:
+        for section in each.sections:
+            name = where(section.key, 100) if not diff.others else f"{each.name} and A, {where(section.key, 100)}"
+            about = [words] if (words := detectable(section, each.min_effect)) else []
+            yield Section(
+                heading=f"{name[0].upper()}{name[1:]}", about=about, tables=[_table(each, section)], sorts=True
+            )
+            if section.not_tested:
+                yield Section(heading=f"Not tested: {name}", tables=[_table(each, section, tested=False)], sorts=True)
+
+
+def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
+    """The changes of a section: of the family, what moved first, or of the other metrics, which have no p."""
+    changes = ordered(section.metrics) if tested else list(section.not_tested.items())
+    rows = [
+        (
+            Cell(name),
+            Cell(number(change.a), change.a),
+            Cell(number(change.b), change.b),
+            Cell(_changed(change), change.change),
+            Cell(ends(change), change.low),
+            Cell(_evidence(change), change.p_holm, "warn" if change.moved else ""),
+        )
+        for name, change in changes
+    ]
+    headings = ("metric", "A", diff.name, "change", "95 %", "p Holm")
+    n_columns = len(headings) if tested else len(headings) - 1
+    return Table(
+        headings=headings[:n_columns],
+        rows=tuple(row[:n_columns] for row in rows),
+        spare=("95 %", "A"),
+        gap=1,
+        is_tight=True,
+    )
+
+
+def _on_terminal(table: Table) -> Table:
+    """The same with rows that moved in bold.  What would have been seen of a metric without evidence stands below."""
+    rows = [(*row[:-2], Cell(""), row[-1]) if row[-1].text == NO_EVIDENCE else row for row in table.rows]
+    looks = tuple("bold" if any(cell.status for cell in row) else "" for row in rows)
+    plain = tuple(tuple(replace(cell, status="") for cell in row) for row in rows)
+    return replace(table, rows=plain, looks=looks)
+
+
+def _table_of_all(comparisons: Sequence[Diff]) -> Table:
+    """A row for each metric of the family, of whole dumps; for each dump but A its value, and how it moved from A's."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, first in comparisons[0].whole.metrics.items():
+        cells = [Cell(name), Cell(number(first.a), first.a)]
+        for each in comparisons:
+            change = each.whole.metrics[name]
+            text = _changed(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
+            cells += [Cell(number(change.b), change.b), Cell(text, change.change)]
+        rows.append(tuple(cells))
+    headings = ("metric", "A", *(text for each in comparisons for text in (each.name, f"{each.name} moved")))
+    return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, gap=1, is_tight=True)
+
+
+def headline(diff: Diff) -> str:
+    """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
+    return " ".join(filter(None, (_what_moved(diff), paired(diff), _which_side(diff))))
+
+
+def _what_moved(diff: Diff) -> str:
+    whole = ordered(diff.whole.metrics)
+    name, change = whole[0]
+    if not change.moved:
+        groups = len({tuple(key.items()) for key, _, _ in diff.moved})
+        return f"Moved in {plural(groups, 'group')}, not as a whole." if groups else _nothing_moved(diff)
+    signs = {_is_farther(change) for _, change in whole if change.moved}
+    what = "differs from A" if len(signs) > 1 else "is farther apart" if signs.pop() else "is closer"
+    if change.scale == "ratio":
+        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
+    return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)} (change {ends(change)})."
+
+
+def _is_farther(change: Change) -> bool:
+    return abs(change.b or 0.0) > abs(change.a or 0.0)
+
+
+def _nothing_moved(diff: Diff) -> str:
+    if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
+        return f"{diff.name} has A's numbers."
+    if diff.is_too_few:
+        a, b = ("none" if report.clusters is None else report.clusters.counted for report in (diff.a, diff.b))
+        return f"Too few to tell: A has {a} and {diff.name} {b}, and a test takes {FEWEST_CLUSTERS}."
+    if diff.is_rounding:
+        return "The policies are equal but for rounding in both: nothing is compared."
+    smallest = diff.whole.metrics["k3_kl"]
+    if smallest.smallest is None or smallest.scale != "ratio":
+        return f"No evidence that {diff.name} differs from A."
+    share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
+    return f"No evidence that {diff.name} differs from A; k3_kl would have to change by {share:.0f} %."
+
+
+def paired(diff: Diff) -> str:
+    """Which rows both hold."""
+    pairs = diff.pairs
+    if pairs is None:
+        return ""
+    about = "" if pairs.exact else "about "
+    if not pairs.both:
+        return "No rows pair."
+    if not pairs.only_a and not pairs.only_b:
+        text = f"All {pairs.both:,} rows pair" if pairs.both > 1 else "The one row pairs"
+    else:
+        rows = f"{plural(pairs.both, 'row')} {'pairs' if pairs.both == 1 else 'pair'}"
+        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone)"
+    if pairs.other_text:
+        text += f", {about}{pairs.other_text:,} of them with another text"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _which_side(diff: Diff) -> str:
+    if diff.side is None or not diff.moved:
+        return ""
+    return SIDES[diff.side.moved]
+
+
+def ends(change: Change) -> str:
+    """Its 95 % interval."""
+    if change.low is None or change.high is None:
+        return NOTHING
+    if change.scale == "ratio":
+        return f"{_factor(change.low)} .. {_factor(change.high)}"
+    return interval(change.low, change.high)
+
+
+def _changed(change: Change) -> str:
+    if change.change is None:
+        return NOTHING
+    return f"x {_factor(change.change)}" if change.scale == "ratio" else signed(change.change)
+
+
+def _factor(factor: float | None) -> str:
+    """Three digits are what a factor is known to, zeros at their end among them."""
+    return NOTHING if factor is None else f"{factor:#.3g}".rstrip(".")
+
+
+def _evidence(change: Change) -> str:
+    if change.p_holm is None:
+        return NOTHING
+    if change.moved:
+        return "< 1e-9" if change.p_holm < 1e-9 else f"{change.p_holm:.2g}"
+    return NO_EVIDENCE if change.p_holm >= LEVEL else "too small"
+
+
+def detectable(section: DiffSection, min_effect: float) -> str:
+    """What would have been seen of the metrics without evidence."""
+    unseen = [
+        f"{name} {_seen(change, min_effect)}"
+        for name, change in section.metrics.items()
+        if change.p_holm is not None and change.p_holm >= LEVEL
+    ]
+    return f"Would have been seen: {', '.join(unseen)}." if unseen else ""
+
+
+def _seen(change: Change, min_effect: float) -> str:
+    """The smallest change that would have been taken for one."""
+    smallest = change.smallest or 0.0
+    if change.scale == "ratio":
+        return f"x {_factor(max(smallest, 1 + min_effect))}"
+    return f"+-{number(max(smallest, min_effect * max(abs(change.a or 0.0), abs(change.b or 0.0))))}"
+
+
+def of_report(report: Report) -> str:
+    """The name of a dump and how much it holds."""
+    first = report.inputs[0].path
+    name = "standard input" if first == "-" else clean(os.path.basename(first) or first)
+    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
+    return "  ".join((f"{name}{others}", *amounts(report.whole.counts, report.clusters)))
+
+
+def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
+    """A line for each metric of each section; of several dumps, b is that of the dump it names."""
+    columns = {name: None for each in diff.comparisons for section in each.sections for name in section.key}
+    for each in diff.comparisons:
+        of_dump = {"dump": each.name} if diff.others else {}
+        for section in each.sections:
+            for name, change in (*section.metrics.items(), *section.not_tested.items()):
+                yield {**of_dump, **columns, **section.key, "metric": name, **change.to_dict()}
+
+
+def _panels(diff: Diff) -> Iterator[Panel]:
+    """For each dump but A the family's factors, its differences, and the leading metric in each group."""
+    for each in diff.comparisons:
+        yield from _panels_of(each, f"{each.name}: " if diff.others else "")
+
+
+def _panels_of(diff: Diff, of_dump: str) -> Iterator[Panel]:
+    from rlcorr_cli.show.figures import differences
+
+    known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
+    for scale, heading in (("ratio", f"{diff.name} over A"), ("difference", f"{diff.name} less A")):
+        if of_scale := [(name, change) for name, change in known if change.scale == scale]:
+            yield Panel(heading, partial(differences.forest, of_scale, SINGLE if scale == known[0][1].scale else ""))
+    if not known:
+        return
+    leading, of_whole = known[0]
+    of_groups = [
+        (where(section.key), section.metrics[leading])
+        for section in diff.sections[1:]
+        if section.metrics[leading].low is not None and section.metrics[leading].scale == of_whole.scale
+    ]
+    if of_groups:
+        left_out = f"{len(of_groups) - MOST_ROWS:,} groups are left out." if len(of_groups) > MOST_ROWS else ""
+        yield Panel(f"{of_dump}{leading} by group", partial(differences.forest, of_groups[:MOST_ROWS], left_out))

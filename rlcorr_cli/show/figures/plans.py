@@ -1,0 +1,88 @@
+"""The panels of `compare` and `sweep`: what plans are worth and keep, and what a bound keeps at every threshold."""
+
+from matplotlib.axes import Axes
+
+from rlcorr_cli.results.compared import Comparison
+from rlcorr_cli.results.swept import Point, Sweep
+from rlcorr_cli.show.figures import style
+from rlcorr_cli.show.numbers import number, plural, share
+
+MOST_BARS = 24
+
+
+def worth(comparison: Comparison, axes: Axes) -> str:
+    """A bar per plan, what it leaves (pale) and is worth (full), the best on top."""
+    plans = comparison.sorted_plans()[:MOST_BARS]
+    taken = comparison.recommendation.plan
+    for place, plan in enumerate(reversed(plans)):
+        colour = style.ORANGE if plan.name == taken else style.BLUE
+        axes.barh(place, plan.info, color=style.GRID, height=0.7)
+        axes.barh(place, plan.worth, color=colour, height=0.7)
+    axes.set_yticks(range(len(plans)), [style.label(plan.name) for plan in reversed(plans)], fontsize=7)
+    axes.set_xlim(0, 1.02)
+    axes.set_xlabel("worth (bar), info (pale)")
+    axes.grid(axis="y", visible=False)
+    best, left = plans[0], len(comparison.whole.plans) - len(plans)
+    sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
+    if any(plan.name == taken for plan in plans):
+        sentence += f" Orange: {style.label(taken)}, which to take."
+    return f"{sentence} {plural(left, 'plan')} worth less are not shown." if left else sentence
+
+
+def kept(comparison: Comparison, axes: Axes) -> str:
+    """A point per plan: the tokens kept, and their k3; the legend names the one to take and the one of least k3."""
+    taken = comparison.recommendation.plan
+    points = [
+        (plan, plan.values["kept"], plan.values["k3_left"])
+        for plan in comparison.sorted_plans()
+        if plan.values["kept"] is not None and plan.values["k3_left"] is not None
+    ]
+    least = min(points, key=lambda point: point[2], default=None)
+    # The plan to take is drawn last, where no other hides it.
+    for plan, share_kept, k3 in sorted(points, key=lambda point: point[0].name == taken):
+        if plan.name == taken:
+            axes.plot(share_kept, k3, "o", color=style.ORANGE, label=style.label(plan.name))
+        elif least is not None and plan is least[0]:
+            axes.plot(share_kept, k3, "o", color=style.GREEN, label=style.label(plan.name))
+        else:
+            axes.plot(share_kept, k3, "o", color=style.BLUE)
+    axes.set_xlim(-0.02, 1.05)
+    axes.set_ylim(0, 1.12 * max((k3 for _, _, k3 in points), default=1.0) or 1.0)
+    axes.set_xlabel("tokens kept")
+    axes.set_ylabel("k3 of what is kept (nats)")
+    if least is None:
+        return "No plan keeps a token."
+    return f"{style.label(least[0].name)} leaves the closest tokens: k3 {number(least[2])}, {share(least[1])} kept."
+
+
+def curve(sweep: Sweep, headline: str, axes: Axes) -> str:
+    """Shares over the bound that moves, and the chosen one as a line.  headline: what the target comes to."""
+    ends = [_bound(point) for point in sweep.points]
+    lines = (
+        (
+            f"{sweep.units} kept" if not sweep.is_cap else "not capped",
+            style.BLUE,
+            [point.kept_units for point in sweep.points],
+        ),
+        ("info", style.ORANGE, [point.values["info"] for point in sweep.points]),
+        ("ESS", style.GREEN, [point.values["ess"] for point in sweep.points]),
+    )
+    for label, colour, values in lines:
+        known = [(end, value) for end, value in zip(ends, values, strict=True) if value is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), "o-", markersize=3, color=colour, label=label)
+    axes.set_ylim(0, 1.03)
+    axes.set_xlabel(f"{'upper' if sweep.points[-1].high is not None else 'lower'} bound of {sweep.what}")
+    axes.set_ylabel("share")
+    if ends and min(ends) > 0 and max(ends) / min(ends) > 20:
+        axes.set_xscale("log")
+    if sweep.target is None or not sweep.target.reached:
+        return f"The loosest bounds keep {share(sweep.points[-1].kept_units)} of the {sweep.units}."
+    style.mark(axes, _bound(sweep.target.point), "target")
+    return f"{headline} {sweep.target.option}"
+
+
+def _bound(point: Point) -> float:
+    bound = point.high if point.high is not None else point.low
+    assert bound is not None
+    return bound

@@ -1,0 +1,550 @@
+"""What a report of `analyze` says: a verdict, what is wrong and its fix, then the numbers.
+
+What is fine is quiet.  Metric names are those of the JSON report and of people's dashboards.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from rlcorr_cli import __version__
+from rlcorr_cli.metrics.catalog import define, ideal
+from rlcorr_cli.metrics.divergence import DIVERGENCE
+from rlcorr_cli.metrics.framework_names import LOGGED
+from rlcorr_cli.metrics.gaps import GAPS
+from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.metrics.symbols import symbols_in
+from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.results.rules import worst_first
+from rlcorr_cli.show.correction import (
+    correction,
+    marks,
+    objective_sentences,
+    objective_tables,
+    rejections,
+    statuses,
+    value_cell,
+    weights,
+)
+from rlcorr_cli.show.document import (
+    BLANK,
+    MOST_IN_FILE,
+    Block,
+    Cause,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    KeyFigure,
+    Note,
+    Section,
+    Table,
+    ending,
+    key_cell,
+    number_cell,
+    tabulated,
+)
+from rlcorr_cli.show.inputs import FILES, joined, last_change, named
+from rlcorr_cli.show.numbers import (
+    NOTHING,
+    amounts,
+    duration,
+    histogram_line,
+    interval,
+    metric_value,
+    more,
+    number,
+    plural,
+    share,
+    signed,
+    sparkline,
+)
+from rlcorr_cli.show.stdout import clean, is_unicode
+from rlcorr_cli.show.words import (
+    anomaly_cause,
+    anomaly_notes,
+    cause_notes,
+    cause_sentence,
+    fixes,
+    impossible_sentence,
+    left_out_notes,
+    next_step,
+    suggestion,
+    suggestion_notes,
+    told_cause,
+    verdict,
+)
+from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
+
+MARKS = "! marks a value that breaks its limit."
+STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", "too few": "warn"}
+"""Level of the verdict -> its status; "fail" at other levels, and where a rule fails."""
+
+
+def document(report: Report) -> Document:
+    """What a report says."""
+    return Document(
+        lines=_lines(report),
+        title=_title(report),
+        summary=_summary(report),
+        causes=_causes(report),
+        headline=verdict(report),
+        status="fail" if report.verdict.failing else STATUS_OF_LEVEL.get(report.verdict.level, "fail"),
+        sections=_sections(report),
+        source=source(report),
+        marks=MARKS,
+        has_contents=True,
+        json=_json(report),
+        records=_records(report),
+    )
+
+
+def _json(report: Report) -> Iterator[str]:
+    from rlcorr_cli.show.forms.texts import report_json
+
+    yield from report_json(report)
+
+
+def _records(report: Report) -> Iterator[str]:
+    from rlcorr_cli.show.forms.texts import report_table
+
+    yield from report_table(report)
+
+
+def source(report: Report) -> str:
+    """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
+    path = report.inputs[0].path
+    name = "standard input" if path == "-" else shortened(path.rsplit("/", 1)[-1], PICTURED)
+    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
+    tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
+    parts = (f"{name}{others}", f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
+    return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))
+
+
+# On a terminal.
+
+OF_POLICIES = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
+OF_SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
+SHIFT = "advantage_shift"
+
+
+def _lines(report: Report) -> Iterator[Block]:
+    yield from opening(report)
+    yield from cause_notes(report.cause)
+    if report.impossible is not None:
+        value, proves = impossible_sentence(report.impossible)
+        yield Note(proves, lead=f"! {value}: ", lead_look="bold red")
+        yield BLANK
+    yield from anomaly_notes(report.anomalies)
+    yield Note(verdict(report), "bold")
+    yield BLANK
+    broken = worst_first(report.health)
+    for finding, fix in zip(broken, fixes(broken), strict=True):
+        look = "bold red" if finding.status == "fail" else "yellow"
+        text = f"  should be {finding.rule}. {fix}".rstrip()
+        yield Note(text, lead=f"! {finding.metric} {number(finding.value)}", lead_look=look)
+    yield from suggestion_notes(report.advised_bounds, report.profile)
+    if broken or report.advised_bounds:
+        yield BLANK
+    if report.profile == "canonical":
+        yield _divergence(report)
+        yield from _distribution(report)
+        yield from (*weights(report), *rejections(report))
+    else:  # with six digits, to be compared with a dashboard
+        rows = [(Cell(name), Cell(metric_value(value, report.profile))) for name, value in report.whole.metrics.items()]
+        yield Table(headings=(f"as {report.profile} logs it", "value"), rows=tuple(rows))
+    yield from objective_tables(report)
+    for sentence in objective_sentences(report):
+        yield Note(sentence, "dim")
+    if report.objective is not None:
+        yield BLANK
+    yield from _group_tables(report)
+    yield from notes(report)
+    n_warnings = sum(finding.broken for finding in report.health) + len(report.advised_bounds)
+    warnings = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
+    name = next((finding.metric for finding in report.health if finding.broken), "kl")
+    yield Note(f"{warnings} `rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}.")
+
+
+def opening(report: Report) -> Iterator[Block]:
+    """What was read, and under which plan."""
+    counts, columns = report.whole.counts, list(report.inputs[0].columns.values())
+    groups = [plural(len(report.groups), "group")] if report.groups else []
+    yield Facts([named(report.inputs), *amounts(counts, report.clusters), *groups, duration(report.seconds)])
+    profile = "" if report.profile == "canonical" else f", profile {report.profile}"
+    plan = f"plan {clean(report.plan.name)}{profile}"
+    yield Note(f"{clean(columns[1])} against {clean(columns[0])}  {plan}", "dim", indent=0)
+    yield from left_out_notes(counts)
+    yield BLANK
+
+
+def notes(report: Report) -> Iterator[Note]:
+    """The report's notes: what was chosen for the user, and what the data call for."""
+    yield from (Note(clean(note), "dim") for note in report.notes if note != QUANTILE_NOTE)
+
+
+def _divergence(report: Report) -> Table:
+    """How far apart the policies are, and what that leaves of the sample."""
+    values, broken = report.whole.values, {finding.metric for finding in report.health if finding.broken}
+    ends = {name: interval(*report.intervals[name]) for name in report.intervals}
+    names = [*OF_POLICIES, *OF_SAMPLE]
+    if (shift := values.get(SHIFT)) is not None:
+        error = values[f"{SHIFT}_se"] or 0.0
+        names.append(SHIFT)
+        ends[SHIFT] = interval(shift - 1.96 * error, shift + 1.96 * error)
+    columns = (
+        Column(heading="divergence", cell=lambda name: Cell(name, status="warn" if name in broken else "")),
+        Column(heading="value", cell=lambda name: number_cell(values[name])),
+        Column(heading="ideal", cell=lambda name: number_cell(ideal(name)), drop=2),
+        Column(heading="95 % interval", cell=lambda name: Cell(ends.get(name, "")), drop=1),
+    )
+    return tabulated(names, columns)
+
+
+def _distribution(report: Report) -> Iterator[Block]:
+    """Quantiles of the log-ratio, and its histogram between the outermost of them."""
+    values = report.whole.values
+    columns = {f"{100 * q:g} %": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
+    row = Cell(f"+-{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"), *map(Cell, columns.values())
+    yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True)
+    low, high = values["log_ratio_p01"], values["log_ratio_p999"]
+    if low is not None and high is not None and high > low:
+        reach = max(abs(low), abs(high))
+        line = histogram_line(report.log_ratios, -reach, reach, width=41, unicode=is_unicode())
+        yield Note(f"{number(-reach)} |{line}| +{number(reach)}  log counts")
+    yield BLANK
+
+
+# Groups on a terminal: all of them when they are few; when they are many, their course and the worst of them.
+
+FEW = 24
+WORST = 8
+LONGEST_KEY = 24
+COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
+    ("k3_kl", max),
+    ("seq_ess", min),
+    ("ppl_ratio", max),
+)
+"""Metrics drawn over many groups, with which end is the worse one when several share a character."""
+
+
+def _group_tables(report: Report) -> Iterator[Block]:
+    """Every group up to FEW of them; of more, their course, the worst, the first and the last."""
+    groups = report.groups
+    if len(groups) > FEW:
+        yield _course(groups)
+        yield Note(_ends_and_worst_of(WORST, len(groups)), "dim")
+        groups = _ends_and_worst(groups, WORST)
+    if not groups:
+        return
+    status_of = {id(group): statuses(report.findings(group)) for group in groups}
+
+    def metric(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
+        def cell(group: Group) -> Cell:
+            return number_cell(group.values[name], show, status_of[id(group)].get(name, ""))
+
+        return Column(heading=heading, cell=cell, drop=drop)
+
+    keys = [
+        Column(heading=clean(name), cell=lambda group, name=name: Cell(_key(group.key[name]))) for name in groups[0].key
+    ]
+    columns = [
+        *keys,
+        Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], "{:,}".format), drop=5),
+        Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], "{:,}".format), drop=2),
+        metric("kl", "kl", number, 4),
+        metric("k3_kl", "k3_kl", number),
+        metric("seq ESS", "seq_ess", number),
+        metric("ppl ratio", "ppl_ratio", number, 3),
+        *([metric("IS ESS", "rollout_is_eff_sample_size", number, 1)] if report.plan.weighting is not None else []),
+        *([metric("lost", "rollout_rs_masked_fraction", share, 1)] if report.plan.rules else []),
+    ]
+    yield tabulated(groups, columns, n_keys=len(keys))
+
+
+def _key(value: object) -> str:
+    return NOTHING if value is None else shortened(value, LONGEST_KEY)
+
+
+def _ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
+    """The first, the last and the n groups with the largest k3_kl, in their order."""
+    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values.get("k3_kl") or 0.0))
+    return [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:n]})]
+
+
+def _ends_and_worst_of(n: int, n_groups: int) -> str:
+    """The same in words."""
+    return f"first, last and the {n:,} groups with the largest k3_kl, of {n_groups:,}"
+
+
+def _course(groups: Sequence[Group]) -> Table:
+    """A line of characters per metric over the groups in order; each is the worse end of its share of them."""
+    width = min(48, len(groups))
+    edges = [len(groups) * i // width for i in range(width + 1)]
+    rows = list[tuple[Cell, ...]]()
+    for metric, worse in COURSE:
+        values = [group.values[metric] for group in groups]
+        if not (known := [value for value in values if value is not None]):
+            continue
+        bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
+        line = sparkline([worse(part) if part else None for part in bins], is_unicode())
+        at = groups[values.index(worse(known))]
+        where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
+        rows.append((Cell(metric), Cell(line), Cell(where)))
+    first, last = (
+        ", ".join(f"{clean(name)} {_key(value)}" for name, value in group.key.items())
+        for group in (groups[0], groups[-1])
+    )
+    heading = f"by {clean(', '.join(groups[0].key))}"
+    return Table(headings=(heading, f"{first} .. {last}", "worst"), rows=tuple(rows), n_keys=3)
+
+
+# In a file.
+
+LONGEST = 120
+PICTURED = 40
+"""Characters of a text from the dump, in a file and below a picture."""
+ALL_GROUPS = "-o report.csv and -o report.json hold every group."
+MOST_PROFILE_COLUMNS = 8
+OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
+SYMBOLS_BELOW = "What the letters of the formulas mean stands below, under Symbols."
+IN_LIMITS = "Nothing has to be fixed: every number is within its limit."
+NOTHING_TO_DO = {
+    "equal": "Nothing: the two columns are equal.",
+    "too few": "Measure more sequences. So far every number is within its limit.",
+    "apart": "Look for the cause of the gap. Every number is still within its limit.",
+}
+"""Level of the verdict -> what to do where no rule is broken; IN_LIMITS at other levels."""
+
+
+def shortened(value: object, longest: int = LONGEST) -> str:
+    """Text from a dump in one printable line of at most so many characters."""
+    text = clean(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _title(report: Report) -> str:
+    first = report.inputs[0].path
+    name = "stdin" if first == "-" else shortened(first.rsplit("/", 1)[-1])
+    return name if len(report.inputs) == 1 else f"{name} {more(len(report.inputs) - 1, 'file')}"
+
+
+def _summary(report: Report) -> str:
+    """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
+    counts = report.whole.counts
+    parts = amounts(counts, report.clusters)
+    parts += [plural(len(report.groups), "group")] if report.groups else []
+    parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
+    profile = "" if report.profile == "canonical" else f", profile {report.profile}"
+    return joined(f"{', '.join(parts)}; plan {shortened(report.plan.name)}{profile}", last_change(report.inputs))
+
+
+def _causes(report: Report) -> list[Cause]:
+    """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
+    causes, cause = list[Cause](), told_cause(report.cause)
+    if cause is not None:
+        causes.append(Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", next_step(cause)))
+    if report.impossible is not None:
+        sentence = ": ".join(impossible_sentence(report.impossible))
+        causes.append(Cause("fail", f"{sentence[0].upper()}{sentence[1:]}", ""))
+    return [*causes, *map(anomaly_cause, report.anomalies)]
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    from rlcorr_cli.plans.files import plan_to_toml
+    from rlcorr_cli.show.figures import pictures
+
+    remark = [] if report.profile == "canonical" else [OWN_DEFINITIONS]
+    yield Section(heading="Key figures", anchor="figures", about=remark, figures=key_figures(report))
+    todo = to_do(report)
+    nothing = [] if todo else [NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS)]
+    yield Section(heading="What to do", anchor="todo", about=nothing, todo=todo)
+    if tables := correction(report):
+        yield Section(heading="Correction", anchor="correction", tables=tables)
+    if tables := objective_tables(report):
+        yield Section(heading="Objective", anchor="objective", about=objective_sentences(report), tables=tables)
+    yield Section(heading="Pictures", anchor="pictures", pictures=pictures(report))
+    if report.groups:
+        yield _groups(report)
+    definitions = [define(name) for name in report.whole.metrics]
+    symbols = symbols_in(" ".join(each.formula for each in definitions if each is not None))
+    about = [SYMBOLS_BELOW] if symbols else []
+    yield Section(heading="Metrics", anchor="all-metrics", about=about, tables=metric_tables(report), sorts=True)
+    if symbols:
+        yield Section(heading="Symbols", anchor="symbols", facts=list(symbols.items()), folds=True)
+    read, *others = ending(_facts(report), [clean(note) for note in report.notes])
+    yield read
+    yield Section(heading="Plan", code=plan_to_toml(report.plan), folds=True)
+    yield from others
+
+
+KEY_FIGURES = {
+    "ratio_mean": "mean ratio",
+    "kl": "KL, mean log-ratio",
+    "k3_kl": "KL, low variance",
+    "ppl_ratio": "perplexity ratio",
+    "prob_abs_diff_mean": "mean gap of probabilities",
+    "token_ess": "effective share of tokens",
+    "seq_ess": "effective share of sequences",
+}
+OF_WEIGHTS = {
+    "rollout_is_applied_mean": "mean of applied weights",
+    "rollout_is_eff_sample_size": "effective share under weights",
+}
+"""Metric -> what it is, in a few words."""
+LOST = "rollout_rs_masked_fraction"
+
+
+def key_figures(report: Report) -> list[KeyFigure]:
+    """The distance of the policies and the samples that are left; under a plan what it keeps, and its weights."""
+    values, status_of, figures = report.whole.values, marks(report), list[KeyFigure]()
+    for name, about in (KEY_FIGURES | (OF_WEIGHTS if report.plan.weighting is not None else {})).items():
+        ends, best = report.intervals.get(name), ideal(name)
+        figures.append(
+            KeyFigure(
+                name=name,
+                about=about,
+                value=value_cell(name, values, status_of),
+                ends=interval(*ends) if ends else "",
+                ideal="" if best is None else number(best),
+                limit=_limit(name, report),
+            )
+        )
+    lost = values.get(LOST)
+    if report.plan.rules and lost is not None:
+        asked = _limit(LOST, report)
+        figures.append(
+            KeyFigure(
+                name="kept tokens",
+                about="share that rejections keep",
+                value=number_cell(1 - lost, share, status_of.get(LOST, "")),
+                ends="",
+                ideal="100 %",
+                limit=asked and f"lost {asked}",
+            )
+        )
+    return figures
+
+
+def _limit(name: str, report: Report) -> str:
+    """What the rule on a metric asks for: '<= 0.01'; empty where no rule is on it."""
+    if report.impossible is not None and report.impossible.metric == name:
+        return f"{number(ideal(name))}, up to chance"
+    return next((finding.rule for finding in report.health if finding.metric == name), "")
+
+
+def to_do(report: Report) -> list[tuple[str, str, str]]:
+    """What is wrong beside the causes: its status, the finding, and its fix."""
+    todo = list[tuple[str, str, str]]()
+    if report.faults:
+        told = report.cause is not None and report.cause.cause in report.faults
+        act = (
+            f"Fix {report.cause.cause}"
+            if report.cause is not None and told
+            else f"Explain {' and '.join(report.causes)}"
+        )
+        todo.append(("fail", f"{act} first", "Then measure again: broken limits may only follow from it."))
+    broken = worst_first(report.health)
+    for rule, fix in zip(broken, fixes(broken), strict=True):
+        todo.append((rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix))
+    for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
+        todo.append(("warn", takes, f"{keeps} {bounds}"))
+    return todo
+
+
+def _groups(report: Report) -> Section:
+    """A row per group: the usual few metrics, or a profile's own."""
+    wanted = ("kl", "k3_kl", "chi2_token", "seq_ess", "ppl_ratio", "rollout_is_mean", "rollout_is_eff_sample_size")
+    wanted += (LOST, "reward_mean")
+    names = [name for name in wanted if report.whole.metrics.get(name) is not None]
+    if report.profile != "canonical":
+        names = list(report.whole.metrics)[:MOST_PROFILE_COLUMNS]
+    groups, about = report.groups, list[str]()
+    if len(groups) > MOST_IN_FILE:
+        about.append(f"{_ends_and_worst_of(MOST_IN_FILE, len(groups))}. {ALL_GROUPS}")
+        groups = _ends_and_worst(groups, MOST_IN_FILE)
+    rows = list[tuple[Cell, ...]]()
+    for group in groups:
+        keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
+                for value in group.key.values()]  # fmt: skip
+        counts = [number_cell(group.counts[name], "{:,}".format) for name in ("sequences", "tokens")]
+        status_of = statuses(report.findings(group))
+        values = (number_cell(group.metrics[name], number, status_of.get(name, "")) for name in names)
+        rows.append((*keys, *counts, *values))
+    headings = (*map(shortened, groups[0].key), "sequences", "tokens", *names)
+    table = Table(headings=headings, rows=tuple(rows), n_keys=len(groups[0].key))
+    return Section(heading="Groups", anchor="by-group", about=about, tables=[table], sorts=True)
+
+
+SECTIONS = ("Divergence", "Sample size", "Weights", "Rejections", "Kept", "Other")
+_OF_DIVERGENCE = {row.name for row in (*DIVERGENCE, *GAPS)}
+_OF_SAMPLE_SIZE = ("seq_ess", "token_ess", "pareto_k_", "extreme_token_fraction", "retention_")
+_OF_REJECTIONS = ("rollout_rs_", "rollout_is_veto_", "rollout_is_catastrophic_")
+_CANONICAL = {row.name: row.canonical for row in LOGGED}
+
+
+def metric_tables(report: Report) -> list[Table]:
+    """Every metric of a report, in tables by what it is about, with interval, ideal, limit and formula."""
+    status_of, values = marks(report), report.whole.metrics
+    columns = (
+        Column(heading="metric", cell=Cell),
+        Column(
+            heading="value",
+            cell=lambda name: Cell(metric_value(values[name], report.profile), values[name], status_of.get(name, "")),
+        ),
+        Column(heading="95 % interval", cell=lambda name: _ends(report.intervals.get(name))),
+        Column(heading="ideal", cell=lambda name: Cell("" if (best := _ideal(name)) is None else number(best), best)),
+        Column(heading="limit", cell=lambda name: Cell(_limit(name, report)), words=True),
+        Column(heading="formula", cell=lambda name: Cell(_formula(name)), words=True),
+    )
+    by_section = {section: [name for name in values if _section(name) == section] for section in SECTIONS}
+    return [tabulated(names, columns, heading=section) for section, names in by_section.items() if names]
+
+
+def _ends(ends: tuple[float, float] | None) -> Cell:
+    return Cell("") if ends is None else Cell(interval(*ends), ends[0])
+
+
+def _ideal(name: str) -> float | None:
+    definition = define(name)
+    return None if definition is None else definition.ideal
+
+
+def _formula(name: str) -> str:
+    definition = define(name)
+    return "" if definition is None else definition.formula
+
+
+def _section(name: str) -> str:
+    """The section of a metric under its own name or a framework's."""
+    stem = _CANONICAL.get(name, name.rsplit("/", 1)[-1].removeprefix("mismatch_"))
+    if stem in _OF_DIVERGENCE:
+        return "Divergence"
+    if stem.startswith("kept_"):
+        return "Kept"
+    if stem.startswith(_OF_SAMPLE_SIZE):
+        return "Sample size"
+    if stem.startswith(_OF_REJECTIONS):
+        return "Rejections"
+    return "Weights" if stem.startswith("rollout_is_") else "Other"
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    from rlcorr_cli.show.presets import records
+
+    counts, columns = report.whole.counts, report.inputs[0].columns
+    facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name] or name == "tokens"]
+    facts.append(("columns", ", ".join(_column(name, column) for name, column in columns.items())))
+    facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
+    facts.append(("profile", report.profile))
+    for source in report.inputs[:FILES]:
+        size = f"{plural(source.rows, 'row')}, {plural(source.n_bytes, 'byte')}"
+        facts.append(("input", joined(shortened(source.path), size, last_change([source]))))
+    if len(report.inputs) > FILES:
+        facts.append(("input", f"and {len(report.inputs) - FILES:,} more"))
+    return facts
+
+
+def _column(name: str, column: str) -> str:
+    """'reward from score'; the name alone where the column has it."""
+    return shortened(name) if name == column else f"{shortened(name)} from {shortened(column)}"

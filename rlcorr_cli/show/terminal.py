@@ -1,0 +1,105 @@
+"""A document on a terminal: its lines in their order, readable at 80 columns, without colour, and piped."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table as Grid
+from rich.text import Text
+
+from rlcorr_cli.show.document import ROOMY, Block, Document, Facts, Note, Table
+from rlcorr_cli.show.stdout import render
+
+OPTION_INDENT = 6
+
+
+def print_document(document: Document) -> None:
+    """Print a document's lines on stdout."""
+    render(lambda console: print_blocks(console, document.lines))
+
+
+def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
+    """Print blocks, and an empty line below each table that something follows."""
+    is_below_table = False
+    for block in blocks:
+        if is_below_table:
+            console.print()
+        match block:
+            case Table():
+                print_table(console, block)
+            case Facts(parts):
+                lines: list[str] = []
+                for part in parts:
+                    if lines and cell_len(f"{lines[-1]}  {part}") <= console.width:
+                        lines[-1] += f"  {part}"
+                    else:
+                        lines.append(part)
+                console.print(Text("\n".join(lines)))
+            case Note():
+                print_note(console, block)
+        is_below_table = isinstance(block, Table) and not block.is_tight
+
+
+def print_note(console: Console, note: Note) -> None:
+    """Print a paragraph, and its option in a line of its own."""
+    line = Text(note.lead, style=note.lead_look)
+    line.append(note.text, style=note.look or ("default" if note.lead else ""))
+    if note.bullet:
+        grid = Grid.grid(padding=(0, 1, 0, 0))
+        grid.add_column()
+        grid.add_column(overflow="fold")
+        grid.add_row("*", line)
+        console.print(Padding(grid, (0, 2, 0, note.indent)))
+    else:
+        console.print(Padding(line, (0, 2 if note.indent else 0, 0, note.indent)))
+    if note.option:
+        console.print(Text(f"{' ' * OPTION_INDENT}{note.option}"), soft_wrap=True)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, and below it which of its columns have no room.
+
+    Names and numbers are never cut: where even what is left has no room, lines are longer than the terminal.
+    """
+    width = console.width - 2
+    table = table if console.width >= ROOMY else table.without(table.wide)
+    shown, left_out = table.within(width)
+    is_short = bool(left_out and table.note)
+    if is_short:
+        table = table.short()
+        shown, left_out = table.within(width)
+    if table.splits and left_out:
+        for half in _halves(table):
+            print_table(console, half)
+        return
+    grid = Grid(box=None, pad_edge=False, padding=(0, shown.gap, 0, 0), header_style="dim")
+    for i, heading in enumerate(shown.headings):
+        is_words = shown.is_words(i)
+        side = "left" if is_words or i < max(shown.n_keys, 1) else "right"
+        grid.add_column(heading, justify=side, no_wrap=not is_words, overflow="fold" if is_words else "ellipsis")
+    # Beside a marked value, the others of its column leave the mark's room free.
+    has_marks = [i > 0 and any(row[i].status for row in shown.rows) for i in range(len(shown.headings))]
+    for i, row in enumerate(shown.rows):
+        look = "bold" if shown.has_total and row is shown.rows[-1] else shown.looks[i] if shown.looks else None
+        cells = [
+            Text(cell.marked, style="yellow") if cell.status else Text(f"{cell.text}{'  ' * marked}")
+            for cell, marked in zip(row, has_marks, strict=True)
+        ]
+        grid.add_row(*cells, style=look or None)
+    terminal, console.width = console.width, max(console.width, sum(shown.widths()))
+    console.print(Padding(grid, (0, 0, 0, 2)))
+    console.width = terminal
+    if left_out:
+        print_note(console, Note(f"no room here for {', '.join(left_out)}", "dim"))
+    if is_short:
+        print_note(console, Note(table.note, "dim"))
+
+
+def _halves(table: Table) -> Iterable[Table]:
+    """The table's columns in two tables, each with what its rows are of."""
+    behind = table.headings[table.n_keys :]
+    half = (len(behind) + 1) // 2
+    for gone in (behind[half:], behind[:half]):
+        yield replace(table.without(gone), splits=len(behind) > 2)

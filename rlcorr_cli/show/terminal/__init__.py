@@ -1,1 +1,0 @@
-"""Reports as text on a terminal."""
