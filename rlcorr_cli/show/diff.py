@@ -156,7 +156,7 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
             cells += [Cell(number(change.b), change.b), Cell(text, change.change)]
         rows.append(tuple(cells))
     headings = ("metric", "A", *(text for each in comparisons for text in (each.name, f"{each.name} moved")))
-    return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, gap=1, is_tight=True)
+    return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, together=2, gap=1, is_tight=True)
 
 
 def headline(diff: Diff) -> str:

@@ -76,12 +76,13 @@ class Column:
 class Table:
     """A table: its headings, of which the first says what the rows are, and its rows.
 
-    n_keys: how many columns, from the first on, say what a row is of.  words: headings of other columns of text; all
-    others hold numbers. has_total: whether the last row takes all others together. heading: of the table itself in
-    a file, where it stands among others. The rest is of terminals. spare: headings of what goes first where there
-    is no room, in this order; wide: of what only a roomy one shows. splits: whether the columns that have no room
-    go on below instead. gap: columns of a terminal between two. is_tight: whether no empty line stands below it.
-    looks: of each row, if not plain. note: the sentence below short cells.
+    n_keys: how many columns, from the first on, say what a row is of.  words: headings of other columns of text;
+    all others hold numbers.  has_total: whether the last row takes all others together.  heading: of the table
+    itself in a file, where it stands among others.  The rest is of terminals.  spare: headings of what goes first
+    where there is no room, in this order; wide: of what only a roomy one shows.  splits: whether the columns that
+    have no room go on below instead; together: how many of them are never parted.  gap: columns of a terminal
+    between two.  is_tight: whether no empty line stands below it.  looks: of each row, if not plain.  note: the
+    sentence below short cells.
     """
 
     headings: tuple[str, ...]
@@ -92,6 +93,7 @@ class Table:
     spare: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
     splits: bool = False
+    together: int = 1
     gap: int = 2
     is_tight: bool = False
     looks: tuple[str, ...] = ()

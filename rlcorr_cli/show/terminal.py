@@ -77,7 +77,8 @@ def print_table(console: Console, table: Table) -> None:
     grid = Grid(box=None, pad_edge=False, padding=(0, shown.gap, 0, 0), header_style="dim")
     for i, heading in enumerate(shown.headings):
         is_words = shown.is_words(i)
-        side = "left" if is_words or i < max(shown.n_keys, 1) else "right"
+        is_number = i > 0 and any(row[i].sort_key is not None for row in shown.rows)
+        side = "left" if is_words or (i < max(shown.n_keys, 1) and not is_number) else "right"
         grid.add_column(heading, justify=side, no_wrap=not is_words, overflow="fold" if is_words else "ellipsis")
     # Beside a marked value, the others of its column leave the mark's room free.
     has_marks = [i > 0 and any(row[i].status for row in shown.rows) for i in range(len(shown.headings))]
@@ -100,6 +101,6 @@ def print_table(console: Console, table: Table) -> None:
 def _halves(table: Table) -> Iterable[Table]:
     """The table's columns in two tables, each with what its rows are of."""
     behind = table.headings[table.n_keys :]
-    half = (len(behind) + 1) // 2
+    half = table.together * ((len(behind) // table.together + 1) // 2)
     for gone in (behind[half:], behind[:half]):
-        yield replace(table.without(gone), splits=len(behind) > 2)
+        yield replace(table.without(gone), splits=len(behind) > 2 * table.together)
