@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from rlcorr_cli.causes.table import ANOMALIES, CAUSES
-from rlcorr_cli.records import HIDDEN, Fault, Form, Interval, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Record
 
 Parameter = float | str
 Bound = Literal["at_least", "at_most"]

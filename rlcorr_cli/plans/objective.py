@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.records import Record
+from rlcorr_cli.records.record import Record
 
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo"]
 ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo"]

@@ -23,7 +23,8 @@ from typing import Annotated, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
-from rlcorr_cli.records import Form, Key, Record
+from rlcorr_cli.records.fields import Form, Key
+from rlcorr_cli.records.record import Record
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from rlcorr_cli.places import Place
-from rlcorr_cli.records import Form, Record
+from rlcorr_cli.records.fields import Form
+from rlcorr_cli.records.record import Record
 
 ABOVE_ZERO = 1e-6
 """The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.places import Stamp
-from rlcorr_cli.records import Form, Key, Record
+from rlcorr_cli.records.fields import Form, Key
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import GroupKey

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from rlcorr_cli.records import HIDDEN, Fault, Form, Key, Number, Record, plain
+from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Key, Number, plain
 
 _MOST = 2**62
 
@@ -98,7 +98,7 @@ def _ordered(placed: list[Member]) -> tuple[Member, ...]:
     return tuple(ordered)
 
 
-def write_keys(record: Record, without: str) -> dict[str, Any]:
+def write_keys(record: Any, without: str) -> dict[str, Any]:
     """The JSON form of a record; without: as of `Record.to_dict`."""
     data: dict[str, Any] = {}
     for member in members(type(record)):
@@ -157,7 +157,7 @@ def form_of(hint: Any) -> _Form:
     elif origin in (dict, Mapping):
         form = _mapping(*args)
     else:
-        assert issubclass(bare, Record), bare
+        assert hasattr(bare, "from_dict"), bare
         form = _Form(bare.to_dict, bare.from_dict, partial(described, bare))
     for asked in metadata:
         if isinstance(asked, Form):
@@ -376,7 +376,7 @@ def definition_name(cls: type) -> str:
     return getattr(cls, "DEFINITION", "") or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
-def described(cls: type[Record], definitions: _Definitions, name: str = "") -> dict[str, Any]:
+def described(cls: Any, definitions: _Definitions, name: str = "") -> dict[str, Any]:
     """A reference to the definition of a record, which is added where it is not there yet."""
     name = name or definition_name(cls)
     if name not in definitions:
@@ -388,7 +388,7 @@ def described(cls: type[Record], definitions: _Definitions, name: str = "") -> d
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _object(cls: type[Record], definitions: _Definitions) -> dict[str, Any]:
+def _object(cls: Any, definitions: _Definitions) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for member in members(cls):

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.corrections import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
@@ -21,6 +24,7 @@ from rlcorr_cli.reading.names import ROLLOUTS
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.results.verdict import impossible_in
 from rlcorr_cli.totals.binned import BinnedTotals
@@ -250,3 +254,49 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
         return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
     shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
+
+
+def report_of(run: RunTotals) -> Report:
+    """The report of a run."""
+    measured, plan, provenance = run.measured, run.plan, run.provenance
+    report = build(
+        totals=measured.totals,
+        replicates=measured.replicates,
+        group_by=provenance.groups,
+        plan=plan,
+        profile=profile_called(run.profile),
+        inputs=run.inputs,
+        notes=(*run.notes, *_batch_notes(run), *run.setting_notes),
+        problems=run.problems,
+        anomalies=run.anomalies,
+        whole_totals=measured.whole,
+        objective=run.objective,
+        batch_by=provenance.batch,
+        group_replicates=measured.group_replicates if measured.pictures is not None else None,
+        group_bins=measured.group_bins,
+        cluster_by=provenance.settings["cluster_by"],
+    )
+    diagnosis = _diagnosis(run)
+    if diagnosis is not None:
+        anomalies, cause = standing(run.anomalies, diagnosis)
+        report = replace(report, cause=cause, anomalies=anomalies)
+    return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+
+
+def _diagnosis(run: RunTotals) -> Diagnosis | None:
+    """What the sampled rows tell; None without any.  The name of the advantage is for evidence, which is not told."""
+    if run.measured.gap is None:
+        return None
+    rollout, train, *_ = run.inputs[0].columns.values()
+    return diagnose(run.measured.gap, Context(rollout, train))
+
+
+def _batch_notes(run: RunTotals) -> list[str]:
+    plan, column = run.plan, run.provenance.batch
+    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
+    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
+    if column is not None:
+        n_batches = 0 if run.measured.totals is None else len({batch for batch, *_ in run.totals.keys})
+        values = "one value" if n_batches == 1 else f"{n_batches:,} values"
+        return [f"{what}: {values} of {column}." for what in does]
+    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]

@@ -13,7 +13,8 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
 from rlcorr_cli.causes.table import CAUSES, NOISE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.records import HIDDEN, Form, Key, Output, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
+from rlcorr_cli.records.record import Output
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.results.groups import Inputs
 from rlcorr_cli.results.policy import FailOn

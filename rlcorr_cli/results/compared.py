@@ -14,7 +14,8 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
-from rlcorr_cli.records import HIDDEN, Form, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import sequence_distances
 from rlcorr_cli.results.groups import (
     Clusters,

@@ -15,7 +15,8 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records import HIDDEN, Key, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, GroupKey, Inputs, Suspicions, key_order, refuse_empty
 from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.totals.gap import GapTotals

@@ -16,7 +16,8 @@ import numpy as np
 
 from rlcorr_cli.metrics.diagnostics import draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
-from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs
 from rlcorr_cli.results.report import Report

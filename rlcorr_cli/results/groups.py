@@ -13,7 +13,8 @@ from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
-from rlcorr_cli.records import Form, Interval, Key, Number, Record, Scalar
+from rlcorr_cli.records.fields import Form, Interval, Key, Number, Scalar
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.histogram import Histograms
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tails

@@ -17,7 +17,8 @@ from rlcorr_cli.metrics.objective import (
 )
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.records import Form, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.fields import Form, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Metrics
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.totals import Totals

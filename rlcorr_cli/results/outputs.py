@@ -12,8 +12,9 @@ from typing import Annotated, Any
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records import Form, Key, Record
+from rlcorr_cli.records.fields import Form, Key
 from rlcorr_cli.records.forms import schema
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.checked import Checked
 from rlcorr_cli.results.compared import Comparison
 from rlcorr_cli.results.diagnosed import DiagnosedDump

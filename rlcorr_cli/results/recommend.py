@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from rlcorr_cli.metrics.comparison import COMPARISON, corrects_mismatch
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
-from rlcorr_cli.records import HIDDEN, Form, Key, Number, Record
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.suggest import GeometricBounds

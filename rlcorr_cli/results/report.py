@@ -16,7 +16,8 @@ from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, computed, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed, plain
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, GroupObjective, Inputs, Intervals, Metrics, Suspicions
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies

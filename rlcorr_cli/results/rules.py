@@ -24,7 +24,8 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 from rlcorr_cli.plans.swept import plain
-from rlcorr_cli.records import HIDDEN, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 

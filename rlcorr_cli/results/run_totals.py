@@ -1,4 +1,4 @@
-"""RunTotals: a run's totals with all else that its report says; runs add, and `report_of` makes the report of a sum.
+"""RunTotals: a run's totals with all else that its report says; runs add, and `build.py` makes the report of a sum.
 
 `analyze` makes its report from them, too, so that a sum of saved parts says what one run over all the data says.
 """
@@ -7,15 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from rlcorr_cli.causes.diagnosis import Diagnosis, standing
-from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose
-from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.build import build
-from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
@@ -60,8 +54,7 @@ class RunTotals(SavedRun):
         for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):
             if any(replicates.clusters.most != most for by_mode in drawn for replicates in by_mode.values()):
                 raise ValueError("clusters are counted up to another number")
-        _setting_notes(self)
-        _objective(self.provenance)
+        _ = self.setting_notes, self.objective
         if not self.inputs or any(len(source.columns) < 2 for source in self.inputs):
             raise ValueError("there is no input with the columns of two policies")
 
@@ -140,69 +133,23 @@ class RunTotals(SavedRun):
         """Without the shards that it covers: on another machine, a path is that of another file."""
         return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
+    @property
+    def objective(self) -> Objective | None:
+        """The objective whose sums the totals hold, if any."""
+        prefix = "objective."
+        settings = {name: value for name, value in self.provenance.settings.items() if name.startswith(prefix)}
+        options: dict[str, Any] = {name.removeprefix(prefix): value for name, value in settings.items()}
+        return Objective(**options) if options else None
 
-def report_of(run: RunTotals) -> Report:
-    """The report of a run."""
-    measured, plan, provenance = run.measured, run.plan, run.provenance
-    report = build(
-        totals=measured.totals,
-        replicates=measured.replicates,
-        group_by=provenance.groups,
-        plan=plan,
-        profile=profile_called(run.profile),
-        inputs=run.inputs,
-        notes=(*run.notes, *_batch_notes(run), *_setting_notes(run)),
-        problems=run.problems,
-        anomalies=run.anomalies,
-        whole_totals=measured.whole,
-        objective=_objective(provenance),
-        batch_by=provenance.batch,
-        group_replicates=measured.group_replicates if measured.pictures is not None else None,
-        group_bins=measured.group_bins,
-        cluster_by=provenance.settings["cluster_by"],
-    )
-    diagnosis = _diagnosis(run)
-    if diagnosis is not None:
-        anomalies, cause = standing(run.anomalies, diagnosis)
-        report = replace(report, cause=cause, anomalies=anomalies)
-    return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
-
-
-def _diagnosis(run: RunTotals) -> Diagnosis | None:
-    """What the sampled rows tell; None without any.  The name of the advantage is for evidence, which is not told."""
-    if run.measured.gap is None:
-        return None
-    rollout, train, *_ = run.inputs[0].columns.values()
-    return diagnose(run.measured.gap, Context(rollout, train))
-
-
-def _objective(provenance: Provenance) -> Objective | None:
-    """The objective whose sums the totals hold, if any."""
-    prefix = "objective."
-    settings = {name: value for name, value in provenance.settings.items() if name.startswith(prefix)}
-    options: dict[str, Any] = {name.removeprefix(prefix): value for name, value in settings.items()}
-    return Objective(**options) if options else None
-
-
-def _batch_notes(run: RunTotals) -> list[str]:
-    plan, column = run.plan, run.provenance.batch
-    does = ["Weights are divided by the mean of their own batch"] * plan.normalizes
-    does += [f"{budget.name} is kept in each batch" for budget in plan.budgets]
-    if column is not None:
-        n_batches = 0 if run.measured.totals is None else len({batch for batch, *_ in run.totals.keys})
-        values = "one value" if n_batches == 1 else f"{n_batches:,} values"
-        return [f"{what}: {values} of {column}." for what in does]
-    return [f"{what}, over the whole dump as one; --batch-by COLUMN makes batches." for what in does]
-
-
-def _setting_notes(run: RunTotals) -> list[str]:
-    """What was set away from its default and no other part of a report says."""
-    default, settings, seed = DiagnosticSettings(), run.provenance.settings, run.provenance.seed
-    extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
-    settings_set = (
-        (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
-        (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
-        (bool(seed), f"bootstrap seed {seed}"),
-    )
-    chosen = ", ".join(words for differs, words in settings_set if differs)
-    return [f"Set by option: {chosen}."] if chosen else []
+    @property
+    def setting_notes(self) -> list[str]:
+        """What was set away from its default and no other part of a report says."""
+        default, settings, seed = DiagnosticSettings(), self.provenance.settings, self.provenance.seed
+        extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
+        settings_set = (
+            (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
+            (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
+            (bool(seed), f"bootstrap seed {seed}"),
+        )
+        chosen = ", ".join(words for differs, words in settings_set if differs)
+        return [f"Set by option: {chosen}."] if chosen else []

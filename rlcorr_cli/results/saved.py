@@ -11,7 +11,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.plans.documents import parse_json, read_text
-from rlcorr_cli.records import SCHEMA
+from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved_totals import SUFFIX, holds_totals, read_totals, report_in
 

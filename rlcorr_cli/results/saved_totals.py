@@ -15,8 +15,9 @@ from rlcorr_cli import __version__
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import read_bytes
+from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.run_totals import RunTotals, report_of
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved_runs import SavedRun
 from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
 from rlcorr_cli.totals.provenance import SCHEMA

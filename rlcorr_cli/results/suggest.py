@@ -13,7 +13,7 @@ from typing import Literal
 
 from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.plans.swept import plain
-from rlcorr_cli.records import Record
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 from rlcorr_cli.totals.tail import Tail

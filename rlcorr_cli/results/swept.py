@@ -14,7 +14,8 @@ from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SH
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.records import HIDDEN, Form, Key, Number, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, refuse_empty
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.saved_runs import SavedRun, together

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from rlcorr_cli.records import Record
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Bins, Octaves
 from rlcorr_cli.totals.families import Value

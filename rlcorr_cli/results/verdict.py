@@ -22,7 +22,8 @@ from typing import Any, Literal
 
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.records import Interval, Record
+from rlcorr_cli.records.fields import Interval
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.totals.exact import Floats

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from rlcorr_cli.plans.objective import Divisor, Objective
-from rlcorr_cli.records import HIDDEN, Form, Key, Output, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Inputs
 from rlcorr_cli.results.report import Report
 

@@ -27,8 +27,9 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
+from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.run_totals import RunTotals, report_of
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, rollout_notes, search_budgets
 from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, check_quarantine, one_reading

@@ -28,8 +28,8 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
+from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.run_totals import report_of
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened, run_totals
 from rlcorr_cli.runs.computing import Computing

@@ -10,15 +10,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.show.inputs import HasChange, input_facts
 from rlcorr_cli.show.numbers import NOTHING, more, number
 from rlcorr_cli.show.stdout import clean
-
-if TYPE_CHECKING:
-    from rlcorr_cli.show.figures import Axes
 
 MARK = "!"
 """What stands behind a value that breaks a rule."""
@@ -208,11 +205,11 @@ Block = Note | Facts | Table
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawing.  draw: onto axes, returns the sentence that stands below it; raises Missing where there is nothing to
-    draw."""
+    """A drawing.  draw: onto matplotlib's axes, returns the sentence that stands below it; raises Missing where there
+    is nothing to draw."""
 
     title: str
-    draw: "Callable[[Axes], str]"
+    draw: Callable[[Any], str]
 
 
 @dataclass(frozen=True, kw_only=True)

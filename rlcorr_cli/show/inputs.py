@@ -4,11 +4,22 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from rlcorr_cli.show.numbers import more
+from rlcorr_cli import __version__
+from rlcorr_cli.results.report import Report
+from rlcorr_cli.show.numbers import more, plural
 from rlcorr_cli.show.stdout import clean
 
+LONGEST = 120
+PICTURED = 40
+"""Characters of a text from the dump, in a file and below a picture."""
 FILES = 20
 """As many files stand in a list of what was read."""
+
+
+def shortened(value: object, longest: int = LONGEST) -> str:
+    """Text from a dump in one printable line of at most so many characters."""
+    text = clean(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class HasPath(Protocol):
@@ -51,3 +62,13 @@ def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:
 def joined(*parts: str) -> str:
     """The parts that say something, with commas between them."""
     return ", ".join(filter(None, parts))
+
+
+def source(report: Report) -> str:
+    """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
+    path = report.inputs[0].path
+    name = "standard input" if path == "-" else shortened(path.rsplit("/", 1)[-1], PICTURED)
+    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
+    tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
+    parts = (f"{name}{others}", f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
+    return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

@@ -6,7 +6,6 @@ What is fine is quiet.  Metric names are those of the JSON report and of people'
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from rlcorr_cli import __version__
 from rlcorr_cli.metrics.catalog import define, ideal
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
@@ -43,7 +42,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import FILES, joined, last_change, named
+from rlcorr_cli.show.inputs import FILES, joined, last_change, named, shortened, source
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
@@ -109,16 +108,6 @@ def _records(report: Report) -> Iterator[str]:
     from rlcorr_cli.show.forms.texts import report_table
 
     yield from report_table(report)
-
-
-def source(report: Report) -> str:
-    """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
-    path = report.inputs[0].path
-    name = "standard input" if path == "-" else shortened(path.rsplit("/", 1)[-1], PICTURED)
-    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
-    tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    parts = (f"{name}{others}", f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
-    return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))
 
 
 # On a terminal.
@@ -301,9 +290,6 @@ def _course(groups: Sequence[Group]) -> Table:
 
 # In a file.
 
-LONGEST = 120
-PICTURED = 40
-"""Characters of a text from the dump, in a file and below a picture."""
 ALL_GROUPS = "-o report.csv and -o report.json hold every group."
 MOST_PROFILE_COLUMNS = 8
 OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
@@ -315,12 +301,6 @@ NOTHING_TO_DO = {
     "apart": "Look for the cause of the gap. Every number is still within its limit.",
 }
 """Level of the verdict -> what to do where no rule is broken; IN_LIMITS at other levels."""
-
-
-def shortened(value: object, longest: int = LONGEST) -> str:
-    """Text from a dump in one printable line of at most so many characters."""
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _title(report: Report) -> str:
@@ -537,9 +517,9 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     facts.append(("columns", ", ".join(_column(name, column) for name, column in columns.items())))
     facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
     facts.append(("profile", report.profile))
-    for source in report.inputs[:FILES]:
-        size = f"{plural(source.rows, 'row')}, {plural(source.n_bytes, 'byte')}"
-        facts.append(("input", joined(shortened(source.path), size, last_change([source]))))
+    for file in report.inputs[:FILES]:
+        size = f"{plural(file.rows, 'row')}, {plural(file.n_bytes, 'byte')}"
+        facts.append(("input", joined(shortened(file.path), size, last_change([file]))))
     if len(report.inputs) > FILES:
         facts.append(("input", f"and {len(report.inputs) - FILES:,} more"))
     return facts

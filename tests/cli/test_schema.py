@@ -14,7 +14,7 @@ from running import BF16, STEPS, jsonl, parquet, row, run
 
 from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.reading.datasets import OutputFile, seal
-from rlcorr_cli.records import SCHEMA
+from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (

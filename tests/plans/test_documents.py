@@ -9,8 +9,9 @@ import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.read import read_plan
-from rlcorr_cli.plans.documents import MOST_BYTES, MOST_DEPTH, MOST_VALUES, parse, read_text
+from rlcorr_cli.plans.documents import parse, read_text
 from rlcorr_cli.plans.files import load, plan_from_dict
+from rlcorr_cli.plans.limits import MOST_BYTES, MOST_DEPTH, MOST_VALUES
 from rlcorr_cli.plans.plan import MOST_RULES
 from rlcorr_cli.results.policy import read_rules
 from rlcorr_cli.results.saved import read_report

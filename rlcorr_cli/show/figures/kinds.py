@@ -12,7 +12,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
 from rlcorr_cli.show.figures import by_step, courses, panels, style
-from rlcorr_cli.show.report import source
+from rlcorr_cli.show.inputs import source
 
 ReportPanel = Callable[[Axes, Report], str]
 

@@ -1,0 +1,89 @@
+"""What a record declares of its keys: `Key` and `Form` in Annotated, `computed` on a property, and the Fault of one
+that is read and is not so."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Key:
+    """What JSON has of a field beside its name and its type.
+
+    about: for readers of the schema.  name: the key, where it is not the field's name.  after: the key that it follows,
+    where that is not the field before; empty for the first of all.  omit: whether it is left out where it is the
+    field's default, or empty.  optional: whether a document that is read may lack it.  inline: whether the keys of its
+    value stand in its place.  hidden: whether JSON has nothing of it.  type: what makes
+    the type of a property whose module is loaded when it is asked for.
+    """
+
+    about: str = ""
+    name: str = ""
+    after: str | None = None
+    omit: bool = False
+    optional: bool = False
+    inline: bool = False
+    hidden: bool = False
+    type: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Form:
+    """What is asked of a value beside its type.
+
+    name, about: of its definition in the schema.  least: items or keys.  keys: what a mapping has and, optional, may
+    have.  above: what a number must exceed.  pattern: of a text.  check: raises a ValueError of a value that has the
+    type, and may not be.  read: what makes the value of JSON's.  plain: whether a value that JSON has no type for is
+    written as text, as is infinity.  types: those that JSON has of it, where the type does not say.
+    """
+
+    name: str = ""
+    about: str = ""
+    least: int = 0
+    keys: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    above: float | None = None
+    pattern: str = ""
+    check: Callable[[Any], None] | None = None
+    read: Callable[[Any], Any] | None = None
+    plain: bool = False
+    types: tuple[str, ...] = ()
+
+
+HIDDEN = Key(hidden=True)
+Plain = Annotated[Any, Form(plain=True)]
+"""A value of a row, whatever it is: what JSON has no form for is written as text."""
+Scalar = Annotated[Any, Form(plain=True, types=("string", "number", "boolean", "null"))]
+"""A value that rows are grouped by: a date is written as text, and so is what is not finite."""
+Number = float | None
+Interval = tuple[float, float]
+
+
+def computed(about: str = "", *, after: str, **more: Any) -> Callable[[F], F]:
+    """Mark a property's function as a key of its record's JSON.  more: as of a Key."""
+
+    def marked(function: F) -> F:
+        function.__dict__["json_key"] = Key(about=about, after=after, **more)
+        return function
+
+    return marked
+
+
+class Fault(ValueError):
+    """A value in JSON that is not as its record has it; at: the keys and places that lead to it, the last one first."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.at: list[Any] = []
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (".".join(map(str, reversed(self.at))), self.args[0])))
+
+
+def plain(value: Any) -> Any:
+    """A cell's value as JSON has it: dates and what is not finite as text."""
+    has_form = value is None or isinstance(value, (str, int, list, dict))
+    return value if has_form or (isinstance(value, float) and math.isfinite(value)) else str(value)

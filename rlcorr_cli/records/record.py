@@ -1,0 +1,66 @@
+"""Records: dataclasses whose JSON, the way back from it, and its JSON schema follow from their own fields.
+
+A key of a JSON output is declared once: as a field of a Record, or as a property marked `computed`, which is written
+and, as it follows from the fields, only checked when it is read.  What JSON has of a key beside its name and its type
+stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[..., Form(...)].  The description of a record
+for readers of the schema is its docstring, that of a key `Key.about`.
+
+Dataclasses, not classes of a library: no command pays for them before it writes JSON (`forms.py`), fields may be views
+of arrays of 100,000 groups, and a fault is told with its whole place (groups.3.metrics.kl).
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from rlcorr_cli import __version__
+from rlcorr_cli.records.fields import computed
+
+SCHEMA = 1
+"""Of every JSON output; it changes when a key changes meaning."""
+
+
+class Record:
+    """A dataclass with a JSON form."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def to_dict(self, *, without: str = "") -> dict[str, Any]:
+        """The JSON form.  without: a key of a list that is left empty, because it may be long: its records have their
+        own forms."""
+        from rlcorr_cli.records.forms import write_keys
+
+        return write_keys(self, without)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """What `to_dict` wrote; a Fault names what is wrong, keys of a later release are ignored."""
+        from rlcorr_cli.records.forms import read_keys
+
+        return cls.of_keys(read_keys(cls, data))
+
+    @classmethod
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """The record of what JSON has, by attribute, each of the right type."""
+        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Head(Record):
+    """The release that wrote it; schema changes when a key changes meaning."""
+
+    DEFINITION = "rlcorr"
+    version: str = __version__
+    schema: Literal[1] = SCHEMA
+
+
+class Output(Record):
+    """A whole JSON document."""
+
+    __slots__ = ()
+
+    @property
+    @computed(after="")
+    def rlcorr(self) -> Head:
+        """Which release wrote it."""
+        return Head()
