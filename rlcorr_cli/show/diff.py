@@ -45,12 +45,6 @@ SINGLE = "Intervals are of single metrics; what moved is judged over all of them
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
     of_dumps = {name: of_report(report) for name, report in diff.dumps.items()}
-    facts = [
-        (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
-        for name, report in diff.dumps.items()
-        for source in report.inputs
-    ]
-    notes = [clean(note) for each in diff.comparisons for note in each.notes]
     return Document(
         lines=_lines(diff, of_dumps),
         title=" against ".join(text.split("  ")[0] for text in of_dumps.values()),
@@ -60,11 +54,7 @@ def document(diff: Diff) -> Document:
         ),
         headline=" ".join(map(headline, diff.comparisons)),
         status="warn" if diff.any_moved else "ok",
-        sections=[
-            Section(pictures=[Picture(panels=list(_panels(diff)))]),
-            *_sections(diff),
-            *ending(facts, [*notes, METHOD]),
-        ],
+        sections=_sections(diff),
         json=json_text(diff.to_dict),
         records=_records(diff),
     )
@@ -98,6 +88,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
 
 
 def _sections(diff: Diff) -> Iterator[Section]:
+    yield Section(pictures=[Picture(panels=list(_panels(diff)))])
     if diff.others:
         about = "What moved from A, tested together (Holm)."
         yield Section(heading="All dumps", about=[about], tables=[_table_of_all(diff.comparisons)], sorts=True)
@@ -110,6 +101,13 @@ def _sections(diff: Diff) -> Iterator[Section]:
             )
             if section.not_tested:
                 yield Section(heading=f"Not tested: {name}", tables=[_table(each, section, tested=False)], sorts=True)
+    facts = [
+        (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
+        for name, report in diff.dumps.items()
+        for source in report.inputs
+    ]
+    notes = [clean(note) for each in diff.comparisons for note in each.notes]
+    yield from ending(facts, [*notes, METHOD])
 
 
 def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
