@@ -14,12 +14,11 @@ Records are positional in the order in which they are spoken of (statistic, scop
 has is named.  Plans are read from files in `files.py`; named plans are `presets/`; trainers' configs, `frameworks/`.
 """
 
-import json
 import math
 import re
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, astuple, dataclass, field
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
@@ -207,6 +206,13 @@ def acts_on(of: Of, gate: Gate) -> str:
     return pair + (f" where A {SIGNS[gate]} 0" if gate in SIGNS else "")
 
 
+def _with_floats(value: Any) -> Any:
+    """A value, or a list of some within lists, with floats for integers: 2 and 2.0 are one bound."""
+    if isinstance(value, (list, tuple)):
+        return [_with_floats(each) for each in value]
+    return float(value) if type(value) is int else value
+
+
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in RESERVED:
         raise UsageError(
@@ -251,12 +257,10 @@ class Plan(Record):
     @cached_property
     def id(self) -> str:
         """16 hex digits of all its records, its name left out: equal plans have equal ones, others do not."""
-        records = json.dumps({**self.to_dict(), "name": ""}, sort_keys=True)
-        # 2 and 2.0 are one bound.
-        as_floats = json.dumps(json.loads(records, parse_int=float))
         import hashlib
 
-        return hashlib.sha256(as_floats.encode()).hexdigest()[:16]
+        _, *records = astuple(self)
+        return hashlib.sha256(repr(_with_floats(records)).encode()).hexdigest()[:16]
 
     @property
     def normalizes(self) -> bool:

@@ -188,7 +188,7 @@ def measure(
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
     """What the totals of a dump are of."""
     return Provenance(
-        plans=Provenance.records(*observation.plans),
+        plans=Provenance.by_id(*observation.plans),
         settings={
             **asdict(observation.settings),
             "cluster_by": dump.cluster,

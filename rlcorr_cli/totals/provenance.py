@@ -6,7 +6,7 @@ weights of the same name.  So totals carry a Provenance, and add only to totals 
 
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
@@ -33,13 +33,13 @@ class ShardId:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """plans: each one's records by its id.  settings: what a user may set and totals depend on, by name.  columns:
+    """plans: by their ids.  settings: what a user may set and totals depend on, by name.  columns:
     canonical name -> the dump's.  batch: the column that a group's key begins with, None where all rows are one
     training batch.  groups: the columns of the key's other values, in order.  seed: of the bootstrap; None without one.
     budget_bounds: a digest of what the data set; "" without budgets.
     """
 
-    plans: Mapping[str, Mapping[str, Any]]
+    plans: Mapping[str, Plan]
     settings: Mapping[str, float | bool | str | None]
     columns: Mapping[str, str]
     batch: str | None = None
@@ -49,9 +49,9 @@ class Provenance:
     schema: int = SCHEMA
 
     @staticmethod
-    def records(*plans: Plan) -> dict[str, Mapping[str, Any]]:
-        """`plans` of these plans."""
-        return {plan.id: {name: value for name, value in plan.to_dict().items() if name != "name"} for plan in plans}
+    def by_id(*plans: Plan) -> dict[str, Plan]:
+        """`plans` of these plans; their names are left out, as they are of ids."""
+        return {plan.id: replace(plan, name="custom") for plan in plans}
 
     def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
         """A UsageError that names what differs, as either side has it.  sides: what they are called."""
@@ -98,7 +98,9 @@ class Provenance:
     @property
     def described(self) -> dict[str, Any]:
         """All of it, plans, too, by name."""
-        plans = list(self.plans.values())
+        plans = [
+            {name: value for name, value in plan.to_dict().items() if name != "name"} for plan in self.plans.values()
+        ]
         prefixes = [""] if len(plans) == 1 else [f"plan {number}: " for number in range(1, len(plans) + 1)]
         flat = [_flat(plan, prefix) for prefix, plan in zip(prefixes, plans, strict=True)]
         return {name: value for part in flat for name, value in part.items()} | self.facts

@@ -64,7 +64,7 @@ PLANS = (
 )
 
 PROVENANCE = Provenance(
-    plans=Provenance.records(PLANS[2]), settings={"extreme_ratio": 2.0}, columns={"step": "iteration"}, seed=3
+    plans=Provenance.by_id(PLANS[2]), settings={"extreme_ratio": 2.0}, columns={"step": "iteration"}, seed=3
 )
 _paths = (f"{number}.parquet" for number in itertools.count())  # no two cover the same rows
 keys = st.sampled_from([None, 0, 1.5, -np.inf, True, "math", date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, 6, UTC)])
