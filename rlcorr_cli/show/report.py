@@ -268,7 +268,7 @@ def _ends_and_worst_of(n: int, n_groups: int) -> str:
 
 def _course(groups: Sequence[Group]) -> Table:
     """A line of characters per metric over the groups in order; each is the worse end of its share of them."""
-    width = min(48, len(groups))
+    width = min(40, len(groups))
     edges = [len(groups) * i // width for i in range(width + 1)]
     rows = list[tuple[Cell, ...]]()
     for metric, worse in COURSE:
@@ -280,12 +280,9 @@ def _course(groups: Sequence[Group]) -> Table:
         at = groups[values.index(worse(known))]
         where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
         rows.append((Cell(metric), Cell(line), Cell(where)))
-    first, last = (
-        ", ".join(f"{clean(name)} {_key(value)}" for name, value in group.key.items())
-        for group in (groups[0], groups[-1])
-    )
+    first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"
-    return Table(headings=(heading, f"{first} .. {last}", "worst"), rows=tuple(rows), n_keys=3)
+    return Table(headings=(heading, f"{first} .. {last}", "worst"), rows=tuple(rows), n_keys=2, words=("worst",))
 
 
 # In a file.
