@@ -25,8 +25,9 @@ from typer.core import TyperCommand, TyperGroup
 from rlcorr_cli import __version__
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
 from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
-from rlcorr_cli.commands.shown import SHOWN
+from rlcorr_cli.commands.shown import SHOWN, printer
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.show import DOCUMENTS
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "analyze": ("analyze", "analyze"),
@@ -99,7 +100,7 @@ def function(command: str) -> Callable[..., Any]:
 def results_of(command: str) -> list[str]:
     """The types of a command's results, of which most have one and some none."""
     types = str(function(command).__annotations__["return"]).split(" | ")
-    return [name for name in (each.partition("[")[0] for each in types) if name in SHOWN]
+    return [name for name in (each.partition("[")[0] for each in types) if name in DOCUMENTS or name in SHOWN]
 
 
 def options_of(command: str) -> dict[str, Declared]:
@@ -109,7 +110,7 @@ def options_of(command: str) -> dict[str, Declared]:
     late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
     results = results_of(command)
     for name in results:
-        every.update((each.name, each) for each, *_ in options(SHOWN[name]))
+        every.update((each.name, each) for each, *_ in options(printer(name)))
     added = {each.name: each for each, *_ in options(_added) if results or each.name == "debug"}
     if results:
         every["json"] = added.pop("json")
@@ -135,7 +136,7 @@ def typed(command: str) -> Callable[..., int]:
                 named = option.flags[-1] if option.flags else f"The name of the {dump}"
                 raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
         positional, named = arguments(run, values)
-        printing = {name: arguments(SHOWN[name], values, without=("result",))[1] for name in results}
+        printing = {name: arguments(printer(name), values, without=("result",))[1] for name in results}
         if "device" in values:
             from rlcorr_cli.reading.parquet import use_jemalloc
 
@@ -144,7 +145,7 @@ def typed(command: str) -> Callable[..., int]:
         if result is None:
             return 0
         name = type(result).__name__
-        return SHOWN[name](result, **printing[name]) or 0
+        return printer(name)(result, **printing[name]) or 0
 
     parameters = [_parameter(option) for option in every.values()]
     started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for

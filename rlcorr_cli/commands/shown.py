@@ -1,6 +1,6 @@
 """How each type of result is printed: the one place that knows.
 
-A function of SHOWN prints a result on standard output.  Its keywords are options that only printing looks at, and, by
+`plain`, or a function of SHOWN, prints a result.  Its keywords are options that only printing looks at, and, by
 their names, others of the command.  It returns the exit status, or nothing for 0.
 """
 
@@ -162,13 +162,14 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Report": report,
     "DiagnosedDump": diagnosis,
     "Comparison": comparison,
-    "Sweep": plain,
-    "Filtered": plain,
     "tuple": pictures,
     "Checked": checked,
     "Inspected": inspected,
-    "OneRow": plain,
-    "Converted": plain,
     "Diff": difference,
 }
-"""Type of a result -> what prints it."""
+"""Type of a result -> what prints it, where more is to be done than `plain` does."""
+
+
+def printer(result: str) -> Callable[..., int | None]:
+    """What prints a type of result."""
+    return SHOWN.get(result, plain)
