@@ -184,7 +184,7 @@ def _plan_names(plans: Iterable[Plan]) -> str | None:
 
 def default_plans() -> list[ChosenPlan]:
     """The plans that are compared where none is asked for."""
-    from rlcorr_cli.plans.presets.compared import COMPARED
+    from rlcorr_cli.plans.presets import COMPARED
 
     return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
 

@@ -30,7 +30,7 @@ def presets() -> Offers:
 
 def preset_words() -> Offers:
     """What `rlcorr presets` takes: a preset, or a framework."""
-    from rlcorr_cli.plans.presets.families import FAMILIES
+    from rlcorr_cli.plans.presets import FAMILIES
 
     listed = ("list", "Every preset, with what it is for.")
     return [*_offers(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]

@@ -8,8 +8,8 @@ from rlcorr_cli.frameworks.peers import peer_of
 from rlcorr_cli.frameworks.profile import Profile
 from rlcorr_cli.plans.files import load, plan_from_dict
 from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import PRESETS, Preset
-from rlcorr_cli.plans.presets.configs import CONFIGS
 
 LISTED = 6
 """Presets that an error names."""

@@ -18,8 +18,7 @@ from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_as, n
 from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
 from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
-from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.plans.presets.families import families
+from rlcorr_cli.plans.presets import PRESETS, families
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS

@@ -3,9 +3,8 @@
 import textwrap
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.presets import PRESETS, Preset, preset
-from rlcorr_cli.plans.presets.configs import CONFIGS, PeerConfig
-from rlcorr_cli.plans.presets.families import FAMILIES, families, of_family
+from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
+from rlcorr_cli.plans.presets import FAMILIES, PRESETS, Preset, families, of_family, preset
 from rlcorr_cli.show.stdout import emit, emit_json
 
 WIDTH = 80

@@ -10,8 +10,9 @@ from typing import Any
 from case import DATA, FAILS, OK, USAGE, Case, Cases, SetUp, made, nothing, together, written
 from dumps_of import sample
 
-from rlcorr_cli.plans.presets import PRESETS, configs
-from rlcorr_cli.plans.presets.configs import PeerConfig
+from rlcorr_cli.plans import preset_configs as configs
+from rlcorr_cli.plans.preset_configs import PeerConfig
+from rlcorr_cli.plans.presets import PRESETS
 
 DUMP = "dump.parquet"
 WRONG: dict[str, str] = {

@@ -7,8 +7,8 @@ from running import BF16, refused, run
 
 from rlcorr_cli.plans.documents import parse
 from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
-from rlcorr_cli.plans.presets.configs import CONFIGS
 
 
 def test_the_command_says_whose_config_it_read(tmp_path: Path) -> None:

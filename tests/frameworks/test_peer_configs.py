@@ -14,8 +14,8 @@ from rlcorr_cli.frameworks.peers import PEERS
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.frameworks.read import PlanFile, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
-from rlcorr_cli.plans.presets.configs import CONFIGS
 
 READ_BACK = [name for name, config in CONFIGS.items() if config.reader is not None]
 TIS = "truncated_importance_sampling_type: tis"

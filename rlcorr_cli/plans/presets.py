@@ -1,11 +1,158 @@
-"""Other frameworks' methods as plans.
+"""PRESETS: name -> a named plan, one row each, with its source and when to take it.
 
-Where a peer's option has no default the bound here is its documents' example, and `when` or `source` says so.  TRL,
+The rows stand in the order of the list: those of verl's rollout correction guide (2025-10 and 2025-11), which are the
+core of what everybody names; verl 0.9.1's own beside them; then other frameworks'.  Sources name framework, version and
+option; the records follow its documents or code.  `preset_configs.py` has how a framework writes each.
+
+verl 0.9's rejections clamp each token's log-ratio to +-20 before they reduce it, as verl does from 0.7 on.  Where a
+framework's option has no default the bound here is its documents' example, and `when` or `source` says so.  TRL,
 NeMo-RL, OpenRLHF, AReaL and prime-rl clamp no log-ratio before the exponential; slime's mis.py and SkyRL do, at +-20.
 """
 
-from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.plans.presets.preset import Preset
+import math
+from dataclasses import dataclass
+
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Mode, Plan, Rejection, Weighting, veto
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from.
+
+    note: what a user should know about the peer's arithmetic, if it departs from its own documents.
+    """
+
+    plan: Plan
+    aliases: tuple[str, ...] = ()
+    when: str
+    source: str
+    note: str = ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The note as reports show it."""
+        return (f"{self.name}: {self.note}",) if self.note else ()
+
+    @property
+    def name(self) -> str:
+        """The preset's name in reports."""
+        return self.plan.name
+
+
+_TOKEN = Weighting("token", Bounds(None, 2.0))
+_SEQUENCE = Weighting("sequence", Bounds(None, 2.0))
+_GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.999, 1.001), "geometric")
+_VETO = veto(1e-4)
+_GUIDE = "verl's rollout correction guide (2025-11)"
+
+_GUIDE_ROWS: tuple[Preset, ...] = (
+    Preset(plan=Plan("disabled"), when="Diagnostics only: look before you correct.", source=_GUIDE),
+    Preset(
+        plan=Plan("decoupled_token_is", _TOKEN),
+        aliases=("token_is", "token_tis"),
+        when="Small to moderate mismatch: low variance, some bias.",
+        source=f"{_GUIDE}, rollout_is=token, threshold 2.0",
+    ),
+    Preset(
+        plan=Plan("decoupled_seq_is", _SEQUENCE),
+        aliases=("seq_is", "seq_tis"),
+        when="Short sequences: unbiased up to the cap, high variance.",
+        source=f"{_GUIDE}, rollout_is=sequence, threshold 2.0",
+    ),
+    Preset(
+        plan=Plan("decoupled_seq_is_rs", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "sequence"),)),
+        aliases=("seq_is_rs",),
+        when="As seq_is, and sequences far off policy are dropped.",
+        source=f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0.5, 2.0]",
+    ),
+    Preset(
+        plan=Plan("seq_mis", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.0, 2.0), "sequence"),)),
+        when="Masked IS: true sequence weights, capped sequences dropped.",
+        source=f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0, 2.0]",
+    ),
+    Preset(
+        plan=Plan("decoupled_geo_rs", None, (_GEOMETRIC, _VETO)),
+        aliases=("geo_rs",),
+        when="Long sequences: length-independent rejection, no weights.",
+        source=f"{_GUIDE}, rollout_rs=geometric [0.999, 1.001], veto 1e-4",
+    ),
+    Preset(
+        plan=Plan("ppo_is_bypass", None, mode="bypass"),
+        aliases=("bypass_ppo_clip",),
+        when="No old log-prob pass: PPO's own ratio corrects.",
+        source=f"{_GUIDE}, bypass_old_logprob_for_rollout",
+    ),
+    Preset(
+        plan=Plan("pg_is", _SEQUENCE, mode="bypass", loss="reinforce"),
+        aliases=("pure_is", "bypass_pg_is"),
+        when="REINFORCE with sequence weights, no clipping.",
+        source=f"{_GUIDE}, use_pure_rollout_correction, rollout_is=sequence 2.0",
+    ),
+    Preset(
+        plan=Plan("pg_rs", None, (_GEOMETRIC, _VETO), mode="bypass", loss="reinforce"),
+        aliases=("bypass_pg_geo_rs",),
+        when="REINFORCE on what geometric rejection keeps.",
+        source=f"{_GUIDE}, use_pure_rollout_correction, rollout_rs=geometric, veto 1e-4",
+    ),
+    Preset(
+        plan=Plan("token_is_token_rs", _TOKEN, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
+        when="Token weights, and tokens beyond the cap are masked.",
+        source="verl's rollout correction guide (2025-10), manual: token IS + token RS",
+    ),
+    Preset(
+        plan=Plan("token_rs", None, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
+        when="Mask single tokens far off policy, no weights.",
+        source="verl's rollout correction guide (2025-10), manual: token RS",
+    ),
+    Preset(
+        plan=Plan("seq_rs", None, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "sequence"),)),
+        when="Drop sequences far off policy, no weights.",
+        source="verl's rollout correction guide (2025-10), manual: sequence RS",
+    ),
+    Preset(
+        plan=Plan("geo_is", Weighting("geometric", Bounds(None, 2.0))),
+        when="Length-normalised sequence weights: low variance, biased.",
+        source="verl's rollout-IS documents (2025-10), rollout_is_level=geometric",
+    ),
+)
+
+_ICEPOP = Weighting("token", Bounds(0.5, 5.0), "zero")
+_GEO = Rejection("k1", "seq_mean", Bounds(math.log(0.999), math.log(1.001)), "seq_mean_k1")
+_K3 = Rejection("k3", "seq_mean", Bounds(None, 0.01), "seq_mean_k3")
+_INVERSE = "verl tests -l: bounds 0.999_1.001 keep geometric ratios from 1/1.001 to 1/0.999. It carries no veto."
+
+
+def _verl(
+    name: str,
+    weighting: Weighting | None,
+    rejection: Rejection | None,
+    when: str,
+    *,
+    mode: Mode = "decoupled",
+    loss: Loss = "ppo_clip",
+) -> Preset:
+    rejections = () if rejection is None else (rejection,)
+    plan = Plan(name, weighting, rejections, limit_on="token", mode=mode, loss=loss)
+    note = _INVERSE if rejection is _GEO else ""
+    return Preset(plan=plan, when=when, source=f"verl 0.9.1, RolloutCorrectionConfig.{name}", note=note)
+
+
+_VERL_ROWS: tuple[Preset, ...] = (
+    _verl("decoupled_token_icepop", _ICEPOP, None, "Token weights, zero for tokens far off policy."),
+    _verl("decoupled_geo_rs_seq_tis", _SEQUENCE, _GEO, "Geometric rejection, then sequence weights."),
+    _verl("decoupled_geo_rs_token_tis", _TOKEN, _GEO, "Geometric rejection, then token weights."),
+    _verl("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3."),
+    _verl("decoupled_k3_rs_seq_tis", _SEQUENCE, _K3, "k3 rejection, then sequence weights."),
+    _verl("decoupled_k3_rs_token_tis", _TOKEN, _K3, "k3 rejection, then token weights."),
+    _verl("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", mode="bypass"),
+    _verl("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", mode="bypass"),
+    _verl("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", mode="bypass", loss="reinforce"),
+    _verl(
+        "bypass_pg_geo_rs_seq_tis", _SEQUENCE, _GEO, "REINFORCE, geometric, sequence.", mode="bypass", loss="reinforce"
+    ),
+    _verl("bypass_pg_geo_rs_token_tis", _TOKEN, _GEO, "REINFORCE, geometric, token.", mode="bypass", loss="reinforce"),
+)
 
 
 def _weights(
@@ -43,7 +190,7 @@ _PRIME = "prime-rl, loss"
 _ROLL = "ROLL, actor_train.pg_variant"
 _DRIFT = "Compares the current policy with the old one: the dump needs current_log_probs, or take --mode bypass."
 
-ROWS: tuple[Preset, ...] = (
+_FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "slime_tis",
         Weighting("token", Bounds(0.0, 2.0)),
@@ -292,3 +439,85 @@ ROWS: tuple[Preset, ...] = (
         source="ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
     ),
 )
+
+_ROWS = (*_GUIDE_ROWS, *_VERL_ROWS, *_FRAMEWORK_ROWS)
+
+PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
+
+ALIASES: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
+
+
+def preset(name: str) -> Preset:
+    """The preset of a name or alias ('-' and '_' are the same)."""
+    key = name.strip().lower().replace("-", "_")
+    row = PRESETS.get(ALIASES.get(key, key))
+    if row is None:
+        near = nearest(key, [*PRESETS, *ALIASES])
+        raise UsageError(f"Unknown preset '{name}'.", f"Nearest: {near}. `rlcorr presets` lists all.")
+    return row
+
+
+_COMPARED = (
+    "decoupled_token_is",
+    "decoupled_seq_is",
+    "decoupled_seq_is_rs",
+    "decoupled_geo_rs",
+    "geo_is",
+    "token_rs",
+    "decoupled_token_icepop",
+    "decoupled_k3_rs",
+    "disabled",
+    "slime_tis",
+    "trl_sequence_mask",
+    "nemo_seq_mask_tis",
+    "openrlhf_tis",
+    "skyrl_geometric",
+    "areal_ratio_token",
+    "prime_ipo",
+    "roll_train_infer",
+    "ppo_is_bypass",
+    "pg_is",
+    "pg_rs",
+)
+
+COMPARED: tuple[Preset, ...] = tuple(PRESETS[name] for name in _COMPARED)
+"""The presets that `compare` takes where none is named: verl's, and one of every other framework.  Among plans that are
+worth the same and have equally many records, the first in this order is recommended."""
+
+FAMILIES: dict[str, str] = {
+    "verl": "verl, rollout correction guide",
+    "verl_0.9": "verl 0.9",
+    "slime": "slime and miles",
+    "trl": "TRL",
+    "nemo": "NeMo-RL",
+    "openrlhf": "OpenRLHF",
+    "skyrl": "SkyRL",
+    "areal": "AReaL",
+    "prime": "prime-rl",
+    "roll": "ROLL",
+    "methods": "Methods of papers, in several frameworks",
+}
+"""Family -> its heading.  Presets start with their family's name, but for verl's and those of papers."""
+
+_ALSO = {"miles": "slime", "nemo_rl": "nemo", "prime_rl": "prime"}
+
+
+def families(name: str) -> tuple[str, ...]:
+    """The families of a framework's name, however it is written; none of any other name."""
+    key = name.strip().lower().replace("-", "_")
+    key = _ALSO.get(key, key)
+    return tuple(each for each in FAMILIES if each == key or each.startswith(f"{key}_"))
+
+
+def of_family(key: str) -> tuple[Preset, ...]:
+    """A family's presets, in the order of PRESETS."""
+    return tuple(row for row in PRESETS.values() if _family_of(row) == key)
+
+
+def _family_of(row: Preset) -> str:
+    if row in _GUIDE_ROWS:
+        return "verl"
+    if row in _VERL_ROWS:
+        return "verl_0.9"
+    prefix = row.name.split("_")[0]
+    return prefix if prefix in FAMILIES else "methods"
