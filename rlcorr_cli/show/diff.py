@@ -91,7 +91,9 @@ def _sections(diff: Diff) -> Iterator[Section]:
     yield Section(pictures=[Picture(panels=list(_panels(diff)))])
     if diff.others:
         about = "What moved from A, tested together (Holm)."
-        yield Section(heading="All dumps", about=[about], tables=[_table_of_all(diff.comparisons)], sorts=True)
+        yield Section(
+            heading="All dumps", about=[about], tables=[replace(_table_of_all(diff.comparisons), n_keys=1)], sorts=True
+        )
     for each in diff.comparisons:
         for section in each.sections:
             name = where(section.key, 100) if not diff.others else f"{each.name} and A, {where(section.key, 100)}"

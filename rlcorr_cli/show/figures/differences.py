@@ -31,8 +31,10 @@ def forest(changes: Sequence[tuple[str, Change]], words: str, ax: Axes) -> str:
     ax.grid(visible=False, axis="y")
     if is_ratio:
         low, high = min(change.low or 1.0 for _, change in changes), max(change.high or 1.0 for _, change in changes)
+        low, high = min(low, 0.9), max(high, 1.1)
+        margin = (high / low) ** 0.03
         ax.set_xscale("log")
-        ticks.logarithmic(ax.xaxis, min(low, 0.9) / 1.05, max(high, 1.1) * 1.05)
+        ticks.logarithmic(ax.xaxis, low / margin, high * margin)
     else:
         ticks.linear(ax.xaxis)
     ax.set_xlabel(f"{'factor' if is_ratio else 'difference'}, 95 % interval")

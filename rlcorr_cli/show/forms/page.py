@@ -113,7 +113,7 @@ def _drawing(panel: Panel) -> Drawing:
         sentence = panel.draw(axes)
         style.heads([axes])
         style.save(figure, paper, "svg", metadata={"Date": None})
-    sentence = f"{sentence.removesuffix('.')}."
+    sentence = f"{sentence.removesuffix('.')}." if sentence else ""
     if re.match(r"[a-z]+ ", sentence):  # k3 and χ² are symbols, which a capital would change
         sentence = f"{sentence[0].upper()}{sentence[1:]}"
     return Drawing(_inline(paper.getvalue().decode(), sentence), sentence)
