@@ -31,7 +31,7 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanOfOurs, choose_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, finished, quarantines, report_files, sheet_files
-from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_other, result_of, saved_parts
+from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import DataError, RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.frameworks.chosen import CANONICAL
@@ -95,11 +95,11 @@ def analyze(
         notes = check_touched(places, parts)
         first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
         held = run.provenance.settings
-        refuse_other(
+        refuse_conflicting(
             first,
             {
                 "--profile": (chosen.profile and chosen.profile.name, run.profile),
-                "The plan": (None if plan is None and mode is None else chosen.plan.name, run.plan.name),
+                "The plan": (other_plan(chosen.plan, run.plan) if plan is not None or mode else None, run.plan.name),
                 "--cluster-by": (cluster_by, held["cluster_by"]),
                 "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
                 "--ppo-clip": (None if ppo_clip == 0.2 else ppo_clip, held["ppo_clip"]),
@@ -170,7 +170,7 @@ def diagnose(
 
         notes = check_touched(places, parts)
         first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
-        refuse_other(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
+        refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
             return finished(replace(result_of(first, run, diagnosis_of), totals=run), notes, outputs, staging)
     reading = request(dumps, how, group_by=group_by)

@@ -1,8 +1,7 @@
 """The typer app: which commands there are, and how one is run.
 
-A command is a function (`declared` says how its arguments are options), in a module that is imported when the command
-is asked for and imports what it needs when it runs, so that help and completion load neither numpy nor pyarrow.  To
-each command that has a result the app adds --json and --quiet, and to all of them --debug; `shown` prints the result.
+A command is a function, in a module that is imported when the command is asked for and imports what it needs when it
+runs, so that help and completion load neither numpy nor pyarrow.  `typed` makes of it what typer takes.
 
 Help of the whole app is plain text: drawing it with rich takes as long again as everything else; a command's own help,
 with its options in panels, is worth that.
@@ -12,22 +11,20 @@ need no checking are taken as they are, and typer is asked about all others, who
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
-from inspect import Parameter, Signature
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
-from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
-from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
-from rlcorr_cli.commands.shown import SHOWN, printer
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.show import DOCUMENTS
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "analyze": ("analyze", "analyze"),
@@ -97,75 +94,16 @@ def function(command: str) -> Callable[..., Any]:
     return getattr(import_module(f"rlcorr_cli.commands.{module}"), name)
 
 
-def results_of(command: str) -> list[str]:
-    """The types of a command's results, of which most have one and some none."""
-    types = str(function(command).__annotations__["return"]).split(" | ")
-    return [name for name in (each.partition("[")[0] for each in types) if name in DOCUMENTS or name in SHOWN]
+def summary(command: str) -> str:
+    """The first line of what a command's function says of itself, from the text of its module.
 
-
-def options_of(command: str) -> dict[str, Declared]:
-    """A command's options by name: its function's, those of printing its results, and those that the app adds."""
-    every = {each.name: each for each, *_ in options(function(command))}
-    # Files that a result is written to, too, stand behind --json.
-    late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
-    results = results_of(command)
-    for name in results:
-        every.update((each.name, each) for each, *_ in options(printer(name)))
-    added = {each.name: each for each, *_ in options(_added) if results or each.name == "debug"}
-    if results:
-        every["json"] = added.pop("json")
-    every |= late | added
-    return dict(sorted(every.items(), key=lambda item: PANELS.index(item[1].panel)))
-
-
-def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) -> None:
-    """Options of every command that has a result; --debug of all.  `main` looks for that by itself, because parsing may
-    fail before a command begins."""
-
-
-def typed(command: str) -> Callable[..., int]:
-    """A command as typer is to see it, with an option for each parameter."""
-    run, results, every = function(command), results_of(command), options_of(command)
-
-    def started(**values: Any) -> int:
-        for option in every.values():
-            value = values[option.name]
-            if value == "" or (isinstance(value, list) and "" in value):
-                # It is a shell variable that was not set: taken for no text, it would change what is done unseen.
-                dump = "dump" if option.name in ("dumps", "source") else option.name
-                named = option.flags[-1] if option.flags else f"The name of the {dump}"
-                raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
-        positional, named = arguments(run, values)
-        printing = {name: arguments(printer(name), values, without=("result",))[1] for name in results}
-        if "device" in values:
-            from rlcorr_cli.reading.parquet import use_jemalloc
-
-            use_jemalloc(return_memory=command == "filter")
-        result = run(*positional, **named)
-        if result is None:
-            return 0
-        name = type(result).__name__
-        return printer(name)(result, **printing[name]) or 0
-
-    parameters = [_parameter(option) for option in every.values()]
-    started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
-    started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return started
-
-
-def _parameter(option: Declared) -> Parameter:
-    """An option in typer's terms."""
-    by = option.by
-    assert isinstance(by, Opt)
-    names = by.offers
-    offers: Any = names if names is None or callable(names) else lambda: [*names]
-    more: Any = {"metavar": by.metavar, "hidden": by.hidden, "min": by.least, "max": by.most, "autocompletion": offers}
-    if by.panel:
-        info: Any = typer.Option(*option.flags, help=by.help, rich_help_panel=by.panel, **more)
-    else:
-        info = typer.Argument(help=by.help, show_default=False, **more)
-    typed = Annotated[option.typed, info]
-    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=typed)
+    To import all modules for the list of commands takes as long as typer.
+    """
+    module, name = COMMANDS[command]
+    spec = find_spec(f"rlcorr_cli.commands.{module}")
+    source = spec.loader.get_source(spec.name) if spec and isinstance(spec.loader, InspectLoader) else None
+    said = re.search(rf'^def {name}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
+    return (said[1] if said else (function(command).__doc__ or "")).strip().removesuffix('"""').partition("\n")[0]
 
 
 @cache
@@ -188,10 +126,13 @@ def build(names: Iterable[str] = COMMANDS, *, rich: bool = True, options: bool =
     )
     app.callback(invoke_without_command=True)(_root)
     for name in names:
-        summary = (function(name).__doc__ or "").strip().partition("\n")[0]
+        said, run = summary(name), _listed
+        if options:
+            from rlcorr_cli.commands.typed import typed
+
+            run = typed(name, function(name))
         examples = "\n".join(("Examples:", *EXAMPLES[name]))
-        run = typed(name) if options else _listed
-        app.command(name, cls=Command, help=summary, short_help=summary, epilog=examples)(run)
+        app.command(name, cls=Command, help=said, short_help=said, epilog=examples)(run)
     return app
 
 

@@ -1,6 +1,6 @@
 """`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,7 +54,7 @@ from rlcorr_cli.commands.choose import (
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, quarantines, sheet_files
-from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_other, result_of, saved_parts
+from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -66,7 +66,7 @@ from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import TOTALLED, sheet_destinations
 
 if TYPE_CHECKING:
-    from rlcorr_cli.results.compared import Comparison
+    from rlcorr_cli.results.compared import Comparison, NamedPlan
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.swept import Sweep
 
@@ -145,10 +145,10 @@ def compare(
         notes = check_touched(places, parts)
         first, run = added(parts, ComparisonRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
         held = dict.fromkeys(each.name for each in run.objectives.values())
-        refuse_other(
+        refuse_conflicting(
             first,
             {
-                "The plans": (_plan_names(each.plan for each in asked), _plan_names(each.plan for each in run.plans)),
+                "The plans": (_other_plans(asked, run.plans), _names(run.plans)),
                 "--objective": (
                     ", ".join(dict.fromkeys(each.name for each in objectives.values())) or None,
                     ", ".join(held),
@@ -176,10 +176,16 @@ def compare(
         return finished(comparison, notes, outputs, staging)
 
 
-def _plan_names(plans: Iterable[Plan]) -> str | None:
-    """The names of distinct plans, in order; None of none."""
-    names_of = {plan.id: plan.name for plan in plans}
-    return ", ".join(sorted(names_of.values())) or None
+def _names(plans: "Sequence[ChosenPlan | NamedPlan]") -> str:
+    """The names of plans, in the order of the alphabet."""
+    return ", ".join(sorted({each.plan.name for each in plans}))
+
+
+def _other_plans(asked: Sequence[ChosenPlan], held: "Sequence[NamedPlan]") -> str | None:
+    """What to call the plans that are asked for; None where none are, or these are the ones that are held."""
+    if not asked or {each.plan.id for each in asked} == {each.plan.id for each in held}:
+        return None
+    return _names(asked) if _names(asked) != _names(held) else f"others called {_names(asked)}"
 
 
 def default_plans() -> list[ChosenPlan]:
@@ -263,7 +269,7 @@ def sweep(
                 "Leave --target-keep and --target-ess out, or name the dump.",
             )
         first, run = added(parts, SweepRun, how, allow_overlap=allow_overlap)
-        refuse_other(
+        refuse_conflicting(
             first,
             {
                 "The free bound": (swept and swept.told, run.swept.told),

@@ -21,9 +21,9 @@ class Opt:
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
     argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
-    typed: the type that is typed, where the argument's own is another, and parse: what makes the one of the other.
-    offers: the names that a shell may complete, or a function of `completion` that finds them.  argument: what Python
-    says in its place, where the option alone has this name.  python: what help to Python says beside `help`.
+    typed: the type on the command line, if it differs; parse: converts that to the argument's type.  offers: the names
+    that a shell may complete, or a function of `completion` that finds them.  argument: the Python argument that this
+    flag sets, if it has another name.  python: more text for help in Python.
     """
 
     help: str
@@ -43,10 +43,10 @@ class Opt:
 
 @dataclass(frozen=True, kw_only=True)
 class Via:
-    """An argument that a command line makes by a call, whose own arguments are the options.
+    """An argument that is built of several options by calling `make`, whose own arguments they are.
 
-    without: arguments of the call that are no options here.  record: the class of the argument, where the options are
-    its fields.
+    without: arguments of the call that are no options here.  record: the name of the argument's class, where the
+    options are its fields: Python's help shows one argument with these fields.
     """
 
     make: Callable[..., Any]
@@ -64,8 +64,8 @@ class PythonOnly:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An argument of a function: its type, and what was declared of it; None for another argument of the command, which
-    a call of a Via takes by its name."""
+    """An argument of a function: its type, and what was declared of it.  by: None where the `make` of a Via takes the
+    value of the command's own argument of that name."""
 
     name: str
     type: Any
@@ -98,19 +98,19 @@ class Declared:
 
 
 def declared(function: Callable[..., Any]) -> list[Declared]:
-    """Every argument of a function in order; those of its TypedDict stand after the ones by place, before a Via's."""
+    """Every argument of a function in order; those of its TypedDict stand behind what is typed by its place."""
     own: list[Declared] = []
     shared: list[Declared] = []
-    first = 0
+    n_by_place = 0
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             (how,) = get_args(parameter.annotation)
             shared = [_declared(key, hint, _keyword(key, hint)) for key, hint in how.__annotations__.items()]
             continue
         own.append(_declared(name, parameter.annotation, parameter))
-        if first == len(own) - 1 and parameter.kind is not Parameter.KEYWORD_ONLY and not isinstance(own[-1].by, Via):
-            first = len(own)
-    return [*own[:first], *shared, *own[first:]]
+        by_place = parameter.kind is not Parameter.KEYWORD_ONLY and not isinstance(own[-1].by, Via)
+        n_by_place += by_place and n_by_place == len(own) - 1
+    return [*own[:n_by_place], *shared, *own[n_by_place:]]
 
 
 def _keyword(name: str, hint: Any) -> Parameter:

@@ -1,7 +1,8 @@
 """Saved totals in the place of dumps: `analyze`, `compare`, `diagnose` and `sweep` add those of their own command.
 
-`saved_parts` tells totals from dumps, `added` adds them, and `refuse_other` refuses an option that says otherwise than
-they were measured.  The command then makes its result of the sum, as it makes it of a dump.
+`saved_parts` tells totals from dumps, `added` adds them, and `refuse_conflicting` refuses an option that conflicts with
+what they were measured with.  The command then makes its result of the sum, as it makes it of a dump.  Options that say
+where to compute change nothing, because nothing is computed.
 """
 
 import glob
@@ -13,6 +14,7 @@ from rlcorr_cli.commands.arguments import READING, Computed, How, several
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     totals = [text for text in texts if located(text).lower().endswith(SUFFIX)]
     if not totals:
         if allow_overlap:
-            raise UsageError("--allow-overlap is of saved totals, and dumps are named.", "Leave it out.")
+            raise UsageError("--allow-overlap applies to saved totals alone, and a dump is named.", "Leave it out.")
         return ()
     if len(totals) < len(named):
         other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
@@ -54,20 +56,27 @@ def _expanded(text: str) -> Iterable[str]:
 def added(
     parts: Sequence[str], kind: type[S], how: How | Computed, *, group_by: Sequence[str] = (), allow_overlap: bool
 ) -> tuple[str, S]:
-    """The sum of all parts, and the file that comes first.  kind: the command's totals.  how: of a dump, of which
-    totals have nothing left to read."""
+    """The sum of all parts, and the file that comes first.
+
+    kind: the command's totals.  how: options of reading a dump; one that is set is refused, because totals are read
+    already.
+    """
     from rlcorr_cli.runs.saved import added as add
 
+    bad_rows: Any = how.get("bad_rows") or BadRowPolicy()
     reading: Mapping[str, Any] = {
         "--format": how.get("format", "auto") != "auto",
         "--map": how.get("columns"),
         "--batch-by": how.get("batch_by"),
         "--limit": how.get("limit"),
-        "--on-bad-row": how.get("bad_rows") not in (None, BadRowPolicy()),
+        "--on-bad-row": bad_rows.action != "error",
+        "--quarantine": bad_rows.quarantine,
+        "--max-bad-fraction": bad_rows.max_fraction is not None,
+        "--nonfinite": bad_rows.nonfinite != "error",
     }
     for option, value in reading.items():
         if value:
-            raise UsageError(f"{option} is of reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+            raise UsageError(f"{option} applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
     watch: Any = how.get("watch")
     return add(parts, kind, group_by=group_by, allow_overlap=allow_overlap, watch=watch)
 
@@ -86,8 +95,15 @@ def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
         raise DataError(f"{path} holds totals that do not belong together: {why}.", AGAIN) from error
 
 
-def refuse_other(path: str, asked: Mapping[str, tuple[Any, Any]]) -> None:
-    """A UsageError of the first option that says otherwise than totals were measured.
+def other_plan(asked: Plan, held: Plan) -> str | None:
+    """What to call the plan that is asked for; None where it is the one that is held, whatever that is called."""
+    if asked.id == held.id:
+        return None
+    return asked.name if asked.name != held.name else f"another {asked.name}"
+
+
+def refuse_conflicting(path: str, asked: Mapping[str, tuple[Any, Any]]) -> None:
+    """A UsageError of the first option that conflicts with what totals were measured with.
 
     asked: option -> (what it says, None where it was not named; what the totals were measured with).
     """

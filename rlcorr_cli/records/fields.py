@@ -1,5 +1,5 @@
-"""What a record declares of its keys: `Key` and `Form` in Annotated, `computed` on a property, and the Fault of one
-that is read and is not so."""
+"""What a record declares of its keys: `Key` and `Form` in Annotated, `computed` on a property; and Fault, the error for
+JSON that does not match."""
 
 import math
 from collections.abc import Callable
@@ -34,10 +34,11 @@ class Key:
 class Form:
     """What is asked of a value beside its type.
 
-    name, about: of its definition in the schema.  least: items or keys.  keys: what a mapping has and, optional, may
-    have.  above: what a number must exceed.  pattern: of a text.  check: raises a ValueError of a value that has the
-    type, and may not be.  read: what makes the value of JSON's.  plain: whether a value that JSON has no type for is
-    written as text, as is infinity.  types: those that JSON has of it, where the type does not say.
+    name, about: of its definition in the schema.  least: the fewest items or keys.  keys: those that a mapping must
+    have; optional: those that it may have, too.  above: what a number must exceed.  pattern: of a text.  check:
+    raises a ValueError of a value that has the type, and may not be.  read: what makes the value of JSON's.  plain:
+    whether a value that JSON has no type for is written as text, as is infinity.  types: those that JSON has of it,
+    where the type does not say.
     """
 
     name: str = ""

@@ -16,7 +16,7 @@ from rlcorr_cli import __version__
 from rlcorr_cli.records.fields import computed
 
 SCHEMA = 1
-"""Of every JSON output; it changes when a key changes meaning."""
+"""The version of the schema of every JSON output; it goes up when a key changes meaning."""
 
 
 class Record:
@@ -26,8 +26,8 @@ class Record:
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def to_dict(self, *, without: str = "") -> dict[str, Any]:
-        """The JSON form.  without: a key of a list that is left empty, because it may be long: its records have their
-        own forms."""
+        """The JSON form.  without: the key of a list that is left empty, because the caller writes its items one by
+        one."""
         from rlcorr_cli.records.forms import write_keys
 
         return write_keys(self, without)
@@ -41,7 +41,7 @@ class Record:
 
     @classmethod
     def of_keys(cls, values: dict[str, Any]) -> Self:
-        """The record of what JSON has, by attribute, each of the right type."""
+        """The record of values that were read and checked already, by attribute."""
         return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
 
 

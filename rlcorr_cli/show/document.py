@@ -29,8 +29,8 @@ FOLDED = 12
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table.  sort_key: None for text.  status: of the worst rule broken here, or empty.  short: what
-    stands there where the table has no room, if not the text."""
+    """One cell of a table.  sort_key: None for text.  status: of the worst rule broken here, or empty.  short: a
+    shorter text for narrow terminals."""
 
     text: str
     sort_key: float | None = None
@@ -73,7 +73,7 @@ class Column:
 class Table:
     """A table: its headings, of which the first says what the rows are, and its rows.
 
-    n_keys: how many columns, from the first on, say what a row is of.  words: headings of other columns of text;
+    n_keys: how many of the first columns are the row's key.  words: headings of other columns of text;
     all others hold numbers.  has_total: whether the last row takes all others together.  heading: of the table
     itself in a file, where it stands among others.  The rest is of terminals.  spare: headings of what goes first
     where there is no room, in this order; wide: of what only a roomy one shows.  splits: whether the columns that
@@ -129,7 +129,7 @@ class Table:
         )
 
     def within(self, width: int) -> tuple["Table", tuple[str, ...]]:
-        """The table without as many of its columns as do not fit, and their headings.
+        """The widest version that fits, and the headings that were left out.
 
         Spare columns go first, in their order, before words are folded, then the others from the last on; what a row is
         of stays, whatever it is called, and one column behind it.
@@ -320,6 +320,6 @@ def what_was_read(
 
 
 def ending(facts: Sequence[tuple[str, str]], notes: Sequence[str]) -> list[Section]:
-    """The same of facts that are listed already."""
+    """The sections that a document ends with, of facts that are listed already."""
     read = Section(heading="What was read", anchor="read", facts=[*facts, ("rlcorr", __version__)], folds=True)
     return [read, *([Section(heading="Notes", items=notes, folds=True)] if notes else [])]

@@ -18,6 +18,7 @@ import rlcorr_cli
 from rlcorr_cli import api
 from rlcorr_cli.commands import app, main
 from rlcorr_cli.commands.python import all_flags, as_arguments
+from rlcorr_cli.commands.typed import typed
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.measure.worst import MEASURES
@@ -25,7 +26,7 @@ from rlcorr_cli.reading.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]\b")
-ELSEWHERE = ("commands", "show", "presets", "layouts")
+ELSEWHERE = ("commands", "show", "presets.py", "preset_configs.py", "layouts")
 """Parts of the package whose texts the API does not raise, or that name the flags of other tools."""
 
 
@@ -42,7 +43,7 @@ COMMANDS: Any = app.built(rich=False)
 CHOICES = [
     (command, COMMANDS.commands[command].params[i].opts[0], choices)
     for command in app.COMMANDS
-    for i, parameter in enumerate(inspect.signature(app.typed(command)).parameters.values())
+    for i, parameter in enumerate(inspect.signature(typed(command, app.function(command))).parameters.values())
     if (choices := literal(parameter.annotation))
 ]
 """Command, option, its choices."""
@@ -134,7 +135,7 @@ TEXT_OPTIONS = [
     for command in app.COMMANDS
     for option, parameter in zip(
         COMMANDS.commands[command].params,
-        inspect.signature(app.typed(command)).parameters.values(),
+        inspect.signature(typed(command, app.function(command))).parameters.values(),
         strict=False,
     )
     if option.param_type_name == "option" and get_args(parameter.annotation)[0] in (str, str | None, list[str] | None)

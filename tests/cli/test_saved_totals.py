@@ -342,14 +342,16 @@ def test_totals_are_added_by_their_own_command_alone(tmp_path: Path) -> None:
             else:
                 refused(ran, 2, f"holds totals of `rlcorr {other}`, not of `rlcorr {command}`", f"rlcorr {other} ")
         refused(run(command, path, BF16), 2, f"{path} holds saved totals", "smollm2_bf16.parquet is a dump")
-        refused(run(command, path, "--limit", "3"), 2, "--limit is of reading a dump", path)
-        refused(run(command, BF16, "--allow-overlap"), 2, "--allow-overlap is of saved totals")
+        refused(run(command, path, "--limit", "3"), 2, "--limit applies to reading a dump", path)
+        refused(run(command, BF16, "--allow-overlap"), 2, "--allow-overlap applies to saved totals alone")
     refused(run("check", totals["compare"]), 2, "totals of `rlcorr compare`")
 
 
 WITH_OTHER_OPTIONS = {
     ("analyze", "--preset", "geo_rs"): "The plan: decoupled_geo_rs is asked for",
+    ("analyze", "--preset", "token_is", "--is-high", "9"): "The plan: ",
     ("analyze", "--seed", "3"): "--seed: 3 is asked for",
+    ("analyze", "--nonfinite", "mask"): "--nonfinite applies to reading a dump",
     ("analyze", "--cluster-by", "none"): "--cluster-by: none is asked for",
     ("analyze", "--extreme-ratio", "3"): "--extreme-ratio: 3.0 is asked for",
     ("analyze", "--objective", "ppo"): "--objective: ppo is asked for",
