@@ -19,7 +19,7 @@ STEP = re.compile(r"^\d+\. `([\w/]+)\.py` [^`]*`(\w+)`", re.M)
 def listed() -> list[tuple[str, str]]:
     """Module and form, in the order of the page."""
     page = (PACKAGE / "manual" / "development.md").read_text(encoding="utf-8")
-    return STEP.findall(page[page.index("## A batch's way") :])
+    return STEP.findall(page[page.index("## The path of a batch") :])
 
 
 def made(forms: set[str]) -> dict[str, str]:
