@@ -189,7 +189,5 @@ class BadRowCounts:
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""
         names = [problem.name for problem in PROBLEMS if problem.name in self.rows]
-        return {name: LeftOut(rows=self.rows[name], first=self._first_bad_row(name)) for name in names}
-
-    def _first_bad_row(self, name: str) -> str:
-        return worded(name, self.first[name].place.text, self.first[name].message)
+        firsts = {name: worded(name, self.first[name].place.text, self.first[name].message) for name in names}
+        return {name: LeftOut(rows=self.rows[name], first=firsts[name]) for name in names}
