@@ -102,7 +102,10 @@ def resolve(
     without, nothing is lent.
     """
     check_names(overrides)
-    _check_present(available, overrides)
+    for canonical, column in overrides.items():
+        if column not in available:
+            near = nearest(column, available)
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
     chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
     current = _one("current_log_probs", available, overrides)
     if mode == "bypass":
@@ -174,13 +177,6 @@ def listed(names: Iterable[str]) -> str:
     """Names as text, at most SHOWN of them."""
     names = list(names)
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-
-
-def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> None:
-    for canonical, column in overrides.items():
-        if column not in available:
-            near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:

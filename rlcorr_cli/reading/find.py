@@ -11,7 +11,7 @@ import glob
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
-from rlcorr_cli.files import Status, filesystem, located
+from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import changed, unreadable
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
@@ -219,7 +219,15 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
     for typed in paths:
         hits = _expanded(typed)
         passed_over: list[str] = []
-        for path, source in _sources(hits.paths, format, typed, read):
+
+        def look(path: str, typed: str = typed) -> tuple[str, Source | None]:
+            if _identity(path) in read:
+                raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
+            return path, _source(path, format, chosen=path != typed)
+
+        # Files of a store are looked at several at a time.
+        is_remote = len(hits.paths) > 1 and filesystem(hits.paths[0]).remote
+        for path, source in answers(look, hits.paths) if is_remote else map(look, hits.paths):
             if source is None:
                 passed_over.append(path)
             else:
@@ -229,20 +237,6 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         notes += not_read(typed, [*hits.unread, *passed_over])
     united = units(list(read.values()))
     return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
-
-
-def _sources(
-    paths: Sequence[str], format: str, typed: str, read: Collection[str]
-) -> Iterator[tuple[str, Source | None]]:
-    """Each path with what it is; files of a store are looked at several at a time.  read: identities that came
-    before."""
-
-    def look(path: str) -> tuple[str, Source | None]:
-        if _identity(path) in read:
-            raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-        return path, _source(path, format, chosen=path != typed)
-
-    return answers(look, paths) if len(paths) > 1 and filesystem(paths[0]).remote else map(look, paths)
 
 
 def _identity(path: str) -> str:
@@ -343,14 +337,23 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     status = filesystem(path).status(path)
     found = ((path, status.stamp),)
     with blaming_changes(found):
-        source = _looked_at(path, format, status, chosen=chosen)
-    if source is None and not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
+        known = _format_and_sign(path, format, chosen=chosen)
+    if known is not None:
+        return Source(
+            path=path,
+            format=known[0],
+            n_bytes=status.n_bytes,
+            stamp=status.stamp,
+            sign=known[1],
+            modified=status.modified,
+        )
+    if not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
         check_unchanged(found)
-    return source
+    return None
 
 
-def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Source | None:
-    """One file of a disk or store, by its name and its first bytes."""
+def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str] | None:
+    """What a file of a disk or store is, by its name and its first bytes, and the sign of a framework's."""
     start = FileStart(path)
     try:
         if not start.first_bytes:
@@ -361,7 +364,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
         raise filesystem(path).explained(path, error) or unreadable(path, error) from error
     name, sign = kind or (None, "")
     if format != "auto":
-        return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+        return None if chosen and format in LAYOUT_NAMES and name != format else (format, sign)
     if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
         _check_whole(path, start.first_bytes)
     if refused is not None and chosen:
@@ -372,7 +375,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
         name = by_magic(start.first_bytes)
     if name is not None:
-        return _as(path, name, sign, status)
+        return name, sign
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
     titles = " nor ".join(row.title for row in CONTAINERS)
@@ -392,12 +395,6 @@ def _check_whole(path: str, start: bytes) -> None:
     except DataError as error:
         if error.hint == HALF:
             raise DataError(f"{path}: {error.message}", HALF) from error
-
-
-def _as(path: str, format: str, sign: str, status: Status) -> Source:
-    return Source(
-        path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign, modified=status.modified
-    )
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:

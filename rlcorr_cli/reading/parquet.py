@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,8 +56,11 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         if sum(group.num_rows for group in groups) != metadata.num_rows:
             raise damaged(path, "its row groups do not hold the rows that its footer names")
-        for group in groups:
-            _check_lengths(path, group, wanted)
+        # Rows that would not fit into memory, as far as a footer tells.
+        for group, j in product(groups, wanted):
+            if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
+                what = f"{path} has rows of over {ROW_TOKENS:,} tokens."
+                raise DataError(what, "One row is one sequence: is the file laid out so?")
         group_bytes = {
             name: tuple(sum(group.column(j).total_compressed_size for j in of_name) for group in groups)
             for name, of_name in columns.items()
@@ -112,15 +116,6 @@ class _Unread(io.RawIOBase):
 
     def read(self, n: int = -1, /) -> bytes:
         raise _Read
-
-
-def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) -> None:
-    """Refuse rows that would not fit into memory, as far as a footer tells."""
-    for j in columns:
-        if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
-            raise DataError(
-                f"{path} has rows of over {ROW_TOKENS:,} tokens.", "One row is one sequence: is the file laid out so?"
-            )
 
 
 def read(
