@@ -58,7 +58,11 @@ class Computing:
 
     def warn(self, dump: Dump, *, streams: bool) -> None:
         """Say once, on stderr, that what was asked for is not what reads a dump."""
-        why = _alone(dump, streams=streams) or _here(dump, self.engine)
+        why = _alone(dump, streams=streams)
+        if not why and dump.stdin is not None:
+            why = "standard input is read by one thread"
+        elif not why and dump.is_here and not isinstance(self.engine, ThreadEngine | AutoEngine):
+            why = "a table in memory is read by threads of this process"
         if why and self.warnings is not None and why not in self.warnings:
             self.warnings.add(why)
             _LOG.warning("The workers that were asked for do not share the work: %s.", why)
@@ -66,19 +70,11 @@ class Computing:
 
 def _alone(dump: Dump, *, streams: bool) -> str:
     """Why one thread must read a dump; empty where it need not."""
-    if dump.reader.counts_rows:
+    if dump.reader.limit is not None:
         return "under a limit one thread counts the rows"
     if (streams or dump.is_here) and dump.reader.leaves_out_repeated:
         return "one thread looks for ids that come twice, to leave out their later rows"
     return ""
-
-
-def _here(dump: Dump, engine: Engine) -> str:
-    """Why no other process shares the reading of a dump; empty where one does, or none was to."""
-    if dump.stdin is not None:
-        return "standard input is read by one thread"
-    apart = not isinstance(engine, ThreadEngine | AutoEngine)
-    return "a table in memory is read by threads of this process" if dump.is_here and apart else ""
 
 
 @contextmanager

@@ -172,10 +172,21 @@ class ShardReading:
     @classmethod
     def of(cls, dump: Dump, computing: Computing, *, whole: bool = False, streams: bool = False) -> "ShardReading":
         """A fresh reading of a dump.  streams: as of `Computing.engine_for`."""
-        device = devices.resolve(computing.device)
+        device, reader = devices.resolve(computing.device), dump.reader
+        # Shards know of each other's rows where they must, and where that finds an id that came twice soonest.  One
+        # that is computed on a GPU does not, because it is read anew where its batch is too large for that.
+        in_one_memory = (
+            reader.limit is not None
+            or dump.is_here
+            or (
+                streams
+                if reader.leaves_out_repeated
+                else device.type == "cpu" and computing.engine_for(dump).shares_memory
+            )
+        )
         return cls(
-            reader=dump.reader,
-            state=dump.reader.state() if _in_one_memory(dump, computing, device, streams=streams) else None,
+            reader=reader,
+            state=reader.state() if in_one_memory else None,
             device=device,
             batch_tokens=computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type],
             whole=whole,
@@ -205,16 +216,6 @@ class ShardReading:
                 notes.n_rows += rows.batch.n_rows
                 notes.n_tokens += rows.batch.n_tokens
                 yield rows
-
-
-def _in_one_memory(dump: Dump, computing: Computing, device: Device, *, streams: bool) -> bool:
-    """Whether shards know of each other's rows: where they must, and where that finds an id that came twice soonest.
-    One that is computed on a GPU does not, because it is read anew where its batch is too large for that."""
-    reader = dump.reader
-    if reader.counts_rows or dump.is_here or (streams and reader.leaves_out_repeated):
-        return True
-    stops = not reader.leaves_out_repeated
-    return stops and device.type == "cpu" and computing.engine_for(dump).shares_memory
 
 
 @dataclass(frozen=True)
