@@ -11,7 +11,7 @@ import glob
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -131,13 +131,6 @@ def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path) if part)
 
 
-def not_read(place: str, others: Iterable[str]) -> tuple[str, ...]:
-    """A note on files of a place that are not read; none without such files."""
-    others = list(others)
-    verb = "is" if len(others) == 1 else "are"
-    return (f"{listed(others)} in {place} {verb} not read.",) if others else ()
-
-
 def listed(paths: Iterable[str]) -> str:
     """Files in a few words: '3 files (2 .json, 1 .txt)'."""
     counts = Counter(map(_suffix, paths))
@@ -220,28 +213,26 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         hits = _expanded(typed)
         passed_over: list[str] = []
 
-        def look(path: str, typed: str = typed) -> tuple[str, Source | None]:
-            if _identity(path) in read:
+        def look(path: str, typed: str = typed) -> tuple[str, str, Source | None]:
+            is_file = path != STDIN and not isinstance(path, InMemory)
+            same = filesystem(path).identity(path) if is_file else path  # for all names of one file
+            if same in read:
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-            return path, _source(path, format, chosen=path != typed)
+            return path, same, _source(path, format, chosen=path != typed)
 
         # Files of a store are looked at several at a time.
         is_remote = len(hits.paths) > 1 and filesystem(hits.paths[0]).remote
-        for path, source in answers(look, hits.paths) if is_remote else map(look, hits.paths):
+        for path, same, source in answers(look, hits.paths) if is_remote else map(look, hits.paths):
             if source is None:
                 passed_over.append(path)
             else:
-                read[_identity(path)] = source
+                read[same] = source
         if hits.paths and len(passed_over) == len(hits.paths):
             raise _nothing_in(typed, passed_over, format)
-        notes += not_read(typed, [*hits.unread, *passed_over])
+        if unread := [*hits.unread, *passed_over]:
+            notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
-    return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
-
-
-def _identity(path: str) -> str:
-    """The same text for all names of one file."""
-    return path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
+    return united, (*_of_layouts(read.values(), united), *notes)
 
 
 def units(sources: Sequence[Source]) -> list[Source]:
@@ -280,18 +271,9 @@ def _united(files: Sequence[Source]) -> Source:
     return replace(first, n_bytes=n_bytes, companions=companions, modified=modified)
 
 
-def left_out(sources: Iterable[Source], united: Sequence[Source]) -> Iterator[str]:
-    """A note on files that a layout leaves out beside others, and why."""
-    kept = {path for unit in united for path in (unit.path, *(path for path, _ in unit.companions))}
-    others = [source for source in sources if source.path not in kept]
-    if others:
-        first, *more = (os.path.basename(source.path) for source in others)
-        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
-        yield f"{subject} left out: {layout(others[0].format).left_out}"
-
-
-def kinds(sources: Iterable[Source]) -> Iterator[str]:
-    """What was recognised, by what sign, in a sentence for each kind of file."""
+def _of_layouts(sources: Collection[Source], united: Sequence[Source]) -> Iterator[str]:
+    """What was recognised, by what sign, in a sentence for each kind of file; and what files a layout leaves out beside
+    others, and why."""
     alike: dict[tuple[str, str], list[str]] = {}
     for source in sources:
         if source.format in LAYOUT_NAMES:
@@ -299,6 +281,11 @@ def kinds(sources: Iterable[Source]) -> Iterator[str]:
     for (name, sign), paths in alike.items():
         others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         yield f"{os.path.basename(paths[0])}{others}: read as {name}, {layout(name).title} ({sign})."
+    kept = {path for unit in united for path, _ in unit.files}
+    if left_out := [source for source in sources if source.path not in kept]:
+        first, *more = (os.path.basename(source.path) for source in left_out)
+        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
+        yield f"{subject} left out: {layout(left_out[0].format).left_out}"
 
 
 def files(paths: Sequence[str]) -> Iterator[str]:

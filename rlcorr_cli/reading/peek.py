@@ -55,10 +55,9 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
     valid = None if roles.mask is None else lists[roles.mask].values == 1
     first = last = None  # step, where that is a number
     if roles.group_keys and rows.data.num_rows:
-        steps = rows.data.column(roles.group_keys[0])
-        first, last = (
-            float(end) if isinstance(end, int | float) else None for end in (*keys(steps[:1]), *keys(steps[-1:]))
-        )
+        column = rows.data.column(roles.group_keys[0])
+        ends = (*keys(column[:1]), *keys(column[-1:]))
+        first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
     return Sample(
         path=path,
         offsets=rollout.offsets,
