@@ -3,8 +3,8 @@
 A row counts under the first class that it belongs to.  An empty sequence is no bad row; it is counted apart.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -180,11 +180,6 @@ class BadRowCounts:
         rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
         cleared, unscored = self.cleared + other.cleared, self.unscored + other.unscored
         return BadRowCounts(rows, {**other.first, **self.first}, cleared, unscored)
-
-    def resolved(self, resolve: Callable[[Place], Place]) -> "BadRowCounts":
-        """The same counts with places that count from the start of their files."""
-        first = {name: replace(bad_row, place=resolve(bad_row.place)) for name, bad_row in self.first.items()}
-        return replace(self, first=first)
 
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""

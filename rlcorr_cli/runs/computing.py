@@ -87,22 +87,21 @@ def computing(
     ray_address: str | None = None,
 ) -> Generator[Computing]:
     """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or GPU."""
-    chosen = (
-        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.gpus(device))
-    )
+    # How many GPUs there are to share the work, 0 where it is done on none or on a certain one.
+    gpus = 0 if engine == "ray" else devices.gpus(device)
+    chosen: Engine
+    if engine == "ray":
+        chosen = _on_ray(device, workers, ray_address)
+    elif engine == "threads" or (engine == "auto" and gpus == 1):
+        chosen = ThreadEngine(workers or cores())
+    else:
+        make = partial(_processes, workers or gpus or cores(), gpus)
+        chosen = AutoEngine(workers or cores(), make) if engine == "auto" and gpus < 2 else make()
     try:
         asked = engine in ("processes", "ray") or (workers or 1) > 1
         yield Computing(device, batch_tokens, chosen, set() if asked else None)
     finally:
         chosen.close()
-
-
-def _engine(name: EngineName, workers: int | None, gpus: int) -> Engine:
-    """gpus: how many there are to share the work, 0 where it is done on none or on a certain one."""
-    if name == "threads" or (name == "auto" and gpus == 1):
-        return ThreadEngine(workers or cores())
-    make = partial(_processes, workers or gpus or cores(), gpus)
-    return AutoEngine(workers or cores(), make) if name == "auto" and gpus < 2 else make()
 
 
 def _processes(workers: int, gpus: int) -> "ProcessEngine":

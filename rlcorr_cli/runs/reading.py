@@ -347,7 +347,8 @@ class BadRowLog:
     @property
     def counts(self) -> BadRowCounts:
         """What was set aside so far, with the places that reports show."""
-        return self._counts.resolved(resolved)
+        firsts = self._counts.first.items()
+        return replace(self._counts, first={name: replace(row, place=resolved(row.place)) for name, row in firsts})
 
     def add(self, shard: Shard, bad_rows: BadRows) -> None:
         """What had to be left out of this shard."""
