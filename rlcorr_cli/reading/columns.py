@@ -9,7 +9,6 @@ from difflib import get_close_matches
 
 from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.ids import DRAW, SPLIT
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
 
 # A framework multiplies these by a second mask, which is not read here.
@@ -145,19 +144,6 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     if column is None:
         raise DataError(f"There is no column '{name}' {purpose}.", f"Similar columns: {nearest(name, available)}.")
     return column
-
-
-def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """What tells rows apart: sample_id by that very name or as mapped, the step, the split, and which copy of a drawn
-    row it is.
-
-    An alias is not taken: `index` and the like number prompts in some frameworks.
-    """
-    own = overrides.get("sample_id") or ("sample_id" if "sample_id" in available else None)
-    if own is None:
-        return ()
-    steps = candidates("step", available, overrides)
-    return (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in available))
 
 
 def check_names(overrides: Mapping[str, str]) -> None:
