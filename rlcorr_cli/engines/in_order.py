@@ -45,7 +45,7 @@ class Engine(ABC):
 
     shares_memory = False
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int = 1) -> None:
         self.threads = threads
 
     @property
@@ -88,9 +88,6 @@ class ThreadEngine(Engine):
 
     shares_memory = True
 
-    def __init__(self, threads: int = 1) -> None:
-        super().__init__(threads)
-
     @property
     def named(self) -> str:
         """'2 threads'."""
@@ -122,7 +119,9 @@ def by_threads(
     # One queue per shard, taken in shard order: a thread that runs ahead fills its own queue and then waits, so what is
     # held is HELD results per thread, however unequal the shards are.
     cancelled = threading.Event()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="rlcorr", initializer=_belong_to, initargs=(cancelled,))
+    # Each thread of the pool knows which run it works for.
+    told = (_WORKER, "cancelled", cancelled)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="rlcorr", initializer=setattr, initargs=told)
 
     def begin(shard: Shard) -> Iterator[R]:
         queue: Queue[R | _Last] = Queue(HELD)
@@ -165,11 +164,6 @@ class _Last:
     """What follows a shard's results: nothing, or what went wrong."""
 
     error: BaseException | None
-
-
-def _belong_to(cancelled: threading.Event) -> None:
-    """In a thread of the pool: which run it works for."""
-    _WORKER.cancelled = cancelled
 
 
 def _feed(shard: Shard, work: Callable[[Shard], Iterator[R]], queue: "Queue[R | _Last]") -> None:

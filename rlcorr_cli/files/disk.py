@@ -214,7 +214,7 @@ def _missing(path: str) -> DataError:
 def utc_minute(seconds: float) -> str | None:
     """A time since 1970, in seconds; None of one that no calendar holds."""
     try:
-        return _text(datetime.fromtimestamp(seconds, UTC))
+        return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='minutes')}Z"
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -226,11 +226,7 @@ def stated_minute(stated: str) -> str | None:
     for parsed in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             moment = parsed(stated)
-            return _text(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+            return utc_minute((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
         except (ValueError, OverflowError):
             continue
     return None
-
-
-def _text(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='minutes')}Z"

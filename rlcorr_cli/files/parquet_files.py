@@ -19,10 +19,23 @@ CUT_SHORT = "It may be cut short: write it again."
 def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
     """A file opened for reading; pre_buffer: columns that lie side by side in one request, as is best far away."""
     files = filesystem(path)
-    with _reading(path), files.arrow_file(path) as handle:
-        footer = files.remembered(path, lambda: _footer(path, handle))
-        with pq.ParquetFile(handle, metadata=footer, pre_buffer=pre_buffer or files.remote) as file:
-            yield file
+    try:
+        with files.arrow_file(path) as handle:
+            footer = files.remembered(path, lambda: _footer(path, handle))
+            with pq.ParquetFile(handle, metadata=footer, pre_buffer=pre_buffer or files.remote) as file:
+                yield file
+    # Arrow's complaints are the file's fault.
+    except UnicodeDecodeError as error:
+        raise damaged(path, "a column's name is not UTF-8") from error
+    except pa.ArrowNotImplementedError as error:
+        raise damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        explained = files.explained(path, error)
+        if explained is not None:
+            raise explained from error
+        encrypted = "crypt" in str(error)
+        hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
+        raise damaged(path, " ".join(str(error).split()), hint) from error
 
 
 def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:
@@ -37,24 +50,6 @@ def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:
         )
     # A reader of footers goes by the end of what it is given, so that one request is enough.
     return pq.read_metadata(pa.BufferReader(end) if length + 8 <= len(end) else handle)
-
-
-@contextmanager
-def _reading(path: str) -> Generator[None]:
-    """Arrow's complaints about a file, as the dump's fault."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise damaged(path, "a column's name is not UTF-8") from error
-    except pa.ArrowNotImplementedError as error:
-        raise damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
-    except (pa.ArrowInvalid, OSError) as error:
-        explained = filesystem(path).explained(path, error)
-        if explained is not None:
-            raise explained from error
-        encrypted = "crypt" in str(error)
-        hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
-        raise damaged(path, " ".join(str(error).split()), hint) from error
 
 
 def damaged(path: str, what: str, hint: str = CUT_SHORT) -> DataError:

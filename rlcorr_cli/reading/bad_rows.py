@@ -3,8 +3,8 @@
 A row counts under the first class that it belongs to.  An empty sequence is no bad row; it is counted apart.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -181,15 +181,8 @@ class BadRowCounts:
         cleared, unscored = self.cleared + other.cleared, self.unscored + other.unscored
         return BadRowCounts(rows, {**other.first, **self.first}, cleared, unscored)
 
-    def resolved(self, resolve: Callable[[Place], Place]) -> "BadRowCounts":
-        """The same counts with places that count from the start of their files."""
-        first = {name: replace(bad_row, place=resolve(bad_row.place)) for name, bad_row in self.first.items()}
-        return replace(self, first=first)
-
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""
         names = [problem.name for problem in PROBLEMS if problem.name in self.rows]
-        return {name: LeftOut(rows=self.rows[name], first=self._first_bad_row(name)) for name in names}
-
-    def _first_bad_row(self, name: str) -> str:
-        return worded(name, self.first[name].place.text, self.first[name].message)
+        firsts = {name: worded(name, self.first[name].place.text, self.first[name].message) for name in names}
+        return {name: LeftOut(rows=self.rows[name], first=firsts[name]) for name in names}

@@ -103,12 +103,8 @@ class Batch:
         of_tokens = ("rollout_logp", "old_logp", "current_logp", "advantages", "unscored")
         of_rows = ("n_masked", "reward", "group_index", "row_keys", "row_advantage", "cluster_keys", "rollout_keys")
         places = dict.fromkeys(of_tokens, slice(start, end)) | dict.fromkeys(of_rows, slice(first, last))
-        columns = {name: getattr(self, name) for name in places}
-        return replace(
-            self,
-            offsets=self.offsets[first : last + 1] - start,
-            **{name: column[places[name]] for name, column in columns.items() if column is not None},
-        )
+        columns = {name: column[of] for name, of in places.items() if (column := getattr(self, name)) is not None}
+        return replace(self, offsets=self.offsets[first : last + 1] - start, **columns)
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:

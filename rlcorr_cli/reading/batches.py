@@ -107,10 +107,21 @@ def checked_batches(
         rows, set_aside = _set_aside(rows, faults, bad_rows)
         yield set_aside
         lists = lists_of(rows, roles)
-    _check_lengths(rows, lists[roles.rollout].offsets)
-    for first, last in _cuts(lists[roles.rollout].offsets, batch_tokens):
+    offsets = lists[roles.rollout].offsets
+    lengths = np.diff(offsets)
+    if lengths.max(initial=0) > ROW_TOKENS:
+        row = int(lengths.argmax())
+        raise DataError(
+            f"{resolved(rows.places[row]).text} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
+            "One row is one sequence: is the dump laid out so?",
+        )
+    first = 0
+    while first < len(lengths):
+        fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
+        last = min(max(fitting, first + 1), first + BATCH_ROWS)
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
         yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.nonfinite), bad_rows, seen)
+        first = last
 
 
 def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
@@ -119,25 +130,6 @@ def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
     if roles.advantages and is_list(rows.data.column(roles.advantages).type):
         names.append(roles.advantages)
     return {name: Lists.of(name, rows.data.column(name)) for name in names}
-
-
-def _check_lengths(rows: Rows, offsets: NDArray[np.int64]) -> None:
-    lengths = np.diff(offsets)
-    if lengths.max(initial=0) > ROW_TOKENS:
-        row = int(lengths.argmax())
-        raise DataError(
-            f"{resolved(rows.places[row]).text} has {lengths[row]:,} tokens, over {ROW_TOKENS:,}.",
-            "One row is one sequence: is the dump laid out so?",
-        )
-
-
-def _cuts(offsets: NDArray[np.int64], batch_tokens: int) -> Iterator[tuple[int, int]]:
-    first, n_rows = 0, len(offsets) - 1
-    while first < n_rows:
-        fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
-        last = min(max(fitting, first + 1), first + BATCH_ROWS)
-        yield first, last
-        first = last
 
 
 @dataclass(frozen=True)
@@ -169,12 +161,19 @@ class _Cut:
     @cached_property
     def tokens(self) -> tuple[Valid, int]:
         """The valid tokens, and how many were cleared for not being finite."""
-        valid = _valid(self.rows, self.looked_at, self.roles, None)
+        roles, name = self.roles, self.roles.advantages
+        advantages = None
+        if name in self.lists:
+            advantages = self.lists[name].values.astype(np.float64)
+        elif name is not None:  # a row's one number is all its tokens'
+            lengths = np.diff(self.lists[roles.rollout].offsets)
+            advantages = np.repeat(checks.numbers(self.rows.data.column(name)), lengths)
+        valid = checks.valid(self.looked_at, roles.log_probs, mask=roles.mask, advantages=advantages)
         if valid.sound or self.nonfinite != "mask":
             return valid, 0
-        per_token = _advantages(self.rows, self.lists, self.roles) if self.roles.advantages in self.lists else None
-        bad = checks.not_finite(self.lists, self.roles.log_probs, per_token)
-        return _valid(self.rows, self.lists, self.roles, ~bad), int(valid.of(bad).sum())
+        bad = checks.not_finite(self.lists, roles.log_probs, advantages if name in self.lists else None)
+        cleared = checks.valid(self.lists, roles.log_probs, mask=roles.mask, advantages=advantages, finite=~bad)
+        return cleared, int(valid.of(bad).sum())
 
     @cached_property
     def row_keys(self) -> Keys | None:
@@ -218,35 +217,17 @@ def _unreadable(cut: _Cut) -> list[Fault]:
 def _unsound(cut: _Cut) -> list[Fault]:
     """Rows with a value that may not stand."""
     valid, _ = cut.tokens
-    return [] if valid.sound else _faults(cut.rows, cut.looked_at, cut.roles, valid)
-
-
-def _valid(rows: Rows, lists: Mapping[str, Lists], roles: Roles, finite: NDArray[np.bool_] | None) -> Valid:
-    return checks.valid(
-        lists, roles.log_probs, mask=roles.mask, advantages=_advantages(rows, lists, roles), finite=finite
-    )
-
-
-def _advantages(rows: Rows, lists: Mapping[str, Lists], roles: Roles) -> NDArray[np.float64] | None:
-    """Of every token; a row's one number is all its tokens'."""
-    name = roles.advantages
-    if name is None:
-        return None
+    if valid.sound:
+        return []
+    lists, roles, name = cut.looked_at, cut.roles, cut.roles.advantages
+    faults = list(checks.of_values(lists, roles.log_probs, roles.mask, valid.keep))
     if name in lists:
-        return lists[name].values.astype(np.float64)
-    return np.repeat(checks.numbers(rows.data.column(name)), np.diff(lists[roles.rollout].offsets))
-
-
-def _faults(rows: Rows, lists: Mapping[str, Lists], roles: Roles, valid: Valid) -> list[Fault]:
-    """Of a portion that is not sound."""
-    faults, name = list(checks.of_values(lists, roles.log_probs, roles.mask, valid.keep)), roles.advantages
-    if name is None:
-        return faults
-    if name in lists:
-        return faults + list(checks.of_advantages(lists[name], valid.keep))
-    offsets = lists[roles.rollout].offsets
-    n_valid = np.diff(offsets) - _masked_per_row(valid.keep, offsets)
-    return faults + list(checks.of_scalars(name, rows.data.column(name), n_valid > 0))
+        faults += checks.of_advantages(lists[name], valid.keep)
+    elif name is not None:
+        offsets = lists[roles.rollout].offsets
+        n_valid = np.diff(offsets) - _masked_per_row(valid.keep, offsets)
+        faults += checks.of_scalars(name, cut.rows.data.column(name), n_valid > 0)
+    return faults
 
 
 def _repeated(cut: _Cut, seen: SeenIds | None) -> list[Fault]:

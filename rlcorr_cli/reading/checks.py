@@ -50,18 +50,23 @@ class Lists:
     def of(cls, name: str, column: pa.Array) -> "Lists":
         """A column of any list type."""
         has_offsets = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        nulls = None
         if has_offsets and len(column) and not column.null_count:
             # `.values` ignores a slice, whose offsets need not start at 0.
             ends = as_numpy(column.offsets).astype(np.int64)
-            items = column.values.slice(ends[0], ends[-1] - ends[0])
-            return cls(column=name, values=_values(items), offsets=ends - ends[0], items=items)
-        items = call("list_flatten", column)
-        lengths = call("list_value_length", column)
-        nulls = None
-        if column.null_count:
-            nulls = as_numpy(call("is_null", column))
-        offsets = np.concatenate([[0], np.cumsum(as_numpy(lengths, null=0), dtype=np.int64)])
-        return cls(column=name, values=_values(items), offsets=offsets, items=items, nulls=nulls)
+            items, offsets = column.values.slice(ends[0], ends[-1] - ends[0]), ends - ends[0]
+        else:
+            lengths = as_numpy(call("list_value_length", column), null=0)
+            items, offsets = call("list_flatten", column), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            if column.null_count:
+                nulls = as_numpy(call("is_null", column))
+        # Nulls become NaN, in the smallest float that has one: of whole numbers, which are a mask's and only held
+        # against 0 and 1, a double.
+        is_mask = items.null_count and not pa.types.is_floating(items.type)
+        values = as_numpy(cast(items, pa.float64(), lossy=True) if is_mask else items, null=np.nan)
+        if values.dtype == np.float16:
+            values = values.astype(np.float32)
+        return cls(column=name, values=values, offsets=offsets, items=items, nulls=nulls)
 
     def rows(self, first: int, last: int) -> "Lists":
         """Rows first..last-1, without copying."""
@@ -97,8 +102,14 @@ class Valid:
     @property
     def sound(self) -> bool:
         """Whether every value may stand; a handful of reductions."""
-        fine = self.mask_is_sound and all(map(_sound, self.log_probs.values()))
-        return fine and (self.advantages is None or bool(np.isfinite(self.advantages).all()))
+        if not self.mask_is_sound:
+            return False
+        for values in self.log_probs.values():
+            if values.size:
+                low, high = values.min(), values.max()  # a NaN would be both
+                if not (low > SENTINEL and high <= ABOVE_ZERO):
+                    return False
+        return self.advantages is None or bool(np.isfinite(self.advantages).all())
 
     def of(self, values: NDArray[Any]) -> NDArray[Any]:
         """Those of all tokens that count."""
@@ -199,13 +210,6 @@ def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]
         yield Fault(row, problem, lists.says(token) + more)
 
 
-def _sound(values: NDArray[Any]) -> bool:
-    if values.size == 0:
-        return True
-    low, high = values.min(), values.max()  # a NaN would be both
-    return bool(low > SENTINEL and high <= ABOVE_ZERO)
-
-
 def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
     """The mask as booleans, None where it leaves out nothing, and whether it holds 0 and 1 only."""
     if values.size == 0:
@@ -214,14 +218,6 @@ def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
     keep = values if values.dtype == np.bool_ else values == 1
     sound = bool(low >= 0 and high <= 1) and (values.dtype.kind != "f" or bool(np.all(keep | (values == 0))))
     return (None if low == 1 and sound else keep), sound
-
-
-def _values(items: pa.Array) -> NDArray[Any]:
-    """Nulls become NaN, in the smallest float that has one; float16 becomes float32."""
-    if items.null_count and not pa.types.is_floating(items.type):
-        items = cast(items, pa.float64(), lossy=True)  # a mask's, which is only held against 0 and 1
-    values = as_numpy(items, null=np.nan)
-    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 def _where(flags: Flags) -> list[int]:

@@ -9,7 +9,6 @@ from difflib import get_close_matches
 
 from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.ids import DRAW, SPLIT
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
 
 # A framework multiplies these by a second mask, which is not read here.
@@ -102,7 +101,10 @@ def resolve(
     without, nothing is lent.
     """
     check_names(overrides)
-    _check_present(available, overrides)
+    for canonical, column in overrides.items():
+        if column not in available:
+            near = nearest(column, available)
+            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
     chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
     current = _one("current_log_probs", available, overrides)
     if mode == "bypass":
@@ -144,19 +146,6 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     return column
 
 
-def id_columns(available: Sequence[str], overrides: Mapping[str, str]) -> tuple[str, ...]:
-    """What tells rows apart: sample_id by that very name or as mapped, the step, the split, and which copy of a drawn
-    row it is.
-
-    An alias is not taken: `index` and the like number prompts in some frameworks.
-    """
-    own = overrides.get("sample_id") or ("sample_id" if "sample_id" in available else None)
-    if own is None:
-        return ()
-    steps = candidates("step", available, overrides)
-    return (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in available))
-
-
 def check_names(overrides: Mapping[str, str]) -> None:
     """Refuse overrides that are wrong whatever the dump holds."""
     taken: dict[str, str] = {}
@@ -174,13 +163,6 @@ def listed(names: Iterable[str]) -> str:
     """Names as text, at most SHOWN of them."""
     names = list(names)
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-
-
-def _check_present(available: Sequence[str], overrides: Mapping[str, str]) -> None:
-    for canonical, column in overrides.items():
-        if column not in available:
-            near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
 
 
 def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:

@@ -85,7 +85,10 @@ NONE = Partition()
 
 def partitions(paths: Sequence[str]) -> dict[str, Partition]:
     """What the folders of each file name, of a dump's files; nothing of a name that not all have."""
-    named = {path: _named(path) for path in paths}
+    named: dict[str, dict[str, str]] = {}
+    for path in paths:
+        pairs = (folder.partition("=") for folder in os.path.dirname(path).split(os.sep) if "=" in folder)
+        named[path] = {unquote(name): unquote(value) for name, _, value in pairs if name}
     shared = set[str]().union(*named.values()).intersection(*named.values())
     columns = [name for name in next(iter(named.values())) if name in shared]
     texts = {name: [values[name] for values in named.values()] for name in columns}
@@ -94,12 +97,6 @@ def partitions(paths: Sequence[str]) -> dict[str, Partition]:
         path: Partition(tuple((name, _value(values[name], name in whole)) for name in columns), whole)
         for path, values in named.items()
     }
-
-
-def _named(path: str) -> dict[str, str]:
-    folders = os.path.dirname(path).split(os.sep)
-    pairs = (folder.partition("=") for folder in folders if "=" in folder)
-    return {unquote(name): unquote(value) for name, _, value in pairs if name}
 
 
 def _is_whole(text: str) -> bool:

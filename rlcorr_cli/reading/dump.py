@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -168,15 +167,15 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         return source.path, replace(index, partition=named.beside(index.schema))
 
     is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
-    indexes = _with_all_columns(dict(answers(indexed, sources) if is_remote else map(indexed, sources)))
+    indexes = dict(answers(indexed, sources) if is_remote else map(indexed, sources))
+    if all(index.made for index in indexes.values()):
+        indexes = _with_all_columns(indexes)
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
     """Files whose rows are made for reading have the columns of all of them: null where one holds nothing of it, unless
     its folders do."""
-    if not all(index.made for index in indexes.values()):
-        return indexes
     from rlcorr_cli.layouts.canonical import schema  # frameworks' own files alone need it
 
     types = {field.name: field.type for index in indexes.values() for field in index.schema}
@@ -207,10 +206,19 @@ def _settled(
     schemas = {path: index.all_columns for path, index in indexes.items()}
     resolved = resolve_schema(schemas, request, plan_columns)
     first, *others = (schema.names for schema in schemas.values())
-    limited: tuple[str, ...] = ()
+    # What files' layouts say of them, each sentence once, with the first file that it is about.
+    about: dict[str, list[str]] = {}
+    for path, index in indexes.items():
+        for note in index.notes:
+            about.setdefault(note, []).append(path)
+    notes = list(search_notes)
+    for note, paths in about.items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        notes.append(f"{os.path.basename(paths[0])}{more}: {note}")
+    notes += resolved.notes
     if request.limit is not None:
         rows = "row is" if request.limit == 1 else f"{request.limit:,} rows are"
-        limited = (f"Only the first {rows} read.",)
+        notes.append(f"Only the first {rows} read.")
     return Dump(
         request=request,
         plan_columns=plan_columns,
@@ -218,25 +226,13 @@ def _settled(
         columns=resolved.columns,
         roles=resolved.roles,
         shards=_shards(sources, indexes, resolved.roles),
-        notes=(*search_notes, *_unit_notes(indexes), *resolved.notes, *limited),
+        notes=tuple(notes),
         search_notes=search_notes,
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,
         stdin=stdin,
     )
-
-
-def _unit_notes(indexes: Mapping[str, Index]) -> Iterator[str]:
-    """What files' layouts say of them, each sentence once, with the first file that it is about."""
-    first: dict[str, str] = {}
-    count = Counter(note for index in indexes.values() for note in index.notes)
-    for path, index in indexes.items():
-        for note in index.notes:
-            first.setdefault(note, path)
-    for note, path in first.items():
-        others = f" and {count[note] - 1} more" if count[note] > 1 else ""
-        yield f"{os.path.basename(path)}{others}: {note}"
 
 
 def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Roles) -> tuple[Shard, ...]:

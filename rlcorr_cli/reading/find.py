@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
-from rlcorr_cli.files import Status, filesystem, located
+from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import changed, unreadable
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
@@ -131,13 +131,6 @@ def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path) if part)
 
 
-def not_read(place: str, others: Iterable[str]) -> tuple[str, ...]:
-    """A note on files of a place that are not read; none without such files."""
-    others = list(others)
-    verb = "is" if len(others) == 1 else "are"
-    return (f"{listed(others)} in {place} {verb} not read.",) if others else ()
-
-
 def listed(paths: Iterable[str]) -> str:
     """Files in a few words: '3 files (2 .json, 1 .txt)'."""
     counts = Counter(map(_suffix, paths))
@@ -219,35 +212,27 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
     for typed in paths:
         hits = _expanded(typed)
         passed_over: list[str] = []
-        for path, source in _sources(hits.paths, format, typed, read):
+
+        def look(path: str, typed: str = typed) -> tuple[str, str, Source | None]:
+            is_file = path != STDIN and not isinstance(path, InMemory)
+            same = filesystem(path).identity(path) if is_file else path  # for all names of one file
+            if same in read:
+                raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
+            return path, same, _source(path, format, chosen=path != typed)
+
+        # Files of a store are looked at several at a time.
+        is_remote = len(hits.paths) > 1 and filesystem(hits.paths[0]).remote
+        for path, same, source in answers(look, hits.paths) if is_remote else map(look, hits.paths):
             if source is None:
                 passed_over.append(path)
             else:
-                read[_identity(path)] = source
+                read[same] = source
         if hits.paths and len(passed_over) == len(hits.paths):
             raise _nothing_in(typed, passed_over, format)
-        notes += not_read(typed, [*hits.unread, *passed_over])
+        if unread := [*hits.unread, *passed_over]:
+            notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
-    return united, (*kinds(read.values()), *left_out(read.values(), united), *notes)
-
-
-def _sources(
-    paths: Sequence[str], format: str, typed: str, read: Collection[str]
-) -> Iterator[tuple[str, Source | None]]:
-    """Each path with what it is; files of a store are looked at several at a time.  read: identities that came
-    before."""
-
-    def look(path: str) -> tuple[str, Source | None]:
-        if _identity(path) in read:
-            raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
-        return path, _source(path, format, chosen=path != typed)
-
-    return answers(look, paths) if len(paths) > 1 and filesystem(paths[0]).remote else map(look, paths)
-
-
-def _identity(path: str) -> str:
-    """The same text for all names of one file."""
-    return path if path == STDIN or isinstance(path, InMemory) else filesystem(path).identity(path)
+    return united, (*_of_layouts(read.values(), united), *notes)
 
 
 def units(sources: Sequence[Source]) -> list[Source]:
@@ -286,18 +271,9 @@ def _united(files: Sequence[Source]) -> Source:
     return replace(first, n_bytes=n_bytes, companions=companions, modified=modified)
 
 
-def left_out(sources: Iterable[Source], united: Sequence[Source]) -> Iterator[str]:
-    """A note on files that a layout leaves out beside others, and why."""
-    kept = {path for unit in united for path in (unit.path, *(path for path, _ in unit.companions))}
-    others = [source for source in sources if source.path not in kept]
-    if others:
-        first, *more = (os.path.basename(source.path) for source in others)
-        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
-        yield f"{subject} left out: {layout(others[0].format).left_out}"
-
-
-def kinds(sources: Iterable[Source]) -> Iterator[str]:
-    """What was recognised, by what sign, in a sentence for each kind of file."""
+def _of_layouts(sources: Collection[Source], united: Sequence[Source]) -> Iterator[str]:
+    """What was recognised, by what sign, in a sentence for each kind of file; and what files a layout leaves out beside
+    others, and why."""
     alike: dict[tuple[str, str], list[str]] = {}
     for source in sources:
         if source.format in LAYOUT_NAMES:
@@ -305,6 +281,11 @@ def kinds(sources: Iterable[Source]) -> Iterator[str]:
     for (name, sign), paths in alike.items():
         others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         yield f"{os.path.basename(paths[0])}{others}: read as {name}, {layout(name).title} ({sign})."
+    kept = {path for unit in united for path, _ in unit.files}
+    if left_out := [source for source in sources if source.path not in kept]:
+        first, *more = (os.path.basename(source.path) for source in left_out)
+        subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
+        yield f"{subject} left out: {layout(left_out[0].format).left_out}"
 
 
 def files(paths: Sequence[str]) -> Iterator[str]:
@@ -343,14 +324,23 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     status = filesystem(path).status(path)
     found = ((path, status.stamp),)
     with blaming_changes(found):
-        source = _looked_at(path, format, status, chosen=chosen)
-    if source is None and not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
+        known = _format_and_sign(path, format, chosen=chosen)
+    if known is not None:
+        return Source(
+            path=path,
+            format=known[0],
+            n_bytes=status.n_bytes,
+            stamp=status.stamp,
+            sign=known[1],
+            modified=status.modified,
+        )
+    if not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
         check_unchanged(found)
-    return source
+    return None
 
 
-def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Source | None:
-    """One file of a disk or store, by its name and its first bytes."""
+def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str] | None:
+    """What a file of a disk or store is, by its name and its first bytes, and the sign of a framework's."""
     start = FileStart(path)
     try:
         if not start.first_bytes:
@@ -361,7 +351,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
         raise filesystem(path).explained(path, error) or unreadable(path, error) from error
     name, sign = kind or (None, "")
     if format != "auto":
-        return None if chosen and format in LAYOUT_NAMES and name != format else _as(path, format, sign, status)
+        return None if chosen and format in LAYOUT_NAMES and name != format else (format, sign)
     if name is None and not path.lower().endswith(CONTAINER_SUFFIXES):
         _check_whole(path, start.first_bytes)
     if refused is not None and chosen:
@@ -372,7 +362,7 @@ def _looked_at(path: str, format: str, status: Status, *, chosen: bool) -> Sourc
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
         name = by_magic(start.first_bytes)
     if name is not None:
-        return _as(path, name, sign, status)
+        return name, sign
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
     titles = " nor ".join(row.title for row in CONTAINERS)
@@ -392,12 +382,6 @@ def _check_whole(path: str, start: bytes) -> None:
     except DataError as error:
         if error.hint == HALF:
             raise DataError(f"{path}: {error.message}", HALF) from error
-
-
-def _as(path: str, format: str, sign: str, status: Status) -> Source:
-    return Source(
-        path=path, format=format, n_bytes=status.n_bytes, stamp=status.stamp, sign=sign, modified=status.modified
-    )
 
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:

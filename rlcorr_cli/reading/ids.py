@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,15 @@ DRAW = "rlcorr_draw"
 
 def keys(columns: Sequence[pa.Array]) -> Keys:
     """64-bit hashes of the rows' values as text, the id first; 0 of a row without an id, and of no other."""
-    first, *others = (_hashes(column) for column in columns)
-    for other in others:
-        first = joined(first, other)
+    of_columns: list[Keys] = []
+    for column in columns:
+        text = texts(column)
+        _, places, data = text.buffers()  # a null's text is none
+        offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
+        of_columns.append(keys_of(np.frombuffer(b"" if data is None else data, np.uint8), offsets))
+    hashes = reduce(joined, of_columns)
     known = as_numpy(call("is_valid", columns[0]))
-    return np.where(known, np.maximum(first, np.uint64(1)), np.uint64(0))
+    return np.where(known, np.maximum(hashes, np.uint64(1)), np.uint64(0))
 
 
 def cluster_keys(column: pa.Array) -> Keys:
@@ -34,14 +39,6 @@ def cluster_keys(column: pa.Array) -> Keys:
     lists = Lists.of("clusters", column)
     hashes = keys_of(lists.values.astype(np.float64).view(np.uint32), 2 * lists.offsets)
     return np.where(as_numpy(column.is_valid()), np.maximum(hashes, np.uint64(1)), np.uint64(0))
-
-
-def _hashes(column: pa.Array) -> Keys:
-    """Of each value's text; a null's is that of no text."""
-    text = texts(column)
-    _, places, data = text.buffers()
-    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
-    return keys_of(np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8), offsets)
 
 
 class SeenIds:
@@ -75,17 +72,13 @@ class SeenIds:
             for run in self._runs:
                 at = np.minimum(np.searchsorted(run, some), len(run) - 1)
                 again |= run[at] == some
-            self._add(unique)
+            if len(unique):
+                # As in a binary counter: a run takes up the shorter ones before it, so each key is merged about log2 n
+                # times, and a look-up searches about log2 n runs.
+                while self._runs and len(self._runs[-1]) < 2 * len(unique):
+                    unique = _merged(self._runs.pop(), unique)
+                self._runs.append(unique)
         return again
-
-    def _add(self, unique: Keys) -> None:
-        if not len(unique):
-            return
-        # As in a binary counter: a run takes up the shorter ones before it, so each key is merged about log2 n times,
-        # and a look-up searches about log2 n runs.
-        while self._runs and len(self._runs[-1]) < 2 * len(unique):
-            unique = _merged(self._runs.pop(), unique)
-        self._runs.append(unique)
 
 
 def _merged(a: Keys, b: Keys) -> Keys:

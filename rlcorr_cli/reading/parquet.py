@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,19 +50,23 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         schema = file.schema_arrow
         _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
         metadata, names = file.metadata, needed(schema)
-        columns = {name: _indices(file, [name]) for name in names}
+        columns = {name: _indices(file, name) for name in names}
         wanted = [j for of_name in columns.values() for j in of_name]
         _check_descriptions(metadata, wanted)
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        if sum(group.num_rows for group in groups) != metadata.num_rows:
+        group_rows = tuple(group.num_rows for group in groups)
+        if sum(group_rows) != metadata.num_rows:
             raise damaged(path, "its row groups do not hold the rows that its footer names")
-        for group in groups:
-            _check_lengths(path, group, wanted)
+        # Rows that would not fit into memory, as far as a footer tells.
+        for group, j in product(groups, wanted):
+            if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
+                what = f"{path} has rows of over {ROW_TOKENS:,} tokens."
+                raise DataError(what, "One row is one sequence: is the file laid out so?")
         group_bytes = {
             name: tuple(sum(group.column(j).total_compressed_size for j in of_name) for group in groups)
             for name, of_name in columns.items()
         }
-    return Index(schema=schema, group_rows=tuple(group.num_rows for group in groups), group_bytes=group_bytes)
+    return Index(schema=schema, group_rows=group_rows, group_bytes=group_bytes)
 
 
 def parts(source: Source, index: Index, roles: Roles) -> list[tuple[tuple[int, int], int]]:
@@ -114,15 +119,6 @@ class _Unread(io.RawIOBase):
         raise _Read
 
 
-def _check_lengths(path: str, group: pq.RowGroupMetaData, columns: list[int]) -> None:
-    """Refuse rows that would not fit into memory, as far as a footer tells."""
-    for j in columns:
-        if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
-            raise DataError(
-                f"{path} has rows of over {ROW_TOKENS:,} tokens.", "One row is one sequence: is the file laid out so?"
-            )
-
-
 def read(
     shard: Shard,
     roles: Roles,
@@ -167,7 +163,7 @@ def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tok
     # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
     # short makes one batch, which costs less.  Equal, because a short last step costs as many calls as a full one.
     low, high = STEP_TOKENS
-    metadata, wanted = file.metadata, _indices(file, [tokens])
+    metadata, wanted = file.metadata, _indices(file, tokens)
     n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
     n_steps = math.ceil(8 * n_tokens / (7 * min(max(batch_tokens, low), high)))
@@ -178,10 +174,11 @@ def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tok
     return min(max(1, step), 1 << 30)
 
 
-def _indices(file: pq.ParquetFile, names: Sequence[str]) -> list[int]:
+def _indices(file: pq.ParquetFile, name: str) -> list[int]:
+    """The footer's columns that one column is made of: itself, or what is nested in it."""
     # Not by metadata.schema: it and the footer hold each other, and a long run kept the footer of every shard.
-    paths = [".".join(path) for path in file.reader.column_paths]
-    return [j for j, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in names)]
+    paths = enumerate(file.reader.column_paths)
+    return [j for j, path in paths if f"{'.'.join(path)}.".startswith(f"{name}.")]
 
 
 READER = Reader(index, parts, read, peek)

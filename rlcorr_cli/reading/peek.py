@@ -15,7 +15,6 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import call
-from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import reader
@@ -36,18 +35,13 @@ def samples(dump: Dump) -> Iterator[Sample]:
     step = dump.step
     roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
     for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
-        rows = _peeked(dump, firsts[i], roles)
+        shard, index = firsts[i], dump.indexes[firsts[i].path]
+        inner = index.partition.without(roles)
+        schema = pa.schema([index.schema.field(name) for name in inner.needed])
+        with blaming_changes(shard.files):
+            rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
         if rows is not None:
-            yield _sample(rows, roles, firsts[i].path)
-
-
-def _peeked(dump: Dump, shard: Shard, roles: Roles) -> Rows | None:
-    index = dump.indexes[shard.path]
-    inner = index.partition.without(roles)
-    schema = pa.schema([index.schema.field(name) for name in inner.needed])
-    with blaming_changes(shard.files):
-        rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
-    return rows and index.partition.given_to(rows, roles.needed)
+            yield _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
 
 
 def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
@@ -59,7 +53,11 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
         lists = lists_of(rows, roles)
     rollout, train = lists[roles.rollout], lists[roles.train]
     valid = None if roles.mask is None else lists[roles.mask].values == 1
-    step = (None, None) if not roles.group_keys else _ends(rows.data.column(roles.group_keys[0]))
+    first = last = None  # step, where that is a number
+    if roles.group_keys and rows.data.num_rows:
+        column = rows.data.column(roles.group_keys[0])
+        ends = (*keys(column[:1]), *keys(column[-1:]))
+        first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
     return Sample(
         path=path,
         offsets=rollout.offsets,
@@ -67,17 +65,8 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
         train=train.values,
         valid=valid,
         columns=(roles.rollout, roles.train),
-        step=step,
+        step=(first, last),
     )
-
-
-def _ends(column: pa.Array) -> tuple[float | None, float | None]:
-    """The first and the last value, where they are numbers."""
-    if not len(column):
-        return None, None
-    ends = (*keys(column[:1]), *keys(column[-1:]))
-    first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
-    return first, last
 
 
 STEP_TOKENS = 1 << 18

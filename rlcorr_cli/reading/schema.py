@@ -16,7 +16,8 @@ from rlcorr_cli.errors import DataError, RlcorrError
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
-from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, id_columns, key_column, resolve
+from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, key_column, resolve
+from rlcorr_cli.reading.ids import DRAW, SPLIT
 from rlcorr_cli.reading.names import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
@@ -61,18 +62,24 @@ def resolve_schema(
         f"{name} is not in every file under one name: not used."
         for name in sorted({name for theirs in resolved.values() for name in theirs} - set(columns))
     ]
-    batch = _batch(schemas, request, plan_columns)
+    batch = plan_columns.batch
+    if batch is not None and not plan_columns.batch_required:  # without a column that each file has, all is one batch
+        found = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
+        batch = batch if all(len(columns_of_file) == 1 for columns_of_file in found) else None
     names = request.group_by if batch is None else (batch, *request.group_by)
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
     shared_ids = ids.pop() if len(ids) == 1 else ()
+    # The bootstrap knows rows by the ids that are asked for, and none by a step alone.
+    unasked = () if "step" in request.drawn_by else candidates("step", shared_ids[1:], request.columns)
+    drawn_by = tuple(name for name in shared_ids if name not in unasked) if "sample_id" in request.drawn_by else ()
     roles = replace(
         Roles.of(columns),
         batch=None if batch is None else keys[batch],
         group_keys=tuple(keys[name] for name in request.group_by),
         ids=shared_ids,
-        drawn_by=_drawn_by(shared_ids, request),
+        drawn_by=drawn_by,
         cluster=_cluster(schemas, request, plan_columns),
         draws_rows=request.cluster_by == NO_CLUSTERS,
         **_looked_into(schemas, request, plan_columns),
@@ -166,15 +173,6 @@ def _resolved(
     return columns
 
 
-def _batch(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> str | None:
-    """The name of the column of training batches; None where all rows are one batch."""
-    batch = plan_columns.batch
-    if batch is None or plan_columns.batch_required:
-        return batch
-    everywhere = all(len(candidates(batch, schema.names, request.columns)) == 1 for schema in schemas.values())
-    return batch if everywhere else None
-
-
 def _keys(
     path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
 ) -> dict[str, str]:
@@ -223,13 +221,13 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
         purpose = "to cluster by"
         keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
         return _shared(keys, ())[named]
-    free = (name for name in PROMPTS if name not in request.columns.values())
-    return next((name for name in free if all(_tells_prompts(name, schema) for schema in schemas.values())), None)
-
-
-def _tells_prompts(name: str, schema: pa.Schema) -> bool:
-    """Whether a file has the column; the number of a prompt's tokens, which some call prompt_tokens, is no prompt."""
-    return name in schema.names and (name not in PROMPT_TEXTS or not types.holds_reward(_type(schema, name)))
+    for name in PROMPTS:
+        if name in request.columns.values() or not all(name in schema.names for schema in schemas.values()):
+            continue
+        # The number of a prompt's tokens, which some call prompt_tokens, is no prompt.
+        if name not in PROMPT_TEXTS or not any(types.holds_reward(_type(schema, name)) for schema in schemas.values()):
+            return name
+    return None
 
 
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
@@ -240,17 +238,15 @@ def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
 
 
 def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
-    """Columns that tell a file's rows apart, of whatever type; none where the file lacks one of them."""
-    names = id_columns(schema.names, request.columns)
+    """What tells a file's rows apart, of whatever type: sample_id by that very name or as mapped, the step, the split,
+    and which copy of a drawn row it is.  None where the file lacks one of them.
+
+    An alias is not taken: `index` and the like number prompts in some frameworks.
+    """
+    own = request.columns.get("sample_id") or "sample_id"
+    steps = candidates("step", schema.names, request.columns)
+    names = (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in schema.names))
     return names if all(name in schema.names and _type(schema, name) for name in names) else ()
-
-
-def _drawn_by(ids: tuple[str, ...], request: ReadRequest) -> tuple[str, ...]:
-    """The ids by which the bootstrap is to know rows; it knows none by a step alone."""
-    if "sample_id" not in request.drawn_by:
-        return ()
-    steps = () if "step" in request.drawn_by else candidates("step", ids[1:], request.columns)
-    return tuple(name for name in ids if name not in steps)
 
 
 def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:

@@ -39,18 +39,14 @@ class ShardReader:
     """How to read any shard of a dump.
 
     It can be pickled to workers, and does not grow with the number of files: what is one file's own is in its shards.
-    limit: most rows of the whole dump.  stdin: set if standard input is a source; it then cannot be pickled.
+    limit: most rows of the whole dump; whether a row is taken then depends on how many were before.  stdin: set if
+    standard input is a source; it then cannot be pickled.
     """
 
     roles: Roles
     bad_rows: BadRowPolicy
     limit: int | None = None
     stdin: Stdin | None = None
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether taking a row depends on how many were taken before."""
-        return self.limit is not None
 
     @property
     def leaves_out_repeated(self) -> bool:

@@ -20,14 +20,22 @@ RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 
 def token_context(rows: CheckedRows, roles: Roles) -> TokenContext:
     """Of a batch's rows, by the roles that they were read with."""
-    data, levels = rows.data, dict(roles.levels)
-    coded_levels = {name: coded(data.column(column)) for name, column in levels.items()}
-    prompts = levels.get("group_id")
+    data, prompts = rows.data, dict(roles.levels).get("group_id")
+    levels: dict[str, RowLevels] = {}
+    for name, column in roles.levels:
+        codes, values = coded(data.column(column))
+        levels[name] = codes, tuple(values)
+    # With how many versions each row's policy is behind its step, where both are numbers and nothing says it.
+    if "lag" not in levels and {"step", "policy_version"} <= levels.keys():
+        steps, versions = (_numbers(*levels[name]) for name in ("step", "policy_version"))
+        lags, codes = np.unique(steps - versions, return_inverse=True)
+        if np.isfinite(lags).all():
+            levels["lag"] = codes.astype(np.int64), tuple(lags.tolist())
     return TokenContext(
         offsets=rows.offsets,
         valid=rows.valid,
         token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),
-        levels=_with_lag({name: (codes, tuple(values)) for name, (codes, values) in coded_levels.items()}),
+        levels=levels,
         prompts=None if prompts is None else keys([data.column(prompts)]),
         advantages=rows.batch.row_advantage,
     )
@@ -36,17 +44,6 @@ def token_context(rows: CheckedRows, roles: Roles) -> TokenContext:
 def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
     """A row's sample_id as text; None where it has none."""
     return texts(rows.data.column(roles.ids[0]).slice(row, 1))[0].as_py() if roles.ids else None
-
-
-def _with_lag(levels: dict[str, RowLevels]) -> dict[str, RowLevels]:
-    """With how many versions each row's policy is behind its step, where both are numbers and nothing says it."""
-    if "lag" in levels or not {"step", "policy_version"} <= levels.keys():
-        return levels
-    steps, versions = (_numbers(*levels[name]) for name in ("step", "policy_version"))
-    values, codes = np.unique(steps - versions, return_inverse=True)
-    if not np.isfinite(values).all():
-        return levels
-    return levels | {"lag": (codes.astype(np.int64), tuple(values.tolist()))}
 
 
 def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.float64]:

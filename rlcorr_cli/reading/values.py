@@ -85,8 +85,10 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
 def keys(column: pa.Array) -> list[Key]:
     """Values as groups have them: booleans, numbers and text; NaN is the text 'NaN', because two NaNs are not equal, a
     decimal without decimals an integer."""
-    whole = is_.is_decimal(column.type) and column.type.scale <= 0
-    return [_key(int(Decimal(value)) if whole and value is not None else value) for value in plain(column)]
+    values = plain(column)
+    if is_.is_decimal(column.type) and column.type.scale <= 0:
+        return [None if value is None else int(Decimal(value)) for value in values]
+    return ["NaN" if isinstance(value, float) and np.isnan(value) else value for value in values]
 
 
 def texts(column: pa.Array) -> pa.Array:
@@ -116,10 +118,6 @@ def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
         values, codes = keys(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
     place = {value: i for i, value in enumerate(dict.fromkeys([*values, None]))}
     return np.array([place[value] for value in [*values, None]])[codes], list(place)
-
-
-def _key(value: Any) -> Key:
-    return "NaN" if isinstance(value, float) and np.isnan(value) else value
 
 
 def _is_text(type: pa.DataType) -> bool:

@@ -31,7 +31,7 @@ from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, rollout_notes, search_budgets
+from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, search_budgets
 from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, check_quarantine, one_reading
 from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
@@ -135,13 +135,7 @@ def run_totals(
         plan=chosen.plan,
         profile=CANONICAL if chosen.profile is None else chosen.profile.name,
         inputs=reading.inputs,
-        notes=(
-            *dump.notes,
-            *chosen.notes,
-            *_idle_notes(dump, chosen.plan, measured),
-            *_budget_notes(chosen.plan, budgets),
-            *rollout_notes(dump),
-        ),
+        notes=(*dump.notes, *chosen.notes, *_notes(dump, chosen.plan, measured, budgets)),
         problems=reading.log.counts,
         anomalies=anomalies,
         search_notes=dump.search_notes,
@@ -186,7 +180,14 @@ def measure(
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:
-    """What the totals of a dump are of."""
+    """What the totals of a dump are of; an objective's settings by dotted names."""
+    of_objectives: dict[str, Any] = {}
+    for plan, objective in observation.objectives.items():
+        prefix = f"objective.{plan.name}." if len(observation.plans) > 1 else "objective."
+        of_objectives |= {f"{prefix}{name}": value for name, value in objective.to_dict().items()}
+    bounds = sorted(
+        (name, repr(key), value) for name, of_groups in budget_bounds.items() for key, value in of_groups.items()
+    )
     return Provenance(
         plans=Provenance.by_id(*observation.plans),
         settings={
@@ -195,31 +196,14 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
             "pictures": observation.pictures,
             **({"by_step": True} if observation.by_step else {}),
             **({"by_rollout": True} if observation.by_rollout else {}),
-            **_objective_settings(observation),
+            **of_objectives,
         },
         columns=dump.columns,
         batch=dump.roles.batch,
         groups=dump.request.group_by,
         seed=observation.seed,
-        budget_bounds=_digest(budget_bounds),
+        budget_bounds=hashlib.sha256(repr(bounds).encode()).hexdigest()[:16] if bounds else "",
     )
-
-
-def _objective_settings(observation: Observation) -> dict[str, Any]:
-    """The objectives', by dotted names."""
-    several = len(observation.plans) > 1
-    return {
-        f"objective.{f'{plan.name}.' if several else ''}{name}": value
-        for plan, objective in observation.objectives.items()
-        for name, value in objective.to_dict().items()
-    }
-
-
-def _digest(budget_bounds: BudgetBounds) -> str:
-    bounds = sorted(
-        (name, repr(key), value) for name, of_groups in budget_bounds.items() for key, value in of_groups.items()
-    )
-    return hashlib.sha256(repr(bounds).encode()).hexdigest()[:16] if bounds else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,23 +262,23 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
     )
 
 
-def _idle_notes(dump: Dump, plan: Plan, measured: Measured) -> list[str]:
+def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds) -> Iterator[str]:
+    """That batches are named in vain, which values each budget let stay, and that rollouts go uncounted."""
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
-    idle = not plan.batched and not of_objective and dump.request.batch_by is not None
-    return ["--batch-by changes nothing: the plan looks at no batches."] if idle else []
-
-
-def _budget_notes(plan: Plan, budgets: BudgetThresholds) -> list[str]:
-    """Which values each budget let stay."""
-    notes: list[str] = []
+    if not plan.batched and not of_objective and dump.request.batch_by is not None:
+        yield "--batch-by changes nothing: the plan looks at no batches."
     for budget in plan.budgets:
         ends = sorted(set(budgets.bounds[budget.name].values()))
         if not ends or ends[0] == math.inf:
-            notes.append(f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is.")
+            yield f"{budget.name}: the mean {budget.statistic} is below {budget.mean_below:g} as it is."
             continue
         where = " in the tightest batch" if len(ends) > 1 else ""
-        notes.append(f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}.")
+        yield f"{budget.name} keeps {budget.statistic} up to {ends[0]:.4g}{where}."
         unmet = f"{budgets.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
         if budgets.unmet[budget.name]:
-            notes.append(f"{budget.name}: in {unmet}; only that stays.")
-    return notes
+            yield f"{budget.name}: in {unmet}; only that stays."
+    if dump.roles.rollouts and dump.stdin is not None:
+        yield (
+            f"{dump.roles.rollouts[0]} is not looked at, which takes a reading of its own, and standard input can be "
+            "read only once: each sample counts as a rollout. Save it to a file if some have several."
+        )

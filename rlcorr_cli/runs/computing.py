@@ -58,7 +58,11 @@ class Computing:
 
     def warn(self, dump: Dump, *, streams: bool) -> None:
         """Say once, on stderr, that what was asked for is not what reads a dump."""
-        why = _alone(dump, streams=streams) or _here(dump, self.engine)
+        why = _alone(dump, streams=streams)
+        if not why and dump.stdin is not None:
+            why = "standard input is read by one thread"
+        elif not why and dump.is_here and not isinstance(self.engine, ThreadEngine | AutoEngine):
+            why = "a table in memory is read by threads of this process"
         if why and self.warnings is not None and why not in self.warnings:
             self.warnings.add(why)
             _LOG.warning("The workers that were asked for do not share the work: %s.", why)
@@ -66,19 +70,11 @@ class Computing:
 
 def _alone(dump: Dump, *, streams: bool) -> str:
     """Why one thread must read a dump; empty where it need not."""
-    if dump.reader.counts_rows:
+    if dump.reader.limit is not None:
         return "under a limit one thread counts the rows"
     if (streams or dump.is_here) and dump.reader.leaves_out_repeated:
         return "one thread looks for ids that come twice, to leave out their later rows"
     return ""
-
-
-def _here(dump: Dump, engine: Engine) -> str:
-    """Why no other process shares the reading of a dump; empty where one does, or none was to."""
-    if dump.stdin is not None:
-        return "standard input is read by one thread"
-    apart = not isinstance(engine, ThreadEngine | AutoEngine)
-    return "a table in memory is read by threads of this process" if dump.is_here and apart else ""
 
 
 @contextmanager
@@ -91,22 +87,21 @@ def computing(
     ray_address: str | None = None,
 ) -> Generator[Computing]:
     """Where to compute, while a run lasts.  workers: None for one for each core this process may use, or GPU."""
-    chosen = (
-        _on_ray(device, workers, ray_address) if engine == "ray" else _engine(engine, workers, devices.gpus(device))
-    )
+    # How many GPUs there are to share the work, 0 where it is done on none or on a certain one.
+    gpus = 0 if engine == "ray" else devices.gpus(device)
+    chosen: Engine
+    if engine == "ray":
+        chosen = _on_ray(device, workers, ray_address)
+    elif engine == "threads" or (engine == "auto" and gpus == 1):
+        chosen = ThreadEngine(workers or cores())
+    else:
+        make = partial(_processes, workers or gpus or cores(), gpus)
+        chosen = AutoEngine(workers or cores(), make) if engine == "auto" and gpus < 2 else make()
     try:
         asked = engine in ("processes", "ray") or (workers or 1) > 1
         yield Computing(device, batch_tokens, chosen, set() if asked else None)
     finally:
         chosen.close()
-
-
-def _engine(name: EngineName, workers: int | None, gpus: int) -> Engine:
-    """gpus: how many there are to share the work, 0 where it is done on none or on a certain one."""
-    if name == "threads" or (name == "auto" and gpus == 1):
-        return ThreadEngine(workers or cores())
-    make = partial(_processes, workers or gpus or cores(), gpus)
-    return AutoEngine(workers or cores(), make) if name == "auto" and gpus < 2 else make()
 
 
 def _processes(workers: int, gpus: int) -> "ProcessEngine":

@@ -118,17 +118,6 @@ def count_rollouts(dump: Dump, computing: Computing) -> RolloutTotals | None:
     return RolloutTotals.total(part for _, part in Reading.alone(dump, computing).each(counting)).shared()
 
 
-def rollout_notes(dump: Dump) -> tuple[str, ...]:
-    """That rollouts go uncounted, where they do."""
-    if not dump.roles.rollouts or dump.stdin is None:
-        return ()
-    column = dump.roles.rollouts[0]
-    return (
-        f"{column} is not looked at, which takes a reading of its own, and standard input can be read only once: each "
-        "sample counts as a rollout. Save it to a file if some have several.",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class CountRollouts(ShardWork[RolloutTotals]):
     """Shard -> the rollouts of its sound rows."""

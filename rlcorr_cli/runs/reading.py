@@ -73,7 +73,7 @@ class Reading:
     @classmethod
     def alone(cls, dump: Dump, computing: Computing) -> "Reading":
         """One that nobody watches, and whose bad rows are only counted."""
-        return cls(dump=dump, computing=computing, log=BadRowLog(dump.request.bad_rows, None))
+        return cls(dump=dump, computing=computing, log=BadRowLog())
 
     def each(self, work: "Callable[[Shard], ShardResult[R]]") -> Iterator[tuple[Shard, R]]:
         """What `work` makes of each shard, in the dump's order."""
@@ -96,8 +96,19 @@ class Reading:
             self.progress(n_tokens, shard.n_bytes)
 
     def check(self) -> None:
-        """A DataError if too many rows are bad."""
-        self.log.check(self.rows.total())
+        """A DataError if a larger share of rows was left out than the limit."""
+        n_good, n_bad, limit = self.rows.total(), self.log.rows.total(), self.dump.request.bad_rows.limit
+        share = n_bad / max(n_bad + n_good, 1)
+        if share <= limit:
+            return
+        classes = self.problems
+        listed = ", ".join(f"{name} {left_out.rows:,}" for name, left_out in classes.items())
+        first = next(iter(classes.values())).first
+        raise DataError(
+            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), which exceeds --max-bad-fraction "
+            f"{limit:g}: {listed}; {first}.",
+            "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
+        )
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -172,10 +183,21 @@ class ShardReading:
     @classmethod
     def of(cls, dump: Dump, computing: Computing, *, whole: bool = False, streams: bool = False) -> "ShardReading":
         """A fresh reading of a dump.  streams: as of `Computing.engine_for`."""
-        device = devices.resolve(computing.device)
+        device, reader = devices.resolve(computing.device), dump.reader
+        # Shards know of each other's rows where they must, and where that finds an id that came twice soonest.  One
+        # that is computed on a GPU does not, because it is read anew where its batch is too large for that.
+        in_one_memory = (
+            reader.limit is not None
+            or dump.is_here
+            or (
+                streams
+                if reader.leaves_out_repeated
+                else device.type == "cpu" and computing.engine_for(dump).shares_memory
+            )
+        )
         return cls(
-            reader=dump.reader,
-            state=dump.reader.state() if _in_one_memory(dump, computing, device, streams=streams) else None,
+            reader=reader,
+            state=reader.state() if in_one_memory else None,
             device=device,
             batch_tokens=computing.batch_tokens or devices.DEFAULT_BATCH_TOKENS[device.type],
             whole=whole,
@@ -205,16 +227,6 @@ class ShardReading:
                 notes.n_rows += rows.batch.n_rows
                 notes.n_tokens += rows.batch.n_tokens
                 yield rows
-
-
-def _in_one_memory(dump: Dump, computing: Computing, device: Device, *, streams: bool) -> bool:
-    """Whether shards know of each other's rows: where they must, and where that finds an id that came twice soonest.
-    One that is computed on a GPU does not, because it is read anew where its batch is too large for that."""
-    reader = dump.reader
-    if reader.counts_rows or dump.is_here or (streams and reader.leaves_out_repeated):
-        return True
-    stops = not reader.leaves_out_repeated
-    return stops and device.type == "cpu" and computing.engine_for(dump).shares_memory
 
 
 @dataclass(frozen=True)
@@ -334,49 +346,34 @@ def _full() -> DataError:
     return DataError("The GPU's memory ran out.", "Use a smaller --batch-tokens, fewer --workers, or --device cpu.")
 
 
+@dataclass
 class BadRowLog:
-    """Filled in the dump's order.  counts: by class.  rows: bad ones per input."""
+    """Filled in the dump's order.  output: where bad rows are written, if anywhere.  rows: bad ones per input."""
 
-    def __init__(self, policy: BadRowPolicy, output: "Output | None") -> None:
-        self._counts = BadRowCounts()
-        self.rows: Counter[str] = Counter()
-        self._policy = policy
-        self._output = output
+    output: "Output | None" = None
+    rows: Counter[str] = field(default_factory=Counter[str])
+    _counts: BadRowCounts = field(default_factory=BadRowCounts, init=False)
 
     @property
     def counts(self) -> BadRowCounts:
         """What was set aside so far, with the places that reports show."""
-        return self._counts.resolved(resolved)
+        firsts = self._counts.first.items()
+        return replace(self._counts, first={name: replace(row, place=resolved(row.place)) for name, row in firsts})
 
     def add(self, shard: Shard, bad_rows: BadRows) -> None:
         """What had to be left out of this shard."""
         self._counts = self._counts + bad_rows.counts
         self.rows[shard.path] += bad_rows.counts.n_rows
-        if self._output is not None and bad_rows.reasons:
+        if self.output is not None and bad_rows.reasons:
             from rlcorr_cli.reading.rows_out import quarantined
 
-            self._output.write(quarantined(bad_rows))
-
-    def check(self, n_good: int) -> None:
-        """A DataError if a larger share of rows was left out than the limit."""
-        n_bad = self._counts.n_rows
-        share = n_bad / max(n_bad + n_good, 1)
-        if share <= self._policy.limit:
-            return
-        classes = self.counts.by_class()
-        listed = ", ".join(f"{name} {left_out.rows:,}" for name, left_out in classes.items())
-        first = next(iter(classes.values())).first
-        raise DataError(
-            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), which exceeds --max-bad-fraction "
-            f"{self._policy.limit:g}: {listed}; {first}.",
-            "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
-        )
+            self.output.write(quarantined(bad_rows))
 
     def finish(self) -> None:
         """Have the rows set aside ready to be published; where there are none, no file is to be there."""
-        if self._output is not None:
+        if self.output is not None:
             problems = {name: left_out.to_dict() for name, left_out in self.counts.by_class().items()}
-            self._output.finish_or_remove(json.dumps({"version": __version__, "problems": problems}))
+            self.output.finish_or_remove(json.dumps({"version": __version__, "problems": problems}))
 
 
 @contextmanager
@@ -385,13 +382,13 @@ def bad_row_log(dump: Dump, staging: Outputs, *, overwrite: bool | None = None) 
     policy = dump.request.bad_rows
     destination = quarantine(policy, overwrite)
     if destination is None:
-        yield BadRowLog(policy, None)
+        yield BadRowLog()
         return
     from rlcorr_cli.reading.datasets import Output, is_table
 
     columns = dump.table_columns if is_table(destination) else None
     with Output(staging, destination, 1, "", columns=columns, untouched=True) as output:
-        yield BadRowLog(policy, output)
+        yield BadRowLog(output)
 
 
 def quarantine(policy: BadRowPolicy, overwrite: bool | None = None) -> Destination | None:
