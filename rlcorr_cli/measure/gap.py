@@ -6,7 +6,6 @@ stand in special parts are few, and added up apart.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -120,6 +119,7 @@ class _Sums:
         """All but the lists of rows."""
         moments, curves, lines = self._jackknifed()
         turns, turns_surprise = self._turns()
+        leaning, sizes = self._of_rows()
         return GapTotals(
             **self._of_tokens(),
             n_rows=self.rows.n_rows,
@@ -128,8 +128,8 @@ class _Sums:
             turns_surprise=turns_surprise,
             surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
             grids=np.stack([grid_sums(column) for column in self.rows.stored]),
-            rows=self._row_sums(),
-            sizes=self._sizes(),
+            rows=leaning,
+            sizes=sizes,
             columns=self._columns(),
             vocabulary=self._vocabulary(),
             moments=moments,
@@ -181,10 +181,10 @@ class _Sums:
         surprise = _counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 
-    def _row_sums(self) -> Floats:
-        """ROW_SUMS: of rows whose body differs somewhere."""
-        of_rows = self._table.sum(axis=1)
-        positive, differing = (of_rows[:, TOKEN_SUMS.index(name)] for name in ("n_positive", "n_differing"))
+    def _of_rows(self) -> tuple[Floats, Floats]:
+        """ROW_SUMS of rows whose body differs somewhere, and SIZE_SUMS of rows by y."""
+        sums = self._table.sum(axis=1)
+        positive, differing = (sums[:, TOKEN_SUMS.index(name)] for name in ("n_positive", "n_differing"))
         leaning = ~self.rows.odd & (differing > 0)
         p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
         known = np.abs(a) <= LARGEST_ADVANTAGE
@@ -192,37 +192,41 @@ class _Sums:
         pairs = ((a, a), (s, s), (t, t), (s, t), (a, s), (a, t))
         aa, ss, tt, st, as_, at = (float((x * y).sum()) for x, y in pairs)
         of_rows = [len(p), p.sum(), v.sum(), (p * p / v).sum()]
-        return np.array([*of_rows, len(a), a.sum(), aa, s.sum(), t.sum(), ss, tt, st, as_, at])
+        of_advantages = [len(a), a.sum(), aa, s.sum(), t.sum(), ss, tt, st, as_, at]
 
-    def _sizes(self) -> Floats:
         known = np.isfinite(self.far_size)
         bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
         columns = [np.ones(self.rows.n_rows), *(self._of_whole(name) for name in ("n", "l2", "e2"))]
-        return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
+        sizes = np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns])
+        return np.array([*of_rows, *of_advantages]), sizes.astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
         lengths = np.floor(np.log2(self.rows.tokens.rows.sizes)).astype(np.int64)
         used, codes = np.unique(lengths, return_inverse=True)
-        levels = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
-        return {name: self._levels(codes, keys) for name, (codes, keys) in levels.items()}
-
-    def _levels(self, codes: Index, keys: Sequence[object]) -> Levels:
-        """Sums by the levels that these rows have."""
-        used, level = np.unique(codes, return_inverse=True)
-        n = len(used)
-        if n > gap.MOST_LEVELS:
-            return Levels.none(too_many=True)
-        size = self.far_size
+        by_column = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
+        size, odd = self.far_size, self.rows.odd
         known = np.isfinite(size)
-        sums = [np.bincount(level[known], column[known], n) for column in (np.ones(len(size)), size, size * size)]
-        by_group = _folded(self._every.sum(axis=1), level * GROUPS + self.rows.group, n * GROUPS)
-        return Levels(
-            keys=tuple(keys[code] for code in used.tolist()),
-            rows=np.column_stack(sums).astype(np.float64),
-            tokens=_folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
-            gap=by_group.reshape(n, GROUPS, -1),
-            surprise=_folded(self._every[:, :, 0], level, n),
+        of_rows, of_known = (
+            self._every.sum(axis=1),
+            [column[known] for column in (np.ones(len(size)), size, size * size)],
         )
+        columns: dict[str, Levels] = {}
+        for name, (codes, keys) in by_column.items():
+            # Of these rows' levels alone.
+            used, level = np.unique(codes, return_inverse=True)
+            n = len(used)
+            if n > gap.MOST_LEVELS:
+                columns[name] = Levels.none(too_many=True)
+                continue
+            by_group = _folded(of_rows, level * GROUPS + self.rows.group, n * GROUPS)
+            columns[name] = Levels(
+                keys=tuple(keys[code] for code in used.tolist()),
+                rows=np.column_stack([np.bincount(level[known], sums, n) for sums in of_known]).astype(np.float64),
+                tokens=_folded(self._whole[~odd], level[~odd], n),
+                gap=by_group.reshape(n, GROUPS, -1),
+                surprise=_folded(self._every[:, :, 0], level, n),
+            )
+        return columns
 
     def _vocabulary(self) -> Vocabulary | None:
         if self.rows.token_ids is None or self.rows.again is None:

@@ -22,8 +22,8 @@ from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
 from rlcorr_cli.measure.chosen_rows import rollout_keys
 from rlcorr_cli.measure.comparison import Comparing
-from rlcorr_cli.measure.correct import Corrected
-from rlcorr_cli.measure.decisions import bounds_of_sequences, correct_batch, decide
+from rlcorr_cli.measure.correct import Corrected, correct
+from rlcorr_cli.measure.decisions import bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
 from rlcorr_cli.measure.pictures import draw, draw_groups
@@ -221,7 +221,7 @@ def _measured(
     # What is compared needs no whole verdict but for an objective.
     for plan in observation.objectives if observation.compares else observation.plans:
         of_mode = tokens[plan.mode]
-        corrected = correct_batch(block, of_mode, plan, budget_bounds)
+        corrected = correct(of_mode, plan, bounds_of_sequences(block, budget_bounds))
         objective = observation.objectives.get(plan)
         columns, masses = (Columns(), {}) if objective is None else objective_columns(of_mode, corrected, objective)
         if observation.compares:
