@@ -82,8 +82,9 @@ def shifted_columns(sample: Sample) -> str | None:
     pairs = sample.pairs
     if min(int((x < UNSURE).sum()) for x in (pairs.rollout, pairs.train)) < N_UNSURE:
         return None
-    r = {k: _correlation(pairs, k) for k in (-1, 0, 1)}
-    k = max((-1, 1), key=lambda k: r[k])
+    b, a, same = pairs.rollout, pairs.train, pairs.rows[1:] == pairs.rows[:-1]
+    r = {0: correlation(b, a), 1: correlation(b[:-1][same], a[1:][same]), -1: correlation(b[1:][same], a[:-1][same])}
+    k = 1 if r[1] > r[-1] else -1
     if r[k] < SHIFTED_LEAST or r[k] - r[0] < SHIFTED_BETTER:
         return None
     if _fisher(r[k]) - _fisher(r[0]) < SHIFTED_SIGMAS * (2 / (pairs.n - 3)) ** 0.5:
@@ -99,16 +100,6 @@ def shifted_columns(sample: Sample) -> str | None:
 def _fisher(r: float) -> float:
     """atanh r, kept finite."""
     return atanh(max(-0.999999, min(r, 0.999999)))
-
-
-def _correlation(pairs: Pairs, k: int) -> float:
-    """Pearson's r of b_t and a_{t+k}, both of one row; 0 of a constant."""
-    b, a = pairs.rollout, pairs.train
-    if k:
-        rows = pairs.rows
-        same = rows[1:] == rows[:-1]
-        b, a = (b[:-1][same], a[1:][same]) if k == 1 else (b[1:][same], a[:-1][same])
-    return correlation(b, a)
 
 
 def correlation(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -197,13 +188,10 @@ def _padded(pairs: Pairs, ends: bool) -> tuple[float, int, int, float]:
 def unmasked_prompt(sample: Sample) -> str | None:
     """PROMPT_ROWS of the rows start with N_RUN zeros or more: in the rollout column, which the other contradicts, or in
     both columns, where such runs are less than half as common inside rows."""
-    return _prompt_of_one_column(sample) or _prompt_of_both(sample)
-
-
-def _prompt_of_both(sample: Sample) -> str | None:
+    of_rollout = _prompt_of_one_column(sample)
     n_rows = int(np.count_nonzero(np.diff(sample.pairs.offsets)))
-    if not n_rows:
-        return None
+    if of_rollout or not n_rows:
+        return of_rollout
     pad, rows, inside, mean = _padded(sample.pairs, ends=False)
     if pad or rows < max(2, PROMPT_ROWS * n_rows) or 2 * inside > rows or unmasked_padding(sample):
         return None
@@ -274,22 +262,15 @@ def _mean_over(values: NDArray[np.float64], start: NDArray[np.int64], end: NDArr
 
 def probabilities(sample: Sample) -> str | None:
     """A column lies in [0, 1], and N_PROBABLE values or more, most of those other than 0.0, lie above ABOVE_ZERO."""
-    columns = zip(sample.columns, (sample.pairs.rollout, sample.pairs.train), strict=True)
-    ranges = [
-        f"{name} lies between {values.min():.3g} and {values.max():.3g}"
-        for name, values in columns
-        if _probable(values)
-    ]
-    if not ranges:
-        return None
-    return f"{' and '.join(ranges)} on all {sample.pairs.n:,} tokens"
-
-
-def _probable(values: NDArray[np.float64]) -> bool:
-    above = int((values > ABOVE_ZERO).sum())
-    if above < max(N_PROBABLE, int((values != 0).sum()) / 2):
-        return False
-    return float(values.min()) >= -ABOVE_ZERO and float(values.max()) <= 1 + ABOVE_ZERO
+    ranges: list[str] = []
+    for name, values in zip(sample.columns, (sample.pairs.rollout, sample.pairs.train), strict=True):
+        above = int((values > ABOVE_ZERO).sum())
+        if above < max(N_PROBABLE, int((values != 0).sum()) / 2):
+            continue
+        low, high = float(values.min()), float(values.max())
+        if low >= -ABOVE_ZERO and high <= 1 + ABOVE_ZERO:
+            ranges.append(f"{name} lies between {low:.3g} and {high:.3g}")
+    return f"{' and '.join(ranges)} on all {sample.pairs.n:,} tokens" if ranges else None
 
 
 def other_base(sample: Sample) -> str | None:

@@ -46,12 +46,9 @@ MIN_FAN = 40
 N_BINS = len(SURPRISE_EDGES) - 1
 
 
-def _middles() -> Floats:
-    sizes = SPREAD_LEAST * SPREAD_FACTOR ** (np.arange(SPREAD_STEPS) + 0.5)
-    return np.concatenate([-sizes[::-1], [0.0], sizes])
-
-
-MIDDLES = _middles()
+_SIZES = SPREAD_LEAST * SPREAD_FACTOR ** (np.arange(SPREAD_STEPS) + 0.5)
+MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
+"""Of the bins of d."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +82,10 @@ def spread_of(counts: Floats) -> Spread | None:
     if not len(enough):
         return None
     half = np.zeros(N_BINS)
-    half[enough] = [_half(counts[i]) for i in enough]
+    for i in enough:
+        low = weighted_quantile(MIDDLES, counts[i], 0.5 - MIDDLE / 2)
+        high = weighted_quantile(MIDDLES, counts[i], 0.5 + MIDDLE / 2)
+        half[i] = (high - low) / 2
     core = weighted_quantile(half[enough], n[enough], 0.5)
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
@@ -93,28 +93,20 @@ def spread_of(counts: Floats) -> Spread | None:
     # A core below the least bin stands for 0, and any tail would be endless beside it.
     least = max(core, SPREAD_LEAST)
     far = counts * (np.abs(off) > FAR_CORES * least)
+    lower, upper = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
+    sure = (lower >= HIGH) & (n >= MIN_BIN)
+    even = (np.abs((lower + upper) / 2) < NEAR) & (n >= MIN_BIN)
+    fan = 1.0
+    if n[sure].sum() >= MIN_FAN and n[even].sum() >= MIN_FAN:
+        fan = ratio(weighted_quantile(half[sure], n[sure], 0.5), weighted_quantile(half[even], n[even], 0.5), 1.0)
     return Spread(
         n=int(n.sum()),
         core=core,
         tail=rms / least,
         n_far=int(far.sum()),
         n_below=int((far * (off < 0)).sum()),
-        fan=_fan(half, n),
+        fan=fan,
     )
-
-
-def _half(counts: Floats) -> float:
-    low, high = (weighted_quantile(MIDDLES, counts, 0.5 + side * MIDDLE / 2) for side in (-1, 1))
-    return (high - low) / 2
-
-
-def _fan(half: Floats, n: Floats) -> float:
-    low, high = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
-    sure, even = ((low >= HIGH), np.abs((low + high) / 2) < NEAR)
-    sure, even = sure & (n >= MIN_BIN), even & (n >= MIN_BIN)
-    if n[sure].sum() < MIN_FAN or n[even].sum() < MIN_FAN:
-        return 1.0
-    return ratio(weighted_quantile(half[sure], n[sure], 0.5), weighted_quantile(half[even], n[even], 0.5), 1.0)
 
 
 WIDE = 1.82
@@ -251,7 +243,9 @@ def features_of(totals: GapTotals) -> Features:
     body = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True))
     every = {name: float(column.sum()) for name, column in totals.sums().items()}
     n, n_body = every["n"], float(body["n"].sum())
-    means = _mean_groups(totals, fields)
+    # By group of the jackknife: n, and sums of e^l - 1 and of e^-l - 1.
+    counts = totals.curves[fields].sum(axis=(0, 2))[:, :1]
+    means = np.concatenate([counts, totals.moments[fields].sum(axis=0)], axis=1)
     lines = totals.lines[fields].sum(axis=0)
     return Features(
         n_tokens=int(n),
@@ -292,12 +286,6 @@ def _curve(bins: Floats) -> float:
     return max(0.0, ratio(float((n * mean**2 - variance).sum()), float(bins[:, 2].sum())))
 
 
-def _mean_groups(totals: GapTotals, fields: list[int]) -> Floats:
-    """f64[GROUPS, 3]: n, and sums of e^l - 1 and of e^-l - 1."""
-    counts = totals.curves[fields].sum(axis=(0, 2))[:, :1]
-    return np.concatenate([counts, totals.moments[fields].sum(axis=0)], axis=1)
-
-
 def _mean(sums: Floats) -> float:
     return ratio(float(sums[1]), float(sums[0]))
 
@@ -309,8 +297,15 @@ def _lean(sums: Floats) -> Lean:
     # (P - pi V)^2 / V summed over rows: P^2 / V - 2 pi P + pi^2 V.
     spread = named["positive2_by_differing"] - 2 * pi * positive + pi * pi * differing
     chi = ratio(spread, pi * (1 - pi) * rows, 1.0)
-    correlation = _advantage_correlation(named, pi)
-    n = named["n"]
+    # The correlation of (P - pi V) / sqrt V = s - pi t with A, over rows with an advantage.
+    n, correlation = named["n"], 0.0
+    if n >= 3:
+        mean_w, mean_a = (named["s"] - pi * named["t"]) / n, named["a"] / n
+        w2 = (named["s2"] - 2 * pi * named["st"] + pi * pi * named["t2"]) / n - mean_w**2
+        a2 = named["a2"] / n - mean_a**2
+        cov = (named["as"] - pi * named["at"]) / n - mean_w * mean_a
+        if w2 > 1e-12 and a2 > 1e-12 * max(1.0, named["a2"] / n):
+            correlation = max(-1.0, min(1.0, cov / sqrt(w2 * a2)))
     return Lean(
         tau=sqrt(max(0.0, chi - 1) * ratio(rows, 4 * differing)),
         z_tau=(chi - 1) * sqrt(rows / 2),
@@ -318,20 +313,6 @@ def _lean(sums: Floats) -> Lean:
         z_correlation=correlation * sqrt(max(0.0, n - 2) / max(1e-9, 1 - correlation**2)),
         n=int(n),
     )
-
-
-def _advantage_correlation(named: dict[str, float], pi: float) -> float:
-    """Of (P - pi V) / sqrt V = s - pi t with A, over rows with an advantage."""
-    n = named["n"]
-    if n < 3:
-        return 0.0
-    mean_w, mean_a = (named["s"] - pi * named["t"]) / n, named["a"] / n
-    w2 = (named["s2"] - 2 * pi * named["st"] + pi * pi * named["t2"]) / n - mean_w**2
-    a2 = named["a2"] / n - mean_a**2
-    cov = (named["as"] - pi * named["at"]) / n - mean_w * mean_a
-    if w2 <= 1e-12 or a2 <= 1e-12 * max(1.0, named["a2"] / n):
-        return 0.0
-    return max(-1.0, min(1.0, cov / sqrt(w2 * a2)))
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,19 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
     causes = _ranked(_causes(case, columns)) if enough else ()
-    verdict = _verdict(case, causes) if enough else TOO_FEW
+    verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
+    lacking: list[NotLookedFor] = []
+    if totals.vocabulary is None:
+        lacking += [NotLookedFor("repetition_penalty", "token ids"), NotLookedFor("other_weights", "token ids")]
+    if context.advantage is None:
+        lacking.append(NotLookedFor("stale_policy", "advantages or rewards"))
     return Diagnosis(
         sum_squares=features.gap,
         k3=features.k3,
         deviation=features.deviation,
         core=None if features.spread is None else features.core,
         verdict=verdict,
-        conclusion=_conclusion(case, verdict, causes),
+        conclusion=conclusion,
         causes=causes,
         facts=grid_facts(case),
         columns=tuple(column.gap_of_column() for column in columns),
@@ -68,7 +73,7 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
         surprise=surprise_gaps(totals),
         places=places_of(totals),
         features=listed_features(case),
-        not_looked_for=_not_looked_for(case),
+        not_looked_for=tuple(lacking),
     )
 
 
@@ -77,6 +82,9 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     repeated = repetition_penalty(case)
     curve = None if repeated else _first(case, CURVES_OF_ROWS if column else CURVES)
     changed = repeated or curve
+    # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
+    spread = None if changed else _first(case, RULES)
+    made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
     candidates = [
         grid,
         mispaired_rows(case),
@@ -85,19 +93,12 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         changed,
         column,
         some_rows(case) if column is None else None,
-        None if changed else _spread_cause(case, column, grid),
+        None if spread is None or spread.cause in made else spread,
     ]
     causes = [cause for cause in candidates if cause is not None and cause.share >= LEAST]
     first = next(iter(_ranked(causes)), None)
     rest = noise(case, first)
     return causes if rest is None else [*causes, rest]
-
-
-def _spread_cause(case: Case, column: CauseFinding | None, grid: CauseFinding | None) -> CauseFinding | None:
-    """The same of the spread, unless a hot column (whose own rows lean, or spread wider) or a grid makes it."""
-    finding = _first(case, RULES)
-    made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
-    return None if finding is not None and finding.cause in made else finding
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
@@ -117,43 +118,23 @@ def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
     return tuple(sorted(marked, key=lambda c: (c.is_minor, c.cause != "grid", RANK.get(c.cause, 0), -c.share)))
 
 
-def _verdict(case: Case, causes: tuple[CauseFinding, ...]) -> str:
-    if causes and not causes[0].is_minor:
-        return causes[0].cause
-    return CLEAN if not causes and _is_clean(case) else UNCLEAR
-
-
-def _is_clean(case: Case) -> bool:
-    """Whether next to nothing differs.  A small core alone says little: it may be of few tokens, or have a tail."""
-    root_mean_square = sqrt(ratio(case.features.gap, case.features.n_tokens))
-    return case.features.core <= CLEAN_CORE and root_mean_square <= CLEAN_SIZE
-
-
-def _conclusion(case: Case, verdict: str, causes: tuple[CauseFinding, ...]) -> str:
-    """Of a verdict that names no cause; empty otherwise."""
-    if verdict == TOO_FEW:
-        return _too_little(case)
-    if verdict == CLEAN:
-        return f"Clean: the two policies agree (sd of log-ratio {figures(case.features.deviation or 0.0)})."
-    if verdict != UNCLEAR:
-        return ""
-    if not causes:
-        return "No cause stands out."
-    largest = max(causes, key=lambda cause: cause.share)
-    bound = "at most" if largest.bound == "at_most" else "at least"
-    return f"No cause stands out: the largest is {largest.headline}, {bound} {percent(largest.share)} of the gap."
+def _verdict(case: Case, causes: tuple[CauseFinding, ...]) -> tuple[str, str]:
+    """The verdict of enough data, and what it says in a sentence: nothing where it names a cause."""
+    features = case.features
+    if causes:
+        if not causes[0].is_minor:
+            return causes[0].cause, ""
+        largest = max(causes, key=lambda cause: cause.share)
+        bound = "at most" if largest.bound == "at_most" else "at least"
+        share = f"{bound} {percent(largest.share)} of the gap"
+        return UNCLEAR, f"No cause stands out: the largest is {largest.headline}, {share}."
+    # A small core alone says little: it may be of few tokens, or have a tail.
+    if features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
+        return CLEAN, f"Clean: the two policies agree (sd of log-ratio {figures(features.deviation or 0.0)})."
+    return UNCLEAR, "No cause stands out."
 
 
 def _too_little(case: Case) -> str:
     if case.totals.n_rows < MIN_SEQUENCES:
         return f"Too little to say: {count_noun(case.totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}."
     return f"Too little to say: {count_noun(case.features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}."
-
-
-def _not_looked_for(case: Case) -> tuple[NotLookedFor, ...]:
-    lacking = []
-    if case.totals.vocabulary is None:
-        lacking += [NotLookedFor("repetition_penalty", "token ids"), NotLookedFor("other_weights", "token ids")]
-    if case.context.advantage is None:
-        lacking.append(NotLookedFor("stale_policy", "advantages or rewards"))
-    return tuple(lacking)

@@ -42,34 +42,31 @@ PLACES = {
 
 def place_faults(case: Case) -> list[CauseFinding]:
     """Those of PLACES that hold."""
-    return [finding for cause in PLACES if (finding := _fault(case, cause)) is not None]
-
-
-def _fault(case: Case, cause: str) -> CauseFinding | None:
-    parts, words = PLACES[cause]
-    here, body = case.place(*parts), case.place("body")
-    share = case.features.share(here["l2"] - case.features.core**2 * here["n"])
+    findings, body = list[CauseFinding](), case.place("body")
     rate = ratio(body["n_far"], body["n"])
-    far = int(here["n_far"])
-    if share < MIN_SHARE or far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
-        return None
-    if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
-        return None
-    size = typical(ratio(here["x"], here["n_graded"])) if here["n_graded"] else None
-    return CauseFinding(
-        cause=cause,
-        share=share,
-        token_share=ratio(here["n"], case.features.n_tokens),
-        parameters={"count": far, **({} if size is None else {"size": size})},
-        # Whoever takes these tokens for drawn ones may find that training's policy drew them.
-        explains=("swapped_columns",),
-        headline=words,
-        evidence=(
-            f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2 ({percent(rate)} of the "
-            "others).",
-            *_certain(case, parts),
-        ),
-    )
+    for cause, (parts, words) in PLACES.items():
+        here = case.place(*parts)
+        share = case.features.share(here["l2"] - case.features.core**2 * here["n"])
+        far = int(here["n_far"])
+        if share < MIN_SHARE or far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
+            continue
+        if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
+            continue
+        size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
+        found = f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2"
+        findings.append(
+            CauseFinding(
+                cause=cause,
+                share=share,
+                token_share=ratio(here["n"], case.features.n_tokens),
+                parameters={"count": far, **size},
+                # Whoever takes these tokens for drawn ones may find that training's policy drew them.
+                explains=("swapped_columns",),
+                headline=words,
+                evidence=(f"{found} ({percent(rate)} of the others).", *_certain(case, parts)),
+            )
+        )
+    return findings
 
 
 def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:
@@ -117,23 +114,19 @@ def places_of(totals: GapTotals) -> tuple[PlaceGap, ...]:
 
 def position_fault(case: Case, *, beside: bool) -> CauseFinding | None:
     """position_onset, position_grows or position_decays."""
-    along = _along(case.totals)
-    if len(along.first) < 2:
-        return None
-    finding = _onset(case, along) or _trend(case, along)
-    least = MIN_SHARE_BESIDE if beside else MIN_SHARE
-    return finding if finding is not None and finding.share >= least else None
-
-
-def _along(totals: GapTotals) -> _Along:
-    sums = dict(zip(PLACE_SUMS, totals.indexes.T, strict=True))
+    sums = dict(zip(PLACE_SUMS, case.totals.indexes.T, strict=True))
     on = sums["n_graded"] >= MIN_TOKENS
+    if on.sum() < 2:
+        return None
     n, graded, l2, x, x2 = (sums[name][on] for name in ("n", "n_graded", "l2", "x", "x2"))
     mean = ratios(x, graded)
     # Equal values leave no variance: an error of 0 would make any change certain.
     variance = np.maximum(ratios(x2, graded) - mean**2, 1e-4)
     error = ERROR_FACTOR * np.sqrt(ratios(variance, graded))
-    return _Along(first=np.array(INDEX_EDGES, np.float64)[on], n=n, graded=graded, l2=l2, mean=mean, error=error)
+    along = _Along(first=np.array(INDEX_EDGES, np.float64)[on], n=n, graded=graded, l2=l2, mean=mean, error=error)
+    finding = _onset(case, along) or _trend(case, along)
+    least = MIN_SHARE_BESIDE if beside else MIN_SHARE
+    return finding if finding is not None and finding.share >= least else None
 
 
 def _onset(case: Case, along: _Along) -> CauseFinding | None:
@@ -141,7 +134,16 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
     wide = [k for k in range(1, len(along.n)) if ONSET_SIDE <= share_before[k - 1] <= 1 - ONSET_SIDE]
     if not wide:
         return None
-    z, k, before, after = max((z, k, before, after) for k in wide for z, before, after in [_split(along, k)])
+    # z of the jump before each bin k, with the means of x before and after it.
+    jumps: list[tuple[float, int, float, float]] = []
+    for k in wide:
+        means, variances = [], []
+        for side in (slice(0, k), slice(k, None)):
+            weight = along.graded[side] / along.graded[side].sum()
+            means.append(float((weight * along.mean[side]).sum()))
+            variances.append(float((weight**2 * along.error[side] ** 2).sum()))
+        jumps.append(((means[1] - means[0]) / sqrt(sum(variances)), k, means[0], means[1]))
+    z, k, before, after = max(jumps)
     jump = after - before
     if jump < ONSET_JUMP or z < ONSET_Z or np.ptp(along.mean[:k]) > ONSET_BEFORE * jump:
         return None
@@ -173,16 +175,6 @@ def _onset_index(along: _Along, k: int) -> tuple[int, Interval]:
     early = border - min(1.0, before[0] + PART_ERROR) * before[1]
     late = border + min(1.0, after[0] + PART_ERROR) * after[1]
     return round(border - before[0] * before[1] + after[0] * after[1]), (float(floor(early)), float(ceil(late)))
-
-
-def _split(along: _Along, k: int) -> tuple[float, float, float]:
-    """z of the jump before bin k, with the means of x before and after it."""
-    means, variances = [], []
-    for side in (slice(0, k), slice(k, None)):
-        weight = along.graded[side] / along.graded[side].sum()
-        means.append(float((weight * along.mean[side]).sum()))
-        variances.append(float((weight**2 * along.error[side] ** 2).sum()))
-    return (means[1] - means[0]) / sqrt(sum(variances)), means[0], means[1]
 
 
 def _trend(case: Case, along: _Along) -> CauseFinding | None:

@@ -5,7 +5,7 @@ beyond chance among all levels that were tried is hot, and the column whose hot 
 with what differs within them.  Turns and bins of surprise have the same shares, and are never a cause.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log10, sqrt
@@ -119,22 +119,18 @@ MIN_TREND_LEVELS = 3
 """Two levels are compared, not drawn a line through."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Attribution:
     """The levels of one column, beside the whole dump's gap by surprise.
 
-    tried: how many levels of all columns might be called hot.
+    may_be_hot: whether it can be a cause.  tried: how many levels of all such columns there are.
     """
 
     name: str
     levels: Levels
     totals: GapTotals
     tried: int
-
-    @property
-    def may_be_hot(self) -> bool:
-        """Whether it can be a cause; a column that `lag` stands for cannot."""
-        return may_be_hot(self.name, self.totals.columns)
+    may_be_hot: bool
 
     @cached_property
     def deviation(self) -> float:
@@ -160,9 +156,21 @@ class Attribution:
 
     @cached_property
     def gaps(self) -> tuple[LevelGap, ...]:
-        """Of each level."""
+        """Of each level, judged: how far its rows lie from all others', and whether it is hot."""
+        n, y, _ = self.levels.rows.T
+        judged: list[LevelGap] = []
         plain = level_gaps(self.levels.keys, self.levels.gap, self.levels.surprise, self.totals)
-        return tuple(self._judged(i, gap) for i, gap in enumerate(plain))
+        for i, gap in enumerate(plain):
+            here, others = float(n[i]), float(n.sum() - n[i])
+            size = z = None
+            if here and others:
+                difference = float(y[i]) / here - float(y.sum() - y[i]) / others
+                size, z = exp(difference), difference / self.deviation / sqrt(1 / here + 1 / others)
+            hot = self.may_be_hot and here >= MIN_LEVEL_ROWS
+            hot = hot and (z or 0.0) >= self.least_z and (size or 0.0) >= MIN_SIZES.get(self.name, MIN_SIZE)
+            hot = hot and gap.gap - gap.expected >= MIN_EXCESS and gap.gap >= EXCESS_RATIO * gap.expected
+            judged.append(replace(gap, rows=int(here), size=size, z=z, is_hot=hot))
+        return tuple(judged)
 
     @cached_property
     def hot(self) -> list[int]:
@@ -218,30 +226,16 @@ class Attribution:
             too_many=self.levels.too_many,
         )
 
-    def _judged(self, i: int, gap: LevelGap) -> LevelGap:
-        n, y, _ = self.levels.rows.T
-        here, others = float(n[i]), float(n.sum() - n[i])
-        size = z = None
-        if here and others:
-            difference = float(y[i]) / here - float(y.sum() - y[i]) / others
-            size, z = exp(difference), difference / self.deviation / sqrt(1 / here + 1 / others)
-        hot = self.may_be_hot and here >= MIN_LEVEL_ROWS
-        hot = hot and (z or 0.0) >= self.least_z and (size or 0.0) >= MIN_SIZES.get(self.name, MIN_SIZE)
-        hot = hot and gap.gap - gap.expected >= MIN_EXCESS and gap.gap >= EXCESS_RATIO * gap.expected
-        return replace(gap, rows=int(here), size=size, z=z, is_hot=hot)
-
 
 def attributions(totals: GapTotals) -> list[Attribution]:
     """Of each column of levels."""
-    tried = sum(len(levels.keys) for name, levels in totals.columns.items() if may_be_hot(name, totals.columns))
-    return [Attribution(name, levels, totals, tried) for name, levels in totals.columns.items()]
-
-
-def may_be_hot(name: str, columns: Mapping[str, Levels]) -> bool:
-    """Whether a column of these can be a cause."""
-    if name in REPLACED_BY_LAG and "lag" in columns:
-        return False
-    return name not in NEVER_HOT
+    # A column that `lag` stands for can be no cause.
+    never = (*NEVER_HOT, *(REPLACED_BY_LAG if "lag" in totals.columns else ()))
+    tried = sum(len(levels.keys) for name, levels in totals.columns.items() if name not in never)
+    return [
+        Attribution(name=name, levels=levels, totals=totals, tried=tried, may_be_hot=name not in never)
+        for name, levels in totals.columns.items()
+    ]
 
 
 def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: GapTotals) -> tuple[LevelGap, ...]:
@@ -295,18 +289,14 @@ def _share_intervals(parts: Floats, whole: Floats) -> list[Interval | None]:
     sums = np.concatenate([whole, parts.T], axis=1)
     if (whole[:, 0] > 0).sum() < 2 or not whole[:, 1].sum():
         return [None] * len(parts)
-    shares = ratios(*_levels_and_all(sums.sum(axis=0)[None]))[:, 0]
-    errors = map(jackknife_error, ratios(*_levels_and_all(without_each(sums))))
-    return [
-        (max(0.0, share - 2 * error), min(1.0, share + 2 * error))
-        for share, error in zip(shares.tolist(), errors, strict=True)
-    ]
-
-
-def _levels_and_all(sums: Floats) -> tuple[Floats, Floats]:
-    """Of sums [k, 2 + L], those of each level, [L, k], and beside them that of all."""
+    # Of the whole first, then without one group each: [1 + k, 2 + L], of which each level's share of all, [L, 1 + k].
+    sums = np.concatenate([sums.sum(axis=0)[None], without_each(sums)])
     levels = np.ascontiguousarray(sums[:, 2:].T)
-    return levels, np.broadcast_to(sums[:, 1], levels.shape)
+    intervals: list[Interval | None] = []
+    for share, *without in ratios(levels, np.broadcast_to(sums[:, 1], levels.shape)).tolist():
+        error = jackknife_error(np.array(without))
+        intervals.append((max(0.0, share - 2 * error), min(1.0, share + 2 * error)))
+    return intervals
 
 
 def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:

@@ -11,7 +11,6 @@ from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GRID_SUMS
-from rlcorr_cli.totals.histogram import Floats
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5
@@ -43,19 +42,14 @@ class Grid:
 
 def grids(case: Case) -> list[Grid]:
     """Of the columns that lie on one."""
-    columns = zip((case.context.rollout, case.context.train), case.totals.grids, strict=True)
-    return [grid for name, sums in columns if (grid := _grid(case, name, sums)) is not None]
-
-
-def _grid(case: Case, column: str, sums: Floats) -> Grid | None:
-    named: dict[str, float] = dict(zip(GRID_SUMS, map(float, sums), strict=True))
-    if named["n"] < MIN_VALUES:
-        return None
-    grid = next((name for name in GRIDS if named[name] >= ON_GRID * named["n"]), None)
-    if grid is None:
-        return None
-    step2 = named["n"] * DECIMAL_STEPS[grid] ** 2 / 12 if grid in DECIMAL_STEPS else named[f"step2_{grid}"]
-    return Grid(column, grid, case.features.share(step2))
+    found: list[Grid] = []
+    for column, sums in zip((case.context.rollout, case.context.train), case.totals.grids, strict=True):
+        named: dict[str, float] = dict(zip(GRID_SUMS, map(float, sums), strict=True))
+        grid = next((name for name in GRIDS if named[name] >= ON_GRID * named["n"]), None)
+        if grid is not None and named["n"] >= MIN_VALUES:
+            step2 = named["n"] * DECIMAL_STEPS[grid] ** 2 / 12 if grid in DECIMAL_STEPS else named[f"step2_{grid}"]
+            found.append(Grid(column, grid, case.features.share(step2)))
+    return found
 
 
 def grid_facts(case: Case) -> tuple[Fact, ...]:

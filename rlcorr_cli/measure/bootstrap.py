@@ -156,11 +156,6 @@ def poisson_draws(keys: Keys, seed: int) -> NDArray[np.float64]:
     return _POISSON[mix(keys[:, None] + words[None, :]).view(np.uint16)].astype(np.float64)
 
 
-def _poisson_table() -> NDArray[np.uint8]:
-    """Poisson(1)'s inverse distribution function at the 65,536 bin middles."""
-    probabilities = np.exp(-1.0) / np.cumprod(np.concatenate([[1.0], np.arange(1.0, 12.0)]))
-    middles = (np.arange(65536) + 0.5) / 65536
-    return np.searchsorted(np.cumsum(probabilities), middles).astype(np.uint8)
-
-
-_POISSON = _poisson_table()
+_PROBABILITIES = np.exp(-1.0) / np.cumprod(np.concatenate([[1.0], np.arange(1.0, 12.0)]))
+_POISSON = np.searchsorted(np.cumsum(_PROBABILITIES), (np.arange(65536) + 0.5) / 65536).astype(np.uint8)
+"""Poisson(1)'s inverse distribution function at the 65,536 bin middles."""

@@ -20,7 +20,38 @@ ChosenRows = tuple[Batch, TokenContext]
 
 def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
     """These rows, in order."""
-    return _of_batch(batch, rows), _around(around, rows)
+    lengths = batch.lengths[rows]
+    tokens = stretches(batch.offsets[rows], lengths)
+
+    def of_tokens(values: NDArray[N] | None) -> NDArray[N] | None:
+        return None if values is None else values[tokens]
+
+    of_batch = replace(
+        batch,
+        offsets=_offsets(lengths),
+        rollout_logp=batch.rollout_logp[tokens],
+        old_logp=of_tokens(batch.old_logp),
+        current_logp=of_tokens(batch.current_logp),
+        advantages=of_tokens(batch.advantages),
+        n_masked=batch.n_masked[rows],
+        reward=None if batch.reward is None else batch.reward[rows],
+        group_index=batch.group_index[rows],
+        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
+        cluster_keys=None if batch.cluster_keys is None else batch.cluster_keys[rows],
+        unscored=of_tokens(batch.unscored),
+        rollout_keys=None,
+    )
+    # What stands around them counts masked tokens, too.
+    lengths = np.diff(around.offsets)[rows]
+    every = stretches(around.offsets[rows], lengths)
+    return of_batch, TokenContext(
+        offsets=_offsets(lengths),
+        valid=None if around.valid is None else around.valid[every],
+        token_ids=None if around.token_ids is None else around.token_ids[every],
+        levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
+        prompts=None if around.prompts is None else around.prompts[rows],
+        advantages=None if around.advantages is None else around.advantages[rows],
+    )
 
 
 def sampled_rows(batch: Batch, share: int) -> Index:
@@ -85,42 +116,3 @@ def pooled(parts: Sequence[ChosenRows]) -> ChosenRows:
 
 def _offsets(lengths: Index) -> Index:
     return np.concatenate([[0], np.cumsum(lengths)])
-
-
-def _of_batch(batch: Batch, rows: Index) -> Batch:
-    """Some rows of a batch, in order."""
-    lengths = batch.lengths[rows]
-    tokens = stretches(batch.offsets[rows], lengths)
-
-    def of_tokens(values: NDArray[N] | None) -> NDArray[N] | None:
-        return None if values is None else values[tokens]
-
-    return replace(
-        batch,
-        offsets=_offsets(lengths),
-        rollout_logp=batch.rollout_logp[tokens],
-        old_logp=of_tokens(batch.old_logp),
-        current_logp=of_tokens(batch.current_logp),
-        advantages=of_tokens(batch.advantages),
-        n_masked=batch.n_masked[rows],
-        reward=None if batch.reward is None else batch.reward[rows],
-        group_index=batch.group_index[rows],
-        row_keys=None if batch.row_keys is None else batch.row_keys[rows],
-        cluster_keys=None if batch.cluster_keys is None else batch.cluster_keys[rows],
-        unscored=of_tokens(batch.unscored),
-        rollout_keys=None,
-    )
-
-
-def _around(around: TokenContext, rows: Index) -> TokenContext:
-    """What stands around these rows."""
-    lengths = np.diff(around.offsets)[rows]
-    tokens = stretches(around.offsets[rows], lengths)
-    return TokenContext(
-        offsets=_offsets(lengths),
-        valid=None if around.valid is None else around.valid[tokens],
-        token_ids=None if around.token_ids is None else around.token_ids[tokens],
-        levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
-        prompts=None if around.prompts is None else around.prompts[rows],
-        advantages=None if around.advantages is None else around.advantages[rows],
-    )

@@ -84,26 +84,18 @@ def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted
     scope = LEVELS[weighting.scope]
     log_raw = reduce_log_ratio(tokens, scope)
     raw = tokens.limited_rho(limit) if scope == "token" else np.exp(_limit(log_raw, limit))
-    applied = _bound(raw, weighting)
-    gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
-    if gate_mask is not None:
-        xp = namespace(raw)
-        log_raw, raw, applied = log_raw * gate_mask, xp.where(gate_mask, raw, 1.0), xp.where(gate_mask, applied, 1.0)
-    return Weighted(weighting=weighting, log_raw=log_raw, raw=raw, applied=applied, gate_mask=gate_mask)
-
-
-def _bound(raw: Array, weighting: Weighting) -> Array:
-    """Weights within a weighting's bounds; the same tensor where there is nothing to do."""
-    xp, low, high = namespace(raw), weighting.bounds.low, weighting.bounds.high
+    xp, low, high, applied = namespace(raw), weighting.bounds.low, weighting.bounds.high, raw
     if weighting.infinite == "zero":
-        raw = xp.where(raw > MAX_WEIGHT, 0.0, raw)
+        applied = xp.where(raw > MAX_WEIGHT, 0.0, raw)
     if weighting.outside == "cap":
         low = None
-    if low is None and high is None:
-        return raw
-    if weighting.outside == "zero":
-        return xp.where(inside(raw, low, high), raw, 0.0)
-    return xp.clip(raw, low, high)
+    if (low, high) != (None, None):
+        is_zeroed = weighting.outside == "zero"
+        applied = xp.where(inside(applied, low, high), applied, 0.0) if is_zeroed else xp.clip(applied, low, high)
+    gate_mask = tokens.gate_mask(weighting.gate, scope == "token")
+    if gate_mask is not None:
+        log_raw, raw, applied = log_raw * gate_mask, xp.where(gate_mask, raw, 1.0), xp.where(gate_mask, applied, 1.0)
+    return Weighted(weighting=weighting, log_raw=log_raw, raw=raw, applied=applied, gate_mask=gate_mask)
 
 
 def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:

@@ -15,13 +15,6 @@ from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
 
-def correct_batch(
-    batch: Batch, tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
-) -> Corrected:
-    """The plan applied to a batch's tokens; budget_bounds: as of `bounds_of_sequences`."""
-    return correct(tokens, plan, bounds_of_sequences(batch, budget_bounds))
-
-
 def bounds_of_sequences(batch: Batch, budget_bounds: Mapping[str, Mapping[GroupKey, float]]) -> dict[str, Floats]:
     """Budget -> its bound for each non-empty sequence, f64[B].
 
@@ -58,7 +51,7 @@ def decide_batch(
             block = batch.between(*rows)
             if block.n_tokens:
                 tokens = Tokens.of(block, device, plan.mode)
-                decisions.append(decide(tokens, correct_batch(block, tokens, plan, budget_bounds)))
+                decisions.append(decide(tokens, correct(tokens, plan, bounds_of_sequences(block, budget_bounds))))
     return joined(decisions).with_empty(batch.filled)
 
 
@@ -102,7 +95,7 @@ def rule_results(
             host(rejected.value),
             host(rejected.keep if rule.scope == "token" else tokens.rows.spread(rejected.keep)),
         )
-        for rejected in correct_batch(batch, tokens, plan, budget_bounds).rejected
+        for rejected in correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
         for rule in (rejected.rejection,)
     ]
 

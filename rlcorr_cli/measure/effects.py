@@ -14,7 +14,7 @@ import numpy as np
 from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.measure.quantities import Columns
-from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.measure.tokens import Tokens, exp_as_rho
 from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.totals.exact import Floats
@@ -216,8 +216,8 @@ def _moments(tokens: Tokens, x: Array, centre: float, *, per_token: bool) -> Mom
         sum=tokens.rho_sum,
         deviation=tokens.rho_deviation,
         square=tokens.rho_square_sum,
-        low=tokens.rho_min,
-        high=tokens.rho_max,
+        low=exp_as_rho(tokens.log_ratio_min),
+        high=exp_as_rho(tokens.log_ratio_max),
     )
 
 

@@ -6,7 +6,6 @@ stand in special parts are few, and added up apart.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,20 +74,12 @@ class _Sums:
 
     rows: GapRows
 
-    @property
-    def _xp(self) -> Any:
-        return self.rows.tokens.xp
-
     @cached_property
     def _table(self) -> Floats:
         """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
         n = self.rows.n_rows * N_SURPRISE
-        at = self._xp.where(self.rows.in_table, self.rows.cell, n)
+        at = self.rows.tokens.xp.where(self.rows.in_table, self.rows.cell, n)
         return self.rows.values.sums(at, n + 1)[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
-
-    def _of_table(self, name: str) -> Floats:
-        """One of the sums, over each row: f64[R]."""
-        return self._table[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
 
     @cached_property
     def _special(self) -> TokenGaps:
@@ -128,22 +119,17 @@ class _Sums:
         """All but the lists of rows."""
         moments, curves, lines = self._jackknifed()
         turns, turns_surprise = self._turns()
-        tokens = self._tokens()
+        leaning, sizes = self._of_rows()
         return GapTotals(
+            **self._of_tokens(),
             n_rows=self.rows.n_rows,
             n_odd=int(self.rows.odd.sum()),
-            tokens=tokens,
-            spread=self._spread(),
-            places=self._places(tokens),
-            indexes=self._indexes(),
             turns=turns,
             turns_surprise=turns_surprise,
             surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
-            certain=self._certain(),
-            largest_unsure=self._largest_unsure(),
             grids=np.stack([grid_sums(column) for column in self.rows.stored]),
-            rows=self._row_sums(),
-            sizes=self._sizes(),
+            rows=leaning,
+            sizes=sizes,
             columns=self._columns(),
             vocabulary=self._vocabulary(),
             moments=moments,
@@ -151,33 +137,35 @@ class _Sums:
             lines=lines,
         )
 
-    def _tokens(self) -> Floats:
+    def _of_tokens(self) -> dict[str, Any]:
+        """What single tokens are added up by, of GapTotals: their part and place, d, and how sure they are."""
+        rows, values, xp = self.rows, self.rows.values, self.rows.tokens.xp
         tokens = np.zeros((len(PARTS), N_SURPRISE, len(TOKEN_SUMS)))
-        at = self.rows.part[self.rows.special] * N_SURPRISE + self._special.surprise
+        at = rows.part[rows.special] * N_SURPRISE + self._special.surprise
         tokens += self._special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
-        tokens[ODD] += self._table[self.rows.odd].sum(axis=0)
-        tokens[BODY] += self._table[~self.rows.odd].sum(axis=0)
-        return tokens
+        tokens[ODD] += self._table[rows.odd].sum(axis=0)
+        tokens[BODY] += self._table[~rows.odd].sum(axis=0)
 
-    def _spread(self) -> Floats:
-        values = self.rows.values
-        field = self._xp.astype(~self.rows.odd_tokens, self._xp.int64)
-        at = (field * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin()
+        far = abs(values.log_ratio) > LN_2
+        of_parts = tokens.sum(axis=1)[:, [TOKEN_SUMS.index(name) for name in gap.PLACE_SUMS[:-1]]]
+        n = len(gap.INDEX_EDGES)
+        edges = np.searchsorted(gap.INDEX_EDGES, rows.places.index, side="right") - 1
+        at = xp.where(rows.part == BODY, rows.on_device(edges), n)
+        indexes = sums_at(at, n + 1, (*values.gap_columns, *values.size_columns, as_floats(far)))[:n]
+
+        at = xp.astype(~rows.odd_tokens, xp.int64) * N_SURPRISE + values.surprise
+        at = (at * gap.N_SPREAD + values.spread_bin())[rows.in_table & values.inside]
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
-        return _counts_at(at[self.rows.in_table & values.inside], math.prod(shape)).reshape(shape)
-
-    def _places(self, tokens: Floats) -> Floats:
-        of_parts = tokens.sum(axis=1)
-        far = _counts_at(self.rows.part[abs(self.rows.values.log_ratio) > LN_2], len(PARTS))
-        names = gap.PLACE_SUMS[:-1]
-        return np.column_stack([of_parts[:, [TOKEN_SUMS.index(name) for name in names]], far])
-
-    def _indexes(self) -> Floats:
-        n, values = len(gap.INDEX_EDGES), self.rows.values
-        edges = np.searchsorted(gap.INDEX_EDGES, self.rows.places.index, side="right") - 1
-        at = self._xp.where(self.rows.part == BODY, self.rows.on_device(edges), n)
-        columns = (*values.gap_columns, *values.size_columns, as_floats(abs(values.log_ratio) > LN_2))
-        return sums_at(at, n + 1, columns)[:n]
+        certain = _counts_at(values.certain_bin()[~rows.odd_tokens], 2 * gap.N_CERTAIN)
+        unsure = values.b[(values.b < 0) & ~rows.odd_tokens]
+        return {
+            "tokens": tokens,
+            "places": np.column_stack([of_parts, _counts_at(rows.part[far], len(PARTS))]),
+            "indexes": indexes,
+            "spread": _counts_at(at, math.prod(shape)).reshape(shape),
+            "certain": certain.reshape(2, gap.N_CERTAIN),
+            "largest_unsure": float(unsure.max()) if len(unsure) else -math.inf,
+        }
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
@@ -193,17 +181,10 @@ class _Sums:
         surprise = _counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 
-    def _certain(self) -> Floats:
-        bins = self.rows.values.certain_bin()[~self.rows.odd_tokens]
-        return _counts_at(bins, 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN)
-
-    def _largest_unsure(self) -> float:
-        unsure = self.rows.values.b[(self.rows.values.b < 0) & ~self.rows.odd_tokens]
-        return float(unsure.max()) if len(unsure) else -math.inf
-
-    def _row_sums(self) -> Floats:
-        """ROW_SUMS: of rows whose body differs somewhere."""
-        positive, differing = self._of_table("n_positive"), self._of_table("n_differing")
+    def _of_rows(self) -> tuple[Floats, Floats]:
+        """ROW_SUMS of rows whose body differs somewhere, and SIZE_SUMS of rows by y."""
+        sums = self._table.sum(axis=1)
+        positive, differing = (sums[:, TOKEN_SUMS.index(name)] for name in ("n_positive", "n_differing"))
         leaning = ~self.rows.odd & (differing > 0)
         p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
         known = np.abs(a) <= LARGEST_ADVANTAGE
@@ -211,37 +192,41 @@ class _Sums:
         pairs = ((a, a), (s, s), (t, t), (s, t), (a, s), (a, t))
         aa, ss, tt, st, as_, at = (float((x * y).sum()) for x, y in pairs)
         of_rows = [len(p), p.sum(), v.sum(), (p * p / v).sum()]
-        return np.array([*of_rows, len(a), a.sum(), aa, s.sum(), t.sum(), ss, tt, st, as_, at])
+        of_advantages = [len(a), a.sum(), aa, s.sum(), t.sum(), ss, tt, st, as_, at]
 
-    def _sizes(self) -> Floats:
         known = np.isfinite(self.far_size)
         bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
         columns = [np.ones(self.rows.n_rows), *(self._of_whole(name) for name in ("n", "l2", "e2"))]
-        return np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns]).astype(np.float64)
+        sizes = np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns])
+        return np.array([*of_rows, *of_advantages]), sizes.astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
         lengths = np.floor(np.log2(self.rows.tokens.rows.sizes)).astype(np.int64)
         used, codes = np.unique(lengths, return_inverse=True)
-        levels = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
-        return {name: self._levels(codes, keys) for name, (codes, keys) in levels.items()}
-
-    def _levels(self, codes: Index, keys: Sequence[object]) -> Levels:
-        """Sums by the levels that these rows have."""
-        used, level = np.unique(codes, return_inverse=True)
-        n = len(used)
-        if n > gap.MOST_LEVELS:
-            return Levels.none(too_many=True)
-        size = self.far_size
+        by_column = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
+        size, odd = self.far_size, self.rows.odd
         known = np.isfinite(size)
-        sums = [np.bincount(level[known], column[known], n) for column in (np.ones(len(size)), size, size * size)]
-        by_group = _folded(self._every.sum(axis=1), level * GROUPS + self.rows.group, n * GROUPS)
-        return Levels(
-            keys=tuple(keys[code] for code in used.tolist()),
-            rows=np.column_stack(sums).astype(np.float64),
-            tokens=_folded(self._whole[~self.rows.odd], level[~self.rows.odd], n),
-            gap=by_group.reshape(n, GROUPS, -1),
-            surprise=_folded(self._every[:, :, 0], level, n),
+        of_rows, of_known = (
+            self._every.sum(axis=1),
+            [column[known] for column in (np.ones(len(size)), size, size * size)],
         )
+        columns: dict[str, Levels] = {}
+        for name, (codes, keys) in by_column.items():
+            # Of these rows' levels alone.
+            used, level = np.unique(codes, return_inverse=True)
+            n = len(used)
+            if n > gap.MOST_LEVELS:
+                columns[name] = Levels.none(too_many=True)
+                continue
+            by_group = _folded(of_rows, level * GROUPS + self.rows.group, n * GROUPS)
+            columns[name] = Levels(
+                keys=tuple(keys[code] for code in used.tolist()),
+                rows=np.column_stack([np.bincount(level[known], sums, n) for sums in of_known]).astype(np.float64),
+                tokens=_folded(self._whole[~odd], level[~odd], n),
+                gap=by_group.reshape(n, GROUPS, -1),
+                surprise=_folded(self._every[:, :, 0], level, n),
+            )
+        return columns
 
     def _vocabulary(self) -> Vocabulary | None:
         if self.rows.token_ids is None or self.rows.again is None:
@@ -269,23 +254,19 @@ class _Sums:
         lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
         high, low = np.flatnonzero(lower >= 1), np.flatnonzero(upper <= -1)
         lines = np.stack([on_u.sum(axis=1), on_u[:, high].sum(axis=1), on_u[:, low].sum(axis=1)], axis=1)
-        lines = np.concatenate([lines, self._lines_on_v(field, n)], axis=1)
+        # On v the bins are no use: tokens below -1, between, and above 1.
+        v, d, xp = self.rows.values.v, self.rows.values.d, self.rows.tokens.xp
+        third = 1 + xp.astype(v > 1, xp.int64) - xp.astype(v < -1, xp.int64)
+        at = self.rows.on_device(field)[self.rows.row] * 3 + third
+        at = xp.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
+        on_v = sums_at(at, 3 * n + 1, (xp.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
+        lines = np.concatenate([lines, np.stack([on_v.sum(axis=1), on_v[:, 2], on_v[:, 0]], axis=1)], axis=1)
         shape = len(gap.FIELDS), GROUPS
         return (
             moments.reshape(*shape, 2),
             curves.reshape(*shape, N_SURPRISE, 3),
             lines.reshape(*shape, *lines.shape[1:]),
         )
-
-    def _lines_on_v(self, field: Index, n: int) -> Floats:
-        """LINE_SUMS of v, v_high and v_low: f64[n, 3, K].  field: of each row."""
-        v, d = self.rows.values.v, self.rows.values.d
-        xp = self._xp
-        third = 1 + xp.astype(v > 1, xp.int64) - xp.astype(v < -1, xp.int64)
-        at = self.rows.on_device(field)[self.rows.row] * 3 + third
-        at = xp.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
-        sums = sums_at(at, 3 * n + 1, (xp.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
-        return np.stack([sums.sum(axis=1), sums[:, 2], sums[:, 0]], axis=1)
 
 
 def _counts_at(at: Array, n: int) -> Floats:
@@ -349,11 +330,10 @@ def grid_sums(values: NDArray[Any]) -> Floats:
     # frexp gives mantissas from 1/2, so that its exponent is one above floor(log2).
     exponents = np.frexp(narrow)[1] - 1
     steps = [float(np.square(np.ldexp(1.0, exponents - bits)).sum()) / 12 for bits in (BF16_BITS, FP16_BITS)]
-    decimals = [float(_rounded(values, places).sum()) for places in (3, 4)]
+    # Values within a rounding of their type of a decimal of so many places.
+    decimals: list[float] = []
+    for places in (3, 4):
+        scaled = np.abs(values.astype(np.float64)) * 10**places
+        on_decimal = np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps
+        decimals.append(float(on_decimal.sum()))
     return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)
-
-
-def _rounded(values: NDArray[Any], places: int) -> NDArray[np.bool_]:
-    """Values within a rounding of their type of a decimal of so many places."""
-    scaled = np.abs(values.astype(np.float64)) * 10**places
-    return np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps

@@ -236,6 +236,7 @@ class GapRows:
         keys = bootstrap.row_keys(scored_rollout(batch, mode), tokens.rows.offsets, batch.row_keys)
         prompts = keys if around.prompts is None else np.where(around.prompts == 0, keys, around.prompts)
         trained, _ = trained_policies(batch, mode)
+        advantages = batch.reward if around.advantages is None else around.advantages
         token_ids = again = None
         if around.token_ids is not None:
             valid = slice(None) if around.valid is None else around.valid
@@ -246,7 +247,7 @@ class GapRows:
             places=token_places(around),
             keys=keys,
             prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
-            advantages=_advantages(batch, around),
+            advantages=np.full(batch.n_rows, math.nan) if advantages is None else advantages,
             levels=around.levels,
             token_ids=token_ids,
             again=again,
@@ -334,10 +335,3 @@ def came_before(ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[n
     again = np.zeros(len(ids), np.bool_)
     again[order[1:]] = same
     return again
-
-
-def _advantages(batch: Batch, around: TokenContext) -> Floats:
-    """Of each row: its advantage, else its reward; NaN of none."""
-    if around.advantages is not None:
-        return around.advantages
-    return np.full(batch.n_rows, math.nan) if batch.reward is None else batch.reward

@@ -22,8 +22,8 @@ from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
 from rlcorr_cli.measure.chosen_rows import rollout_keys
 from rlcorr_cli.measure.comparison import Comparing
-from rlcorr_cli.measure.correct import Corrected
-from rlcorr_cli.measure.decisions import bounds_of_sequences, correct_batch, decide
+from rlcorr_cli.measure.correct import Corrected, correct
+from rlcorr_cli.measure.decisions import bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
 from rlcorr_cli.measure.pictures import draw, draw_groups
@@ -39,7 +39,7 @@ from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.row_keys import Keys, KeySample
+from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
@@ -221,7 +221,7 @@ def _measured(
     # What is compared needs no whole verdict but for an objective.
     for plan in observation.objectives if observation.compares else observation.plans:
         of_mode = tokens[plan.mode]
-        corrected = correct_batch(block, of_mode, plan, budget_bounds)
+        corrected = correct(of_mode, plan, bounds_of_sequences(block, budget_bounds))
         objective = observation.objectives.get(plan)
         columns, masses = (Columns(), {}) if objective is None else objective_columns(of_mode, corrected, objective)
         if observation.compares:
@@ -275,7 +275,10 @@ def _totals(
     mode."""
     filled = batch.filled
     groups = _Groups(batch.group_keys, batch.group_index[filled].astype(np.int64), batch.lengths[filled])
-    totals, of_samples = _counts(batch), list[Columns]()
+    weights = np.ones(batch.n_rows), (~filled).astype(np.float64), batch.n_masked.astype(np.float64)
+    counts = dict(zip(COUNTS, weights, strict=True))
+    totals = Totals.of_rows(batch.group_keys, batch.group_index.astype(np.int64), {"sum": counts})
+    of_samples = list[Columns]()
     whole_tails, counted = dict[str, Tail](), dict[str, Histogram]()
 
     def add(block: str, of_block: Totals, tails: Mapping[str, Tail]) -> None:
@@ -383,13 +386,6 @@ def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
     return replace(kept, histograms=histograms, tails=tails)
 
 
-def _counts(batch: Batch) -> Totals:
-    """Rows, empty rows and masked tokens of each group."""
-    weights = np.ones(batch.n_rows), (~batch.filled).astype(np.float64), batch.n_masked.astype(np.float64)
-    sums = dict(zip(COUNTS, weights, strict=True))
-    return Totals.of_rows(batch.group_keys, batch.group_index.astype(np.int64), {"sum": sums})
-
-
 @dataclass(frozen=True)
 class _Resampled:
     """The replicates of each mode's diagnostics, and the samples of keys and sums of ratios that a WholeDump has;
@@ -408,12 +404,12 @@ def _resampled(
     seed = observation.seed
     if seed is None:
         return _Resampled()
-    filled = batch.filled
+    filled, of_mode = batch.filled, next(iter(columns.values()))
     offsets = batch.offsets[np.concatenate([[True], filled])]
     ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
     keys = bootstrap.row_keys(rollout, offsets, ids)
     clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
-    contents = bootstrap.content_keys(keys, next(iter(columns.values())))
+    contents = bootstrap.content_keys(keys, of_mode)
     texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
@@ -421,26 +417,18 @@ def _resampled(
         by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
     replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
     sketches = {"rows": keys, "contents": contents, "texts": texts}
+    # Of the mode's ratios by rollout, where one of few tokens is known by what tells rows apart.
+    rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, keys, rollout_keys(batch)[filled])
+    buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)
+    ratios = np.zeros((RATIO_BUCKETS, len(RATIO_SUMS)))
+    for place, name in enumerate(RATIO_SUMS):
+        ratios[:, place] = np.bincount(buckets, of_mode.sums[name], minlength=RATIO_BUCKETS)
     return _Resampled(
         replicates=replicates,
         rows={name: KeySample.of(of) for name, of in sketches.items()},
-        ratios=_ratios(batch, keys, next(iter(columns.values()))),
+        ratios=ratios,
         by_group=by_group,
     )
-
-
-def _ratios(batch: Batch, rows: Keys, columns: Columns) -> Floats:
-    """The sums of a mode's ratios by buckets of rollouts, as a WholeDump has them.
-
-    rows: what tells rows apart, which is what knows a rollout of few tokens.
-    """
-    filled = batch.filled
-    rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, rows, rollout_keys(batch)[filled])
-    buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)
-    sums = np.zeros((RATIO_BUCKETS, len(RATIO_SUMS)))
-    for place, name in enumerate(RATIO_SUMS):
-        sums[:, place] = np.bincount(buckets, columns.sums[name], minlength=RATIO_BUCKETS)
-    return sums
 
 
 def _compared(

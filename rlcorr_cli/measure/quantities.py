@@ -16,7 +16,6 @@ plain sums and squares are kept, too, because rho - 1 would lose their digits.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -177,7 +176,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "sums"),
     _q("seq_tv", lambda r: 0.0 - np.expm1(np.minimum(r["log_ratio"], 0.0)), "sums"),
     *(
-        _q(f"retained_geo_{band}", lambda r, ends=ends: _geo_inside(r, *ends), "sums")
+        _q(f"retained_geo_{band}", lambda r, ends=ends: inside(-r["log_ppl_diff"], *ends).astype(np.float64), "sums")
         for band, ends in LOG_BANDS.items()
     ),
     # Averages over tokens and then over sequences, which slime logs.
@@ -186,19 +185,7 @@ QUANTITIES: tuple[Quantity, ...] = (
 )
 
 
-def _geo_inside(rows: Table, low: float, high: float) -> Floats:
-    """1 for each sequence whose mean l lies inside these bounds, else 0."""
-    return inside(-rows["log_ppl_diff"], low, high).astype(np.float64)
-
-
-@cache
-def _of_tokens(extreme_ratio: float) -> tuple[Quantity, ...]:
-    """The quantities that need tokens, and `extreme`, whose bound is a setting."""
-    bound = math.log(extreme_ratio)
-    extreme = Quantity("extreme", lambda t: abs(t.log_ratio) > bound)
-    return (*(quantity for quantity in QUANTITIES if quantity.per != "sums"), extreme)
-
-
+_OF_TOKENS = tuple(quantity for quantity in QUANTITIES if quantity.per != "sums")
 _OF_SUMS = tuple(quantity for quantity in QUANTITIES if quantity.per == "sums")
 
 
@@ -206,7 +193,8 @@ def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """The quantities that need tokens, of whatever tokens are given (all of them, or those kept)."""
     columns, rows = Columns(), tokens.rows
     reduced = {"sum": rows.sum, "min": rows.min, "max": rows.max}
-    for quantity in _of_tokens(settings.extreme_ratio):
+    bound = math.log(settings.extreme_ratio)
+    for quantity in (*_OF_TOKENS, Quantity("extreme", lambda t: abs(t.log_ratio) > bound)):
         values = quantity.of(tokens)
         if quantity.per == "token":
             is_flag = values.dtype == tokens.xp.bool

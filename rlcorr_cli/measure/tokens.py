@@ -147,16 +147,6 @@ class Tokens:
         return rho
 
     @cached_property
-    def rho_min(self) -> Floats:
-        """Smallest e^l of each sequence, [B]."""
-        return _exp_as_rho(self.log_ratio_min)
-
-    @cached_property
-    def rho_max(self) -> Floats:
-        """Largest e^l of each sequence, [B]."""
-        return _exp_as_rho(self.log_ratio_max)
-
-    @cached_property
     def rho_minus_1_sum(self) -> Floats:
         """Sum of E over each sequence, [B]."""
         return self.rows.sum(self.rho_minus_1)
@@ -229,7 +219,7 @@ class Tokens:
         return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else self.xp.expm1(self.limited(limit))
 
 
-def _exp_as_rho(log_ratio: Floats) -> Floats:
+def exp_as_rho(log_ratio: Floats) -> Floats:
     """e^l by the same steps as `Tokens.rho`, so that an extreme is that of the very same numbers."""
     return np.where(log_ratio < -10, np.exp(log_ratio), np.expm1(log_ratio) + 1)
 

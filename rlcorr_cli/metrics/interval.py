@@ -65,7 +65,11 @@ def intervals(
         skewness = np.nanmean(off**3, axis=1) / np.where(variance > 0, variance, 1.0) ** 1.5
         spread = largest[:, 0] * np.sqrt(variance)
         reach = t_quantile((1 + LEVEL) / 2, n_clusters)
-        lows, highs = (centres[:, 0] - spread * _without_skewness(u, skewness) for u in (reach, -reach))
+        # g(u) of the module's docstring; u, its limit, where there is no skewness.
+        flat = np.abs(skewness) < 1e-6
+        a = np.where(flat, 1.0, skewness)
+        g = (np.where(flat, u, 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1)) for u in (reach, -reach))
+        lows, highs = (centres[:, 0] - spread * off_centre for off_centre in g)
     ends: dict[str, Interval] = {}
     table = (centres[:, 0].tolist(), spread.tolist(), lows.tolist(), highs.tolist())
     for metric, centre, sd, low, high in zip(known.values(), *table, strict=True):
@@ -73,15 +77,6 @@ def intervals(
         if is_inside and math.isfinite(low) and math.isfinite(high):
             ends[metric.name] = max(low, metric.lowest), min(high, metric.highest)
     return ends
-
-
-def _without_skewness(u: float, skewness: "Floats") -> "Floats":
-    """g(u) of the module's docstring; u, its limit, where there is no skewness."""
-    import numpy as np
-
-    flat = np.abs(skewness) < 1e-6
-    a = np.where(flat, 1.0, skewness)
-    return np.where(flat, u, 3 / a * (np.cbrt(1 + a * (u - a / 6)) - 1))
 
 
 def t_quantile(probability: float, n_clusters: int) -> float:

@@ -1,6 +1,5 @@
 """What is left of the sample, how log-ratios are distributed, lengths and rewards.  Rows of METRICS, in their order."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
@@ -20,7 +19,7 @@ def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
     return np.exp(2 * log_sum - log_sum_sq) / count
 
 
-def _quantile(q: float) -> Callable[["Numbers"], Any]:
+def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float]) -> Metric:
     def value(n: "Numbers") -> Any:
         import numpy as np
 
@@ -28,10 +27,6 @@ def _quantile(q: float) -> Callable[["Numbers"], Any]:
         # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
         return None if middle is None else np.minimum(np.maximum(middle, n.min("log_ratio")), n.max("log_ratio"))
 
-    return value
-
-
-def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float]) -> Metric:
     return Metric(
         name=f"log_ratio_{name}",
         formula=f"{100 * q:g} % quantile of l over tokens",
@@ -41,17 +36,9 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
         meaning=f"The log-ratio that {100 * q:g} % of the tokens lie below, from a histogram that merges exactly.",
         worry="The outer quantiles of one side far beyond the other's: not noise, but a shift of some tokens.",
         measured=measured,
-        value=_quantile(q),
+        value=value,
         resampled=False,
     )
-
-
-def _share_of_tokens(column: str) -> Callable[["Numbers"], Any]:
-    return lambda n: n.per_token(column)
-
-
-def _share_of_sequences(column: str) -> Callable[["Numbers"], Any]:
-    return lambda n: n.per_sequence(column)
 
 
 def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> tuple[Metric, Metric]:
@@ -65,7 +52,7 @@ def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> 
             meaning="What rejection of tokens at these bounds would keep.",
             measured=measured[0],
             source=source,
-            value=_share_of_tokens(f"retained_{band}"),
+            value=lambda n: n.per_token(f"retained_{band}"),
             has_interval=False,
         ),
         Metric(
@@ -76,7 +63,7 @@ def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> 
             meaning="What geometric rejection of sequences at these bounds would keep.",
             measured=measured[1],
             source=source,
-            value=_share_of_sequences(f"retained_geo_{band}"),
+            value=lambda n: n.per_sequence(f"retained_geo_{band}"),
             has_interval=False,
         ),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis, standing
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, standing
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import plural
@@ -118,11 +118,8 @@ def build(
         notes=(
             *notes,
             *(() if profile is None else profile.remarks(numbers, plan)),
-            *_notes(whole.values, problems),
-            *_effective_notes(whole.values, whole_counts["sequences"]),
-            *_shape_notes(whole.values, numbers.tail("sequence").n_fitted),
-            *_reward_notes(numbers, inputs),
-            *_advantage_notes(numbers),
+            *_notes(whole.values, problems, whole_counts["sequences"], numbers.tail("sequence").n_fitted),
+            *_lacking_notes(numbers, inputs),
             *(_alike(whole_totals) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
         ),
@@ -183,7 +180,8 @@ def _with_curves(group: Group, bins: Mapping[tuple[Any, ...], BinnedTotals], by_
     return replace(group, curves=GroupCurves(log_ratios, bins[key]))
 
 
-def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
+def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int, n_fitted: int) -> list[str]:
+    """What numbers do not say of themselves.  n_fitted: values of the sequences' tail."""
     notes = [QUANTILE_NOTE]
     left_out = problems.by_class().items()
     notes += [f"{name}: {plural(problem.rows, 'row')} left out; {problem.first}." for name, problem in left_out]
@@ -194,51 +192,36 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts) -> list[str]:
         notes.append(f"{kept}; every metric of differences counts a difference of 0 there.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
+    # Intervals do not tell how far means of e^S may be off where a handful of sequences makes them, nor that a tail
+    # which looks heavy is of too few to be called so.
+    share, shape, error = values["seq_ess"], values["pareto_k_seq"], values["pareto_k_seq_se"]
+    if share is not None and n_sequences >= FEWEST_EFFECTIVE and share * n_sequences < FEWEST_EFFECTIVE:
+        effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
+        notes.append(f"chi2_seq and seq_ess rest on {effective} sequences: they may be far off.")
+    if shape is None or error is None:
+        return notes
+    if shape > LARGEST_SHAPE and values["pareto_k_seq_limit"] is None:
+        notes.append(f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it.")
     return notes
 
 
-def _effective_notes(values: Mapping[str, Value], n_sequences: int) -> list[str]:
-    """That intervals do not tell how far means of e^S may be off where a handful of sequences makes them."""
-    share = values["seq_ess"]
-    if share is None or n_sequences < FEWEST_EFFECTIVE or share * n_sequences >= FEWEST_EFFECTIVE:
-        return []
-    effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
-    return [f"chi2_seq and seq_ess rest on {effective} sequences: they may be far off."]
-
-
-def _shape_notes(values: Mapping[str, Value], n_fitted: int) -> list[str]:
-    """That a tail which looks heavy is of too few sequences to be called so."""
-    shape, error = values["pareto_k_seq"], values["pareto_k_seq_se"]
-    if shape is None or error is None or shape <= LARGEST_SHAPE or values["pareto_k_seq_limit"] is not None:
-        return []
-    return [f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it."]
-
-
-def _reward_notes(numbers: Numbers, inputs: Sequence[Input]) -> list[str]:
-    """What reward_mean leaves out, and why it may be null."""
-    if not all("reward" in source.columns for source in inputs):
-        return []
-    sequences, rewarded = int(numbers.sequences), int(numbers.sum("rewarded"))
-    notes: list[str] = []
-    if rewarded < sequences:
-        without = f"{sequences - rewarded:,} of {sequences:,} sequences have no finite reward (null, NaN or infinite)"
-        notes.append(f"{without}: reward_mean is of the others." if rewarded else f"{without}.")
-    if not math.isfinite(numbers.sum("reward")):
-        notes.append("The rewards' sum is beyond float64: reward_mean is null.")
-    return notes
-
-
-def _advantage_notes(numbers: Numbers) -> list[str]:
-    """What advantage_shift leaves out."""
-    if not numbers.has(f"{PREFIX}rows"):
-        return []
-    sequences, known = int(numbers.sequences), int(numbers.sum(f"{PREFIX}rows"))
-    notes: list[str] = []
-    if known < sequences:
-        without = f"{sequences - known:,} of {sequences:,} sequences have no finite advantage"
-        notes.append(f"{without}: advantage_shift is of the others." if known else f"{without}.")
-    if not math.isfinite(numbers.sum(f"{PREFIX}advantage_squared")):
-        notes.append("The sum of the advantages' squares is beyond float64: advantage_shift is null.")
+def _lacking_notes(numbers: Numbers, inputs: Sequence[Input]) -> list[str]:
+    """What reward_mean and advantage_shift leave out, and why they may be null."""
+    means: list[tuple[str, str, str, str, str]] = []
+    if all("reward" in source.columns for source in inputs):
+        lacked = "reward (null, NaN or infinite)"
+        means.append(("reward_mean", "rewarded", lacked, "reward", "The rewards' sum"))
+    if numbers.has(f"{PREFIX}rows"):
+        squares = f"{PREFIX}advantage_squared", "The sum of the advantages' squares"
+        means.append(("advantage_shift", f"{PREFIX}rows", "advantage", *squares))
+    notes, sequences = list[str](), int(numbers.sequences)
+    for metric, count, lacked, total, words in means:
+        known = int(numbers.sum(count))
+        if known < sequences:
+            without = f"{sequences - known:,} of {sequences:,} sequences have no finite {lacked}"
+            notes.append(f"{without}: {metric} is of the others." if known else f"{without}.")
+        if not math.isfinite(numbers.sum(total)):
+            notes.append(f"{words} is beyond float64: {metric} is null.")
     return notes
 
 
@@ -276,19 +259,12 @@ def report_of(run: RunTotals) -> Report:
         group_bins=measured.group_bins,
         cluster_by=provenance.settings["cluster_by"],
     )
-    diagnosis = _diagnosis(run)
-    if diagnosis is not None:
-        anomalies, cause = standing(run.anomalies, diagnosis)
+    if measured.gap is not None:
+        # The name of the advantage is for evidence, which is not told.
+        rollout, train, *_ = run.inputs[0].columns.values()
+        anomalies, cause = standing(run.anomalies, diagnose(measured.gap, Context(rollout, train)))
         report = replace(report, cause=cause, anomalies=anomalies)
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
-
-
-def _diagnosis(run: RunTotals) -> Diagnosis | None:
-    """What the sampled rows tell; None without any.  The name of the advantage is for evidence, which is not told."""
-    if run.measured.gap is None:
-        return None
-    rollout, train, *_ = run.inputs[0].columns.values()
-    return diagnose(run.measured.gap, Context(rollout, train))
 
 
 def _batch_notes(run: RunTotals) -> list[str]:

@@ -18,6 +18,7 @@ sees that it helps.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import product
 from typing import Annotated, Any, Literal
 
 from rlcorr_cli.errors import UsageError
@@ -197,30 +198,27 @@ class NamedRule:
 
 def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, ...]:
     """A finding for each rule on each section that it is over, rule by rule; none where a section lacks the metric."""
-    return tuple(
-        _judged(rule, section)
-        for rule in rules
-        for section in sections
-        if rule.metric in section.values
-        and not (rule.needs and None in (section.values[rule.metric], section.values.get(rule.needs)))
-        and rule.over in ("both", "groups" if section.key else "total")
-    )
-
-
-def _judged(rule: Rule, section: Section) -> Finding:
-    value = section.values[rule.metric]
-    status = "no data" if value is None else "ok" if rule.holds(value) else rule.severity
-    is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
-    return Finding(
-        key=section.key,
-        metric=rule.metric,
-        value=value,
-        rule=str(rule),
-        severity=rule.severity,
-        status=status,
-        fix=rule.remedy or None,
-        message=f"{rule.metric} {is_value}, should be {rule}.",
-    )
+    findings: list[Finding] = []
+    for rule, section in product(rules, sections):
+        if rule.metric not in section.values or rule.over not in ("both", "groups" if section.key else "total"):
+            continue
+        value = section.values[rule.metric]
+        if rule.needs and None in (value, section.values.get(rule.needs)):
+            continue
+        is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
+        findings.append(
+            Finding(
+                key=section.key,
+                metric=rule.metric,
+                value=value,
+                rule=str(rule),
+                severity=rule.severity,
+                status="no data" if value is None else "ok" if rule.holds(value) else rule.severity,
+                fix=rule.remedy or None,
+                message=f"{rule.metric} {is_value}, should be {rule}.",
+            )
+        )
+    return tuple(findings)
 
 
 def unexcused(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -348,19 +346,18 @@ class RemedyContext:
 
 def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tuple[Finding, ...]:
     """The findings with the remedies of this situation in the place of the default ones."""
-    return tuple(
-        replace(finding, fix=_remedy(finding, situation)) if finding.fix == remedy_of(finding.metric) else finding
-        for finding in findings
-    )
-
-
-def _remedy(finding: Finding, situation: RemedyContext) -> str | None:
-    if situation.causes:
-        return None
-    if situation.is_far and finding.metric in OF_WEIGHTS:
-        return "No weights repair a gap as wide as this: find its cause first."
-    specific = REMEDIES.get(finding.metric)
-    return (None if specific is None else specific(situation)) or finding.fix
+    told: list[Finding] = []
+    for finding in findings:
+        fix, specific = finding.fix, REMEDIES.get(finding.metric)
+        if fix == remedy_of(finding.metric):
+            if situation.causes:
+                fix = None
+            elif situation.is_far and finding.metric in OF_WEIGHTS:
+                fix = "No weights repair a gap as wide as this: find its cause first."
+            elif specific is not None:
+                fix = specific(situation) or fix
+        told.append(replace(finding, fix=fix))
+    return tuple(told)
 
 
 def _look_first(situation: RemedyContext) -> str:

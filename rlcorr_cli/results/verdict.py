@@ -26,7 +26,6 @@ from rlcorr_cli.records.fields import Interval
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.whole import WholeDump
 
@@ -66,18 +65,20 @@ TOO_HIGH = (
 )
 
 
-def ratio_intervals(ratios: Floats) -> dict[str, tuple[float, float]]:
-    """95 % intervals of ratio_mean and chi2_token over independent rollouts; ratios: as a WholeDump has them.
+def impossible_in(values: Mapping[str, Value], whole_totals: WholeDump | None) -> Impossible | None:
+    """`impossible_ratio` of what is kept of a whole dump; nothing where its errors are not known.
 
-    Of Student's t, with the standard error of sum x / sum n over m buckets that hold any:
+    The intervals are of Student's t, with the standard error of sum x / sum n over m buckets of rollouts that hold any:
     sqrt(m / (m - 1) sum (x_g - mean n_g)^2) / sum n.  Sums whose squares float64 does not hold have none.
     """
+    if whole_totals is None or whole_totals.rows is None or whole_totals.ratios is None:
+        return None
     import numpy as np
 
-    filled = ratios[ratios[:, 0] > 0]
+    filled = whole_totals.ratios[whole_totals.ratios[:, 0] > 0]
     n_buckets, n = len(filled), filled[:, 0]
     if n_buckets < 2:
-        return {}
+        return None
     ends: dict[str, tuple[float, float]] = {}
     for name, one, x in (("ratio_mean", 1.0, filled[:, 1]), ("chi2_token", 0.0, filled[:, 2])):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -85,14 +86,7 @@ def ratio_intervals(ratios: Floats) -> dict[str, tuple[float, float]]:
             reach = t_quantile(0.975, n_buckets) * math.sqrt(((x - mean * n) ** 2).sum()) / float(n.sum())
         if math.isfinite(reach):
             ends[name] = one + mean - reach, one + mean + reach
-    return ends
-
-
-def impossible_in(values: Mapping[str, Value], whole_totals: WholeDump | None) -> Impossible | None:
-    """The same of what is kept of a whole dump; nothing where its errors are not known."""
-    if whole_totals is None or whole_totals.rows is None or whole_totals.ratios is None:
-        return None
-    return impossible_ratio(values, ratio_intervals(whole_totals.ratios), whole_totals.rows.n_distinct)
+    return impossible_ratio(values, ends, whole_totals.rows.n_distinct)
 
 
 def impossible_ratio(
@@ -244,14 +238,13 @@ def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onse
     column = next(iter(keys[0]))
     places = [key[column] for key in keys]
     known = [value for value in k3 if value is not None]
-    if len(known) < len(k3) or not known[0] or not all(map(_is_place, places)):
+    if len(known) < len(k3) or not known[0]:
+        return None
+    is_number = (isinstance(p, int | float) and not isinstance(p, bool) and math.isfinite(p) for p in places)
+    if not all(is_number):
         return None
     lowest_on = list(accumulate(reversed(known), min))[::-1]  # the lowest from each group to the last
     for place, lowest in zip(places[1:], lowest_on[1:], strict=True):
         if lowest > ONSET_FACTOR * known[0] and lowest > ROUNDING_K3:
             return Onset(column=column, place=place, reference=places[0], factor=lowest / known[0])
     return None
-
-
-def _is_place(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

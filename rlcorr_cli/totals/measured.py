@@ -109,7 +109,7 @@ class MeasuredSum:
         """The sum so far."""
         return Measured(
             provenance=self.provenance,
-            covered=self.coverage.shards,
+            covered=frozenset(self.coverage.shards),
             totals=None if self.sum is None else self.sum.totals,
             replicates=self.replicates,
             pictures=self.pictures,

@@ -25,11 +25,6 @@ class ShardId:
     path: str
     part: tuple[int, int] | None = None
 
-    @property
-    def range(self) -> tuple[int, int]:
-        """The part, for comparison."""
-        return self.part or _WHOLE_FILE
-
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -122,26 +117,21 @@ class Coverage:
     """The shards covered so far; `add` refuses one that overlaps them."""
 
     _ranges: dict[str, list[tuple[int, int]]] = field(default_factory=dict[str, list[tuple[int, int]]])
-    _shards: set[ShardId] = field(default_factory=set[ShardId])
+    shards: set[ShardId] = field(default_factory=set[ShardId])
 
     def add(self, shards: Iterable[ShardId]) -> None:
         """More shards; a DataError if any of them holds rows that were counted already."""
         for shard in shards:
             ranges = self._ranges.setdefault(shard.path, [])
-            first, last = shard.range
-            place = bisect(ranges, shard.range)
+            first, last = shard.part or _WHOLE_FILE
+            place = bisect(ranges, (first, last))
             # The ranges so far lie apart, so only the two neighbours can reach into this one.
             if any(max(low, first) < min(high, last) for low, high in ranges[max(0, place - 1) : place + 1]):
                 raise DataError(
                     f"{_named(shard)} is in both totals: its rows would count twice.", "Leave one of them out."
                 )
-            ranges.insert(place, shard.range)
-            self._shards.add(shard)
-
-    @property
-    def shards(self) -> frozenset[ShardId]:
-        """All of them."""
-        return frozenset(self._shards)
+            ranges.insert(place, (first, last))
+            self.shards.add(shard)
 
 
 def _flat(records: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -127,21 +127,14 @@ def largest(values: Floats, size: int) -> Floats:
     """The largest `size` values, in no order."""
     if len(values) <= size:
         return values.copy()
-    candidates = _probably_largest(values, size)
-    if len(candidates) < size:
-        candidates = values
-    return np.partition(candidates, len(candidates) - size)[-size:].copy()
-
-
-def _probably_largest(values: Floats, size: int) -> Floats:
-    """The values above a bound under which, as a sample tells, a few more than `size` lie; parting all takes thrice as
-    long."""
-    sample = values[::SAMPLED]
+    candidates, sample = values, values[::SAMPLED]
     rank = int(1.25 * size / SAMPLED) + 16
-    if rank >= len(sample) // 2:
-        return values
-    bound = np.partition(sample, len(sample) - rank)[len(sample) - rank]
-    return values[values >= bound]
+    if rank < len(sample) // 2:
+        # As a sample tells, a few more than `size` lie above this bound; parting all takes thrice as long.
+        bound = np.partition(sample, len(sample) - rank)[len(sample) - rank]
+        above = values[values >= bound]
+        candidates = above if len(above) >= size else values
+    return np.partition(candidates, len(candidates) - size)[-size:].copy()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -237,13 +230,14 @@ def pareto_shapes(tails: Sequence[Tail]) -> Floats:
     for length, places in by_length.items():
         if length < 5:
             continue
-        at_once = max(1, FITTED_AT_ONCE // (length * _grid_size(length)))
+        n_grid = 30 + int(math.sqrt(length))
+        at_once = max(1, FITTED_AT_ONCE // (length * n_grid))
         for first in range(0, len(places), at_once):
             part = places[first : first + at_once]
             ordered = np.stack([np.sort(tails[place].largest)[-length - 1 :] for place in part])
             weights = np.exp(ordered - ordered[:, -1:])
             rises = ordered[:, -1] > ordered[:, 1]
-            shapes[part] = np.where(rises, _fitted_shapes(weights[:, 1:] - weights[:, :1]), np.nan)
+            shapes[part] = np.where(rises, _fitted_shapes(weights[:, 1:] - weights[:, :1], n_grid), np.nan)
     return shapes
 
 
@@ -258,14 +252,9 @@ def shape_error(shape: Any, n_fitted: Any) -> Any:
     return (1 + shape) / np.sqrt(n_fitted)
 
 
-def _grid_size(n: int) -> int:
-    return 30 + int(math.sqrt(n))
-
-
-def _fitted_shapes(excess: Floats) -> Floats:
+def _fitted_shapes(excess: Floats, n_grid: int) -> Floats:
     """The posterior mean of each row's shape k, rows ascending and >= 0: an average over a grid of b = k / sigma."""
     n = excess.shape[1]
-    n_grid = _grid_size(n)
     with np.errstate(all="ignore"):
         quartiles = excess[:, int(n / 4 + 0.5) - 1]
         steps = 1 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.lists import Ints, Lists, first_of_each
+from rlcorr_cli.totals.lists import Ints, first_of_each
 from rlcorr_cli.totals.tail import Tail, Tails
 
 GroupKey = tuple[Any, ...]
@@ -255,7 +255,10 @@ def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> 
     """The totals of all parts' groups by new groups; the list of parts is emptied, so that their arrays can go one by
     one.  group_of: the place among the keys of each group of each part."""
     tables = [dict(part.tables) for part in parts]
-    kinds = [[dict(part.histograms) for part in parts], [dict(part.tails) for part in parts]]
+    kinds: list[list[dict[str, Any]]] = [
+        [dict(part.histograms) for part in parts],
+        [dict(part.tails) for part in parts],
+    ]
     if len(parts) > 1:
         parts.clear()
     merged_tables: dict[Merge, Table] = {}
@@ -264,20 +267,17 @@ def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> 
         numbers = _merged_numbers(merge, [of_part.values for of_part in of_parts], group_of, len(keys))
         merged_tables[merge] = Table(of_parts[0].names, numbers)
         of_parts.clear()
-    histograms, tails = (_merged_lists(lists, group_of, len(keys)) for lists in kinds)
+    merged_lists: list[dict[str, Any]] = []
+    for lists in kinds:
+        merged_lists.append(dict.fromkeys(lists[0]))
+        # What is part of others first, while those are there.
+        for name in sorted(lists[0], key=lambda name: not lists[0][name].part_of):
+            base = lists[0][name].part_of
+            bases = [part[base] for part in lists] if base else None
+            of_parts = [part.pop(name) for part in lists]
+            merged_lists[-1][name] = of_parts[0].total(of_parts, bases, group_of, len(keys))
+    histograms, tails = merged_lists
     return Totals(keys=keys, tables=merged_tables, histograms=histograms, tails=tails)
-
-
-def _merged_lists(parts: Sequence[dict[str, Any]], group_of: Ints, n_groups: int) -> dict[str, Any]:
-    """The lists of all parts by name, which are taken out of them one by one."""
-    names, merged = list(parts[0]), dict[str, Lists]()
-    # What is part of others first, while those are there.
-    for name in sorted(names, key=lambda name: not parts[0][name].part_of):
-        base = parts[0][name].part_of
-        bases = [part[base] for part in parts] if base else None
-        of_parts = [part.pop(name) for part in parts]
-        merged[name] = of_parts[0].total(of_parts, bases, group_of, n_groups)
-    return {name: merged[name] for name in names}
 
 
 @np.errstate(over="ignore", invalid="ignore")  # beyond float64 a sum is inf, and its metric null
