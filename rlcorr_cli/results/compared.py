@@ -34,7 +34,7 @@ from rlcorr_cli.results.groups import (
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
-from rlcorr_cli.results.saved_runs import SavedRun, together
+from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
 from rlcorr_cli.results.verdict import Impossible, impossible_in
 from rlcorr_cli.totals.comparison import (
@@ -47,8 +47,6 @@ from rlcorr_cli.totals.comparison import (
 )
 from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
-from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
@@ -170,29 +168,17 @@ class Comparison(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonRun(SavedRun):
+class ComparisonRun(MeasuredRun):
     """What one run of `compare` measured, or several together.
 
     objectives: one for each plan, if any.  has_advantages: whether the dump has a column of them.
     """
 
     command: ClassVar[str] = "compare"
-    measured: Measured
     plans: tuple[NamedPlan, ...]
     skipped: tuple[Skipped, ...] = ()
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
     has_advantages: bool = False
-
-    @property
-    def provenance(self) -> Provenance:
-        """What the totals are of."""
-        assert self.measured.provenance is not None
-        return self.measured.provenance
-
-    @property
-    def contents(self) -> KeySample | None:
-        """A sample of the rows by what they hold."""
-        return None if self.measured.whole is None else self.measured.whole.contents
 
     @property
     def n_budgets(self) -> int:
@@ -207,10 +193,6 @@ class ComparisonRun(SavedRun):
             totals = totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
         provenance = replace(self.provenance, groups=tuple(columns))
         return replace(self, measured=replace(self.measured, totals=totals, provenance=provenance))
-
-    def unplaced(self) -> "ComparisonRun":
-        """Without the shards that it covers."""
-        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
     @classmethod
     def added(cls, runs: "Iterable[ComparisonRun]") -> "ComparisonRun":

@@ -10,18 +10,16 @@ from typing import Any, ClassVar
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.saved_runs import SavedRun, together
+from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
-from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, regrouped
-from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.tail import GROUP_SIZE
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import diagnostics_block
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunTotals(SavedRun):
+class RunTotals(MeasuredRun):
     """What one run of `analyze` measured, or several together.
 
     profile: its name.  search_notes: those of the notes that say what of the dump is not read.  drawn_by: the canonical
@@ -29,7 +27,6 @@ class RunTotals(SavedRun):
     """
 
     command: ClassVar[str] = "analyze"
-    measured: Measured
     plan: Plan
     profile: str
     search_notes: tuple[str, ...] = ()
@@ -80,17 +77,6 @@ class RunTotals(SavedRun):
         return told
 
     @property
-    def provenance(self) -> Provenance:
-        """What the totals are of."""
-        assert self.measured.provenance is not None
-        return self.measured.provenance
-
-    @property
-    def contents(self) -> KeySample | None:
-        """A sample of the rows by what they hold."""
-        return None if self.measured.whole is None else self.measured.whole.contents
-
-    @property
     def n_budgets(self) -> int:
         """How many bounds the data set."""
         return len(self.plan.budgets)
@@ -128,10 +114,6 @@ class RunTotals(SavedRun):
             self.measured, totals=totals, group_replicates=replicates, group_bins={}, provenance=provenance
         )
         return replace(self, measured=measured)
-
-    def unplaced(self) -> "RunTotals":
-        """Without the shards that it covers: on another machine, a path is that of another file."""
-        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
     @property
     def objective(self) -> Objective | None:

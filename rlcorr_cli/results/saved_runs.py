@@ -1,8 +1,8 @@
 """What every file of saved totals says of its run beside the totals, and how several such runs are one.
 
 `analyze`, `compare`, `diagnose` and `sweep` each make their result of a SavedRun of their own (RunTotals,
-ComparedTotals, DiagnosedTotals, SweptTotals), which `-o NAME.rlcorr` writes.  Runs of one command add: `added` of its
-class takes them one at a time, and the result of the sum is that of one run over all their rows.
+ComparisonRun, DiagnosisRun, SweepRun), which `-o NAME.rlcorr` writes.  Runs of one command add: `added` of its class
+takes them one at a time, and the result of the sum is that of one run over all their rows.
 """
 
 from collections import Counter
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 
@@ -30,7 +31,7 @@ class SavedRun:
 
     @property
     def provenance(self) -> Provenance:
-        """What the totals are of."""
+        """By which plan, settings and columns the totals were measured."""
         raise NotImplementedError
 
     @property
@@ -39,11 +40,11 @@ class SavedRun:
         raise NotImplementedError
 
     def grouped_by(self, columns: Sequence[str]) -> Self:
-        """The same by some of the columns that it is grouped by; a UsageError where it lacks one."""
+        """The same grouped by some of its columns; a UsageError where it lacks one."""
         raise NotImplementedError
 
     def unplaced(self) -> Self:
-        """Without the shards that it covers: on another machine, a path is that of another file."""
+        """Without the shards that it covers, whose paths mean nothing on another machine."""
         raise NotImplementedError
 
     @classmethod
@@ -53,8 +54,30 @@ class SavedRun:
 
     @property
     def n_budgets(self) -> int:
-        """How many bounds the data set, which are of all rows together."""
+        """How many bounds are found from the data (budgets): runs with any do not add."""
         return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun(SavedRun):
+    """A SavedRun that holds a Measured."""
+
+    measured: Measured
+
+    @property
+    def provenance(self) -> Provenance:
+        """By which plan, settings and columns the totals were measured."""
+        assert self.measured.provenance is not None
+        return self.measured.provenance
+
+    @property
+    def contents(self) -> KeySample | None:
+        """A sample of the rows by what they hold; None without a bootstrap."""
+        return None if self.measured.whole is None else self.measured.whole.contents
+
+    def unplaced(self) -> Self:
+        """Without the shards that it covers, whose paths mean nothing on another machine."""
+        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
 
 def together(runs: Iterable[SavedRun]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, refuse_empty
 from rlcorr_cli.results.groups import counts as counts_of
-from rlcorr_cli.results.saved_runs import SavedRun, together
+from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
 from rlcorr_cli.totals.families import Value, finite
@@ -123,7 +123,7 @@ class Sweep(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRun(SavedRun):
+class SweepRun(MeasuredRun):
     """What one run of `sweep` added up, or several together.
 
     measured: totals of the plan without the free bound.  units: of the statistic, by training batch.  sample: of the
@@ -131,7 +131,6 @@ class SweepRun(SavedRun):
     """
 
     command: ClassVar[str] = "sweep"
-    measured: Measured
     swept: Swept
     units: Mapping[Any, UnitTotals]
     sample: KeySample | None = None
@@ -153,10 +152,6 @@ class SweepRun(SavedRun):
     def grouped_by(self, columns: Sequence[str]) -> "SweepRun":
         """Itself: a sweep has no groups."""
         return self
-
-    def unplaced(self) -> "SweepRun":
-        """Without the shards that it covers."""
-        return replace(self, measured=replace(self.measured, covered=frozenset(), rows={}))
 
     @classmethod
     def added(cls, runs: "Iterable[SweepRun]") -> "SweepRun":

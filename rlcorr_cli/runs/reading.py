@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]
 Watch = Callable[[int], AbstractContextManager[Progress]]
 """Given the bytes to come, a context around the reading that yields a Progress."""
 LEAST_TOKENS = 1 << 14
-"""A batch of no more is not made smaller: what fills the GPU then is something else."""
+"""Batches are not halved below this size: what fills the GPU then is something else."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,8 +59,8 @@ _LOG = logging.getLogger(__name__)
 class Reading:
     """A reading of a dump that is under way.
 
-    progress: as of a Watch, if anybody watches.  log: of bad rows.  staging: what is published as it ends.  rows: good
-    ones per input, so far.
+    progress: as of a Watch, if anybody watches.  log: of bad rows.  staging: where outputs are staged; `one_reading`
+    publishes them, or the caller that passed its own.  rows: good ones per input, so far.
     """
 
     dump: Dump
@@ -271,8 +271,11 @@ class IdsAcrossShards:
     _seen: SeenIds = field(default_factory=SeenIds)
 
     def add(self, shard: Shard, seen_ids: Keys | None) -> Keys:
-        """The ids of the next shard: those that came before, whose rows are to be left out; a DataError, as one process
-        that reads all shards would raise it, where there should be none."""
+        """Record the next shard's ids; returns those that earlier shards had, whose rows are to be left out.
+
+        Where a repeated id is an error, all shards up to this one are read again, so that the DataError is the one that
+        a single process would raise.
+        """
         repeated = np.zeros(0, np.uint64) if seen_ids is None else seen_ids[self._seen.repeated(seen_ids)]
         if not len(repeated) or self.dump.reader.leaves_out_repeated:
             return repeated
