@@ -92,7 +92,7 @@ def analyze(
         from rlcorr_cli.results.run_totals import RunTotals
         from rlcorr_cli.results.saved_totals import report_in
 
-        notes = check_touched(places, parts)
+        notes = check_touched(places, parts, plan=chosen)
         first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
         held = run.provenance.settings
         refuse_conflicting(

@@ -142,7 +142,7 @@ def compare(
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.compared import ComparisonRun, comparison_of
 
-        notes = check_touched(places, parts)
+        notes = check_touched(places, parts, plans=asked)
         first, run = added(parts, ComparisonRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
         held = dict.fromkeys(each.name for each in run.objectives.values())
         refuse_conflicting(
@@ -262,7 +262,7 @@ def sweep(
     if parts:
         from rlcorr_cli.results.swept import SweepRun, sweep_of
 
-        notes = check_touched(places, parts)
+        notes = check_touched(places, parts, plan=plan)
         if targets.wanted:
             raise UsageError(
                 f"A target is found by reading the dump again, and {parts[0]} holds saved totals.",

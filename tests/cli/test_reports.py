@@ -44,7 +44,7 @@ def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
     for width, scheme in ((1100, "light"), (1100, "dark"), (390, "light")):
         visit = Visit(browser, path, width, scheme)
         assert visit.column(0) == ["0", "1", "2", "3", "4"]
-        button = visit.page.locator("#groups th button", has_text="k3_kl")
+        button = visit.page.locator("#by-group ~ table th button", has_text="k3_kl")
         button.click()
         ascending = visit.column(0)
         button.click()
@@ -325,7 +325,7 @@ def test_dates_sort_in_the_page(tmp_path: Path, browser: Any) -> None:
     dump = parquet(tmp_path / "d.parquet", [row(day=day) for day in days])
     assert run("analyze", dump, "--group-by", "day", "-o", str(tmp_path / "r.html")).status == 0
     visit = Visit(browser, tmp_path / "r.html")
-    button = visit.page.locator("#groups th button", has_text="day")
+    button = visit.page.locator("#by-group ~ table th button", has_text="day")
     button.click()
     button.click()
     assert visit.column(0) == sorted(days, reverse=True)
