@@ -5,6 +5,7 @@ ComparisonRun, DiagnosisRun, SweepRun), which `-o NAME.rlcorr` writes.  Runs of 
 takes them one at a time, and the result of the sum is that of one run over all their rows.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from rlcorr_cli.totals.row_keys import KeySample
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedRun:
+class SavedRun(ABC):
     """One run, or several together.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was
     read and what was chosen."""
 
@@ -30,27 +31,27 @@ class SavedRun:
     anomalies: tuple[AnomalyFinding, ...] = ()
 
     @property
+    @abstractmethod
     def provenance(self) -> Provenance:
         """By which plan, settings and columns the totals were measured."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def contents(self) -> KeySample | None:
         """A sample of the rows by what they hold; None where none was taken."""
-        raise NotImplementedError
 
+    @abstractmethod
     def grouped_by(self, columns: Sequence[str]) -> Self:
         """The same grouped by some of its columns; a UsageError where it lacks one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def unplaced(self) -> Self:
         """Without the shards that it covers, whose paths mean nothing on another machine."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def added(cls, runs: Iterable[Self]) -> Self:
         """The sum of runs of equal provenance, taken one at a time."""
-        raise NotImplementedError
 
     @property
     def n_budgets(self) -> int:
