@@ -30,7 +30,7 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanOfOurs, choose_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
-from rlcorr_cli.commands.outputs import check_touched, finished, quarantines, report_files, sheet_files
+from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import DataError, RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs as Staging
@@ -126,7 +126,7 @@ def analyze(
             watch=how.get("watch"),
             pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
             by_step=by_step,
-            totals=totals or any(path.suffix.lower() in forms.TOTALLED for path in outputs),
+            totals=totals or keep_totals(outputs),
             staging=staging,
             objective=wanted,
         )
@@ -182,7 +182,7 @@ def diagnose(
             computing=compute,
             watch=how.get("watch"),
             staging=staging,
-            totals=any(path.suffix.lower() in forms.TOTALLED for path in outputs),
+            totals=keep_totals(outputs),
         )
         return finished(diagnosed, notes, outputs, staging)
 

@@ -286,36 +286,18 @@ ByStep = Annotated[
 Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
 Quiet = Annotated[bool, Opt(help="No progress on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
 Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT)]
+
+
+def _output(help: str) -> Opt:
+    """An option of files that are written beside what is printed."""
+    return Opt(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE")
+
+
 Outputs = Annotated[
-    Files,
-    Opt(
-        help=f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.",
-        panel=OUTPUT,
-        flags=("--output", "-o"),
-        typed=TEXTS,
-        metavar="FILE",
-    ),
+    Files, _output(f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.")
 ]
-SheetOutputs = Annotated[
-    Files,
-    Opt(
-        help=f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.",
-        panel=OUTPUT,
-        flags=("--output", "-o"),
-        typed=TEXTS,
-        metavar="FILE",
-    ),
-]
-TotalledOutputs = Annotated[
-    Files,
-    Opt(
-        help=f"Also write it to FILE: {', '.join((*SHEETS, *TOTALLED))}. Repeatable.",
-        panel=OUTPUT,
-        flags=("--output", "-o"),
-        typed=TEXTS,
-        metavar="FILE",
-    ),
-]
+SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
+TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join((*SHEETS, *TOTALLED))}. Repeatable.")]
 Junit = Annotated[
     str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
 ]

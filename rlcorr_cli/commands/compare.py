@@ -53,7 +53,7 @@ from rlcorr_cli.commands.choose import (
     typed_plan,
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
-from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, quarantines, sheet_files
+from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
@@ -63,7 +63,7 @@ from rlcorr_cli.plans.plan import Mode, Plan, Rejection, WeightScope
 from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
-from rlcorr_cli.show.forms import TOTALLED, sheet_destinations
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.compared import Comparison, NamedPlan
@@ -171,7 +171,7 @@ def compare(
             seed=seed,
             watch=how.get("watch"),
             staging=staging,
-            totals=any(path.suffix.lower() in TOTALLED for path in outputs),
+            totals=keep_totals(outputs),
         )
         return finished(comparison, notes, outputs, staging)
 
@@ -293,7 +293,7 @@ def sweep(
             computing=compute,
             watch=how.get("watch"),
             staging=staging,
-            totals=any(path.suffix.lower() in TOTALLED for path in outputs),
+            totals=keep_totals(outputs),
         )
         return finished(result, notes, outputs, staging)
 

@@ -1,6 +1,6 @@
 """What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,11 @@ def sheet_files(paths: Any, *, with_totals: bool = False) -> tuple[Path, ...]:
         if path.suffix.lower() not in known:
             raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
     return files
+
+
+def keep_totals(files: Iterable[Path]) -> bool:
+    """Whether a file of these holds what the result is made of."""
+    return any(path.suffix.lower() in TOTALLED for path in files)
 
 
 def junit_file(path: str | Path) -> Destination:

@@ -16,11 +16,11 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.show.forms import TOTALLED
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.saved_runs import SavedRun
 
-SUFFIX = ".rlcorr"
 AllowOverlap = Annotated[bool, Opt(help="Of saved totals: add files that hold the same rows.", panel=READING)]
 S = TypeVar("S", bound="SavedRun")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     """The files of saved totals that stand in the place of a dump, globs among them; none where a dump is named."""
     named = several(dumps)
     texts = [str(each) for each in named if isinstance(each, str | Path)]
-    totals = [text for text in texts if located(text).lower().endswith(SUFFIX)]
+    totals = [text for text in texts if located(text).lower().endswith(TOTALLED)]
     if not totals:
         if allow_overlap:
             raise UsageError("--allow-overlap applies to saved totals alone, and a dump is named.", "Leave it out.")

@@ -72,7 +72,9 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield BLANK
         yield _table_of_all(diff.comparisons)
     for each in diff.comparisons:
-        for section in each.sections[1:] if diff.others else each.sections:
+        for section in each.sections:
+            if diff.others and section is each.whole and not section.not_tested:
+                continue  # it stands in the table of all dumps
             yield BLANK
             if section.key or diff.others:
                 yield Note(

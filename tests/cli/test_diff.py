@@ -87,6 +87,12 @@ def test_dumps_stand_in_columns_of_their_own_as_many_as_a_line_holds(monkeypatch
     assert next(line for line in lines if line.startswith("  k3_kl ")).count("x ") == 3
 
 
+def test_all_shows_what_is_not_tested_of_every_dump() -> None:
+    lines = run("diff", FP32, BF16, INT8, "--all").out.splitlines()
+    assert lines.count("  not tested") == 2
+    assert sum(line.startswith("  token_ess ") for line in lines) == 2
+
+
 def test_one_dump_that_moved_among_several_fails(tmp_path: Path) -> None:
     junit = tmp_path / "diff.xml"
     assert run("diff", BF16, BF16, BF16, "--fail-on", "moved").status == 0
