@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from rlcorr_cli import analyze, check, correct, filter_dump
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, UsageError
 
 SAMPLE = Path(__file__).parent.parent / "sample_data" / "smollm2_steps.parquet"
 TABLE = pq.read_table(SAMPLE)
@@ -25,8 +25,17 @@ FORMS: dict[str, Callable[[], Any]] = {
     "pandas": TABLE.to_pandas,
     "duckdb": lambda: duckdb.sql(f"select * from '{SAMPLE}'"),
     "a reader of batches": lambda: TABLE.to_reader(max_chunksize=7),
-    "datasets": lambda: datasets.Dataset(pa.Table.from_batches(TABLE.to_batches())).with_format("arrow")[:],
+    "an Arrow batch of datasets": lambda: dataset().with_format("arrow")[:],
+    "datasets": lambda: dataset(),
+    "datasets in another format": lambda: dataset().with_format("numpy"),
+    "datasets in another order": lambda: dataset().select(range(TABLE.num_rows - 1, -1, -1)),
+    "rows": TABLE.to_pylist,
+    "a dict of lists": TABLE.to_pydict,
 }
+
+
+def dataset() -> datasets.Dataset:
+    return datasets.Dataset(pa.Table.from_batches(TABLE.to_batches()))
 
 
 def padded(kind: Callable[[Any], Any]) -> dict[str, Any]:
@@ -80,6 +89,28 @@ def test_correct_gives_what_filter_writes(tmp_path: Path, plan: str) -> None:
     assert correct(TABLE, plan).equals(pq.read_table(tmp_path / "file.parquet"))
 
 
+def test_some_rows_of_a_data_set_are_those_rows_alone() -> None:
+    some = analyze(dataset().select(range(64)))
+    assert some.whole.counts["sequences"] == 64
+    assert some.whole.values == pytest.approx(analyze(TABLE.slice(0, 64)).whole.values, rel=1e-12, nan_ok=True)
+
+
+def test_rows_may_hold_tensors_and_lack_keys() -> None:
+    rows = [
+        {name: torch.tensor(row[name]) for name in ("rollout_log_probs", "old_log_probs", "response_mask")}
+        for row in TABLE.to_pylist()
+    ]
+    rewarded = [rows[0], *({**row, "reward": 1.0} for row in rows[1:])]
+    assert analyze(rows).whole.values["k3_kl"] == pytest.approx(RIGHT["k3_kl"], rel=1e-6)
+    assert analyze(rewarded).whole.values["reward_mean"] == 1.0
+
+
+def test_the_splits_of_a_data_set_are_not_one_table() -> None:
+    with pytest.raises(UsageError, match="has 2 splits: train, test") as error:
+        analyze(datasets.DatasetDict({"train": dataset(), "test": dataset()}))
+    assert error.value.hint == 'Take one, such as dataset["train"].'
+
+
 def test_a_bad_row_is_named_by_its_number() -> None:
     table = {"rollout_log_probs": [[-1.0], [-1.0, -2.0]], "old_log_probs": [[-1.0], [-1.0]]}
     with pytest.raises(DataError, match="<table in memory>, row 1"):
@@ -87,8 +118,7 @@ def test_a_bad_row_is_named_by_its_number() -> None:
 
 
 def test_correct_in_a_map_of_hugging_faces() -> None:
-    dataset = datasets.Dataset(pa.Table.from_batches(TABLE.to_batches())).with_format("arrow")
-    mapped = dataset.map(lambda batch: correct(batch, "token_is"), batched=True, batch_size=64)
+    mapped = dataset().with_format("arrow").map(lambda batch: correct(batch, "token_is"), batched=True, batch_size=64)
     assert mapped.data.column("rollout_is_weights").to_pylist() == weights(correct(TABLE, "token_is"))
 
 

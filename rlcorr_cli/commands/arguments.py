@@ -39,13 +39,19 @@ TEXTS = list[str] | None
 
 
 class ArrowStream(Protocol):
-    """What pyarrow, polars, pandas, duckdb and datasets hand their tables over by."""
+    """What pyarrow, polars, pandas and duckdb hand their tables over by."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
+class Dataset(Protocol):
+    """A Dataset of Hugging Face's `datasets`."""
+
+    def with_format(self, type: str | None = None) -> Any: ...
+
+
 Files = str | Path | Sequence[str | Path]
-Paths = Files | ArrowStream | Mapping[str, Any]
+Paths = Files | ArrowStream | Dataset | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A dump: files, or a table in memory."""
 Names = str | Sequence[str]
 
@@ -55,7 +61,8 @@ Dumps = Annotated[
     Paths,
     Opt(
         help=f"Files, directories, globs, or - for {STREAMED.title} on stdin.",
-        python="Or a table in memory: of pyarrow, polars, pandas, duckdb, datasets, or a mapping of tensors.",
+        python="Or a table in memory: of pyarrow, polars, pandas, duckdb or datasets, a list of rows, a mapping of "
+        "tensors.",
         typed=list[str],
         metavar="DUMP...",
     ),
@@ -365,13 +372,13 @@ def paths(dumps: Any) -> tuple[str, ...]:
     """The names of a dump's files, or of one table in memory, which carries it."""
     if isinstance(dumps, str | Path):
         return (dumps if isinstance(dumps, str) else str(dumps),)
-    if not isinstance(dumps, (list, tuple)):
+    listed = several(dumps)
+    if not all(isinstance(path, str | Path) for path in listed):
         from rlcorr_cli.reading.tables import in_memory
 
         table = in_memory(dumps)
         if table is not None:
             return (table,)
-    listed = several(dumps)
     for path in listed:
         if not isinstance(path, str | Path):
             raise UsageError(f"dumps should be a path, a list of paths or a table, not {kind_of(path)}.", SAVE_FIRST)

@@ -192,8 +192,8 @@ def correct(
     table: Annotated[
         Paths,
         PythonOnly(
-            "Anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb, datasets), or a mapping of padded "
-            "tensors or arrays [B, T]."
+            "Anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb), a Dataset of Hugging Face, a list "
+            "of rows, or a mapping of padded tensors or arrays [B, T]."
         ),
     ],
     plan: PlanAsked,

@@ -1,4 +1,6 @@
-"""Tables in memory as dumps: anything with `__arrow_c_stream__`, and mappings of padded arrays, as trainers hold them.
+"""Tables in memory as dumps: what a notebook or a trainer holds.
+
+They are anything with `__arrow_c_stream__`, data sets of Hugging Face, lists of rows, and mappings of padded arrays.
 
 Such a table goes down to its reader in the place of a path.  It *is* a path, a text that carries the table: so nothing
 on the way has to tell the two apart, and errors name it like a file.
@@ -38,12 +40,19 @@ def in_memory(value: Any) -> InMemory | None:
 
     A mapping has a column for each key: arrays or tensors of any device, [B] a value a row and [B, T] tokens, padded
     as response_mask tells; lists of lists or of tensors are ragged rows.  Its arrays are not copied where they lie in
-    this memory.  A batch of a framework's trainer is known by its keys.
+    this memory.  A batch of a framework's trainer is known by its keys.  A list of mappings holds a row each.
     """
     if hasattr(value, "__arrow_c_stream__"):
         return InMemory(_decoded(pa.table(value)))
+    if _is_dataset(value):
+        return InMemory(_decoded(value.with_format("arrow")[:]))
+    if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
+        value = _columns_of(value)
     if not isinstance(value, Mapping):
         return None
+    if splits := [str(name) for name, split in value.items() if _is_dataset(split)]:
+        message = f"The table in memory has {len(splits)} splits: {', '.join(splits)}."
+        raise UsageError(message, f'Take one, such as dataset["{splits[0]}"].')
     if not value:
         raise UsageError("The table in memory has no columns.", LAY_OUT)
     value, notes = _as_columns(value)
@@ -58,6 +67,16 @@ def in_memory(value: Any) -> InMemory | None:
 def one_table(portions: Sequence[OriginalRows]) -> Table:
     """Rows in order, at least one portion of them, as one table."""
     return pa.concat_tables([rows.as_table(None) for rows in portions])
+
+
+def _is_dataset(value: Any) -> bool:
+    """Whether it is a Dataset of Hugging Face's `datasets`, which is not imported to find out."""
+    return type(value).__module__.startswith("datasets.") and hasattr(value, "with_format") and hasattr(value, "select")
+
+
+def _columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
+    """The columns of rows: a column for each key that any row has, null where a row lacks it."""
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
 def _as_columns(batch: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
