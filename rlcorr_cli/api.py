@@ -9,6 +9,8 @@ from importlib import import_module
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
+from rlcorr_cli.records.record import Result
+
 if TYPE_CHECKING:
     from rlcorr_cli.commands.analyze import analyze as analyze
     from rlcorr_cli.commands.analyze import diagnose as diagnose
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.reading.bad_rows import BadRowPolicy as BadRowPolicy
     from rlcorr_cli.results.report import Report as Report
+
+
+def _html(result: Result) -> str:
+    from rlcorr_cli.show import notebook
+
+    return notebook.html(result)
+
+
+Result.in_notebook = _html
 
 HOMES = {
     "BadRowPolicy": "reading.bad_rows",

@@ -1,7 +1,7 @@
-"""What shows a report: `plot` draws pictures, `to_html` makes the page, `save` writes it in the form of a suffix."""
+"""What shows a result: `plot` draws pictures, `to_html` makes the page, `save` writes it in the form of a suffix."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -25,7 +25,7 @@ from rlcorr_cli.commands.check import again, refuse_beside_report, saved
 from rlcorr_cli.commands.choose import PlanOfOurs, choose_plan
 from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Opt, Via
-from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, written
+from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
@@ -34,10 +34,20 @@ from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
+    from rlcorr_cli.reading.batch import Input
+    from rlcorr_cli.results.checked import Checked
+    from rlcorr_cli.results.compared import Comparison
+    from rlcorr_cli.results.diagnosed import DiagnosedDump
+    from rlcorr_cli.results.diffed import Diff
+    from rlcorr_cli.results.inspected import Inspected, OneRow
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.swept import Sweep
+    from rlcorr_cli.results.written import Converted, Filtered
     from rlcorr_cli.runs.computing import Computing
     from rlcorr_cli.runs.reading import Watch
     from rlcorr_cli.show.figures import Drawn
+
+    Result = Report | DiagnosedDump | Comparison | Sweep | Diff | Inspected | OneRow | Filtered | Converted | Checked
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -75,9 +85,33 @@ class Picture:
     path: Path | None = None
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        where = "" if self.path is None else f" in {str(self.path)!r}"
+        return f"<Picture {self.kind}{where}: {self.caption}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return in_notebook((self,))
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form."""
         return {"kind": self.kind, "path": None if self.path is None else str(self.path), "caption": self.caption}
+
+
+class Pictures(tuple[Picture, ...]):
+    """The pictures of one `plot`, which a notebook shows below one another."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return in_notebook(self)
+
+
+def in_notebook(pictures: Iterable[Picture]) -> str:
+    """The HTML of pictures."""
+    from rlcorr_cli.show import notebook
+
+    return "".join(notebook.picture(each.figure, each.caption) for each in pictures)
 
 
 def typed_pictures(
@@ -126,7 +160,7 @@ def plot(
     group_by: GroupBy = (),
     by_step: ByStep = False,
     **how: Unpack[How],
-) -> "tuple[Picture, ...]":
+) -> "Pictures":
     """Draw a dump, or a saved report: one page, or pictures by kind.
 
     `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
@@ -157,7 +191,10 @@ def plot(
     with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, mode=mode)
-            refuse_undrawable(report, inputs[0] if inputs else "The report")
+            if inputs:
+                refuse_undrawable(report, inputs[0])
+            else:
+                refuse_undrawable(report, "The report", "Take one of analyze(dumps, pictures=True).")
             if by_step and not any(group.curves for group in report.groups):
                 raise DataError("The report holds no curves of each step.", "Name the dump itself.")
             drawn = {kind: figures.draw(kind, report) for kind in wanted}
@@ -166,39 +203,80 @@ def plot(
             with computing(how) as compute:
                 watch = how.get("watch")
                 drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging, by_step=by_step)
-        pictures = tuple(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
+        pictures = Pictures(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
         staging.publish()
     return pictures
 
 
-def to_html(report: "Report") -> str:
-    """The report as one page that needs nothing else; with pictures, if it was measured with `pictures=True`."""
+def to_html(result: "Result") -> str:
+    """A result as one page that needs nothing else; a report of `analyze(..., pictures=True)` has all its pictures."""
     from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.text(document_of(_a_report(report)))
+    return page.text(document_of(_a_result(result)))
 
 
-def save(report: "Report", path: str | Path) -> Path:
-    """Write a report as .json, .html, .md, .csv, .tb (TensorBoard) or .rlcorr, whole or not at all; returns the path.
+def save(result: "Result | Picture", path: str | Path) -> Path:
+    """Write what a command returned, whole or not at all; returns the path.
 
-    .rlcorr takes a report that has kept its totals.
+    Every result is written as .json, .html, .md or .csv; a report as .tb (TensorBoard), too, others as .png, .svg or
+    .pdf where they have a picture.  What has kept its totals is written as .rlcorr.
     """
-    columns = len(_a_report(report).groups[0].key) if report.groups else 0
-    (place,) = report_files(path, n_group_columns=columns)
-    check_run(forms.destinations(place), [(DUMP, source.path) for source in report.inputs])
+    if isinstance(result, Picture):
+        return _save_picture(result, path)
+    from rlcorr_cli.results.report import Report
+
+    result = _a_result(result)
+    if isinstance(result, Report):
+        columns = len(result.groups[0].key) if result.groups else 0
+        (place,) = report_files(path, n_group_columns=columns)
+        places = forms.destinations(place)
+    else:
+        (place,) = sheet_files(path, with_totals=getattr(result, "totals", None) is not None)
+        places = forms.sheet_destinations(place)
+    check_run(places, [(DUMP, file.path) for file in _inputs(result)])
     with Outputs() as staging:
-        forms.write(report, place, staging)
+        forms.write(result, place, staging)
         staging.publish()
     return place
 
 
-def _a_report(report: Any) -> "Report":
-    from rlcorr_cli.results.report import Report
+def _save_picture(picture: Picture, path: str | Path) -> Path:
+    from rlcorr_cli.show.figures import Drawn
 
-    if not isinstance(report, Report):
-        raise UsageError(f"report should be a Report, not {kind_of(report)}.", "Take what `analyze` returns.")
-    return report
+    if picture.figure is None:
+        raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
+    (target,) = _named(written("-o", path), (picture.kind,)).values()
+    check_run((target,), ())
+    with Outputs() as staging:
+        staged = _picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
+        staging.publish()
+    assert staged.path is not None
+    return staged.path
+
+
+def _a_result(result: Any) -> "Result":
+    """The result, if it is one; a UsageError if not."""
+    from rlcorr_cli.show import DOCUMENTS
+
+    if type(result).__name__ not in DOCUMENTS:
+        raise UsageError(f"That is not a result, but {kind_of(result)}.", "Take what `analyze` or `diff` returned.")
+    known: Result = result
+    return known
+
+
+def _inputs(result: "Result") -> "Iterator[Input]":
+    """The files that a result is of, which it is not written over."""
+    from rlcorr_cli.results.diffed import Diff
+    from rlcorr_cli.results.inspected import OneRow
+    from rlcorr_cli.results.written import Filtered
+
+    if isinstance(result, Diff):
+        yield from (file for report in result.dumps.values() for file in report.inputs)
+    elif isinstance(result, Filtered):
+        yield from result.report.inputs
+    elif not isinstance(result, OneRow):
+        yield from result.inputs
 
 
 def _read(

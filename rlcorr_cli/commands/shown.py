@@ -13,7 +13,7 @@ from rlcorr_cli.commands.arguments import OUTPUT, RULES, TEXTS
 from rlcorr_cli.commands.declared import Opt
 
 if TYPE_CHECKING:
-    from rlcorr_cli.commands.pictures import Picture
+    from rlcorr_cli.commands.pictures import Pictures
     from rlcorr_cli.results.checked import Checked
     from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
@@ -128,7 +128,7 @@ def inspected(result: "Inspected", *, json: bool) -> None:
     refuse_empty(result.counts, result.inputs)
 
 
-def pictures(result: "tuple[Picture, ...]", *, json: bool) -> None:
+def pictures(result: "Pictures", *, json: bool) -> None:
     """Each picture's file and caption, or why there is none."""
     from rlcorr_cli.errors import DataError
     from rlcorr_cli.show.stdout import clean, disarmed, emit, emit_json, write_stderr
@@ -162,7 +162,7 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Report": report,
     "DiagnosedDump": diagnosis,
     "Comparison": comparison,
-    "tuple": pictures,
+    "Pictures": pictures,
     "Checked": checked,
     "Inspected": inspected,
     "Diff": difference,

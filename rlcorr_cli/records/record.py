@@ -9,6 +9,7 @@ Dataclasses, not classes of a library: no command pays for them before it writes
 of arrays of 100,000 groups, and a fault is told with its whole place (groups.3.metrics.kl).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -54,8 +55,20 @@ class Head(Record):
     schema: Literal[1] = SCHEMA
 
 
-class Output(Record):
-    """A whole JSON document."""
+class Result(Record):
+    """What a command returns."""
+
+    __slots__ = ()
+    in_notebook: "ClassVar[Callable[[Result], str] | None]" = None
+    """What makes the HTML that a notebook shows of a result; `api` names it.  Without it a notebook shows the repr."""
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows."""
+        return None if Result.in_notebook is None else Result.in_notebook(self)
+
+
+class Output(Result):
+    """A result that is a whole JSON document."""
 
     __slots__ = ()
 

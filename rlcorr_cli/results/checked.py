@@ -16,7 +16,7 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
-from rlcorr_cli.results.groups import Inputs
+from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.results.report import Report, plain_key
@@ -97,7 +97,7 @@ class Checked(Output):
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())
-        return f"<Checked: {self.status}, {counts}>"
+        return f"<Checked of {of_inputs(self.inputs)}: {self.status}, {counts}>"
 
 
 def measurements_of(report: Report) -> Measurements:

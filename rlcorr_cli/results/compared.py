@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
@@ -28,6 +29,7 @@ from rlcorr_cli.results.groups import (
     Suspicions,
     by_batch,
     key_order,
+    of_inputs,
     refuse_empty,
     with_whole,
 )
@@ -143,6 +145,10 @@ class Comparison(Output):
     def recommendation(self) -> Recommendation:
         """Of the whole dump."""
         return self.whole.recommendation
+
+    def __repr__(self) -> str:
+        plans = plural(len(self.plans), "plan")
+        return f"<Comparison of {of_inputs(self.inputs)}: {plans}. {self.recommendation.headline}>"
 
     @property
     def disagreeing(self) -> tuple[ComparedGroup, ...]:

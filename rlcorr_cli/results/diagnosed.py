@@ -13,11 +13,21 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis,
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Key, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Counts, GroupKey, Inputs, Suspicions, key_order, refuse_empty
+from rlcorr_cli.results.groups import (
+    Counts,
+    GroupKey,
+    Inputs,
+    Suspicions,
+    amount_words,
+    key_order,
+    of_inputs,
+    refuse_empty,
+)
 from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Provenance
@@ -83,6 +93,12 @@ class DiagnosedDump(Output):
     def causes(self) -> tuple[CauseFinding, ...]:
         """Of the whole dump."""
         return self.whole.diagnosis.causes
+
+    def __repr__(self) -> str:
+        cause = next((each for each in self.causes if each.cause == self.verdict), None)
+        share = "" if cause is None else f" ({cause.bound.replace('_', ' ')} {percent(cause.share)} of the gap)"
+        words = f"{amount_words(self.counts)}, verdict {self.verdict}{share}"
+        return f"<DiagnosedDump of {of_inputs(self.inputs)}: {words}>"
 
     def failing(self, names: Collection[str]) -> str | None:
         """The verdict, of the dump or else of a group, that is one of these names; ANY_CAUSE is all but NOISE."""

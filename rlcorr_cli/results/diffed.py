@@ -19,7 +19,7 @@ from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quanti
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs
+from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, Section, Severity
 from rlcorr_cli.totals.exact import Floats
@@ -208,7 +208,8 @@ class Diff(Output):
 
     def __repr__(self) -> str:
         moved = {name: None for each in self.comparisons for key, name, _ in each.moved if not key}
-        return f"<Diff: {', '.join(moved) or 'nothing'} moved>"
+        dumps = " and ".join(of_inputs(report.inputs) for report in self.dumps.values())
+        return f"<Diff of {dumps}: {', '.join(moved) or 'nothing'} moved>"
 
     @property
     @computed(name="a", after="rlcorr")

@@ -101,6 +101,16 @@ def counts(totals: Totals | None, mode: Mode, at: int = 0) -> dict[str, int]:
     return {name: 0 if numbers is None else int(numbers.sum(of)) for name, of in COUNTED.items()}
 
 
+def of_inputs(inputs: Sequence[Input]) -> str:
+    """The path of the only file, or how many there are, as the repr of a result names its dump."""
+    return f"{inputs[0].path!r}" if len(inputs) == 1 else f"{len(inputs)} files"
+
+
+def amount_words(counts: Mapping[str, int]) -> str:
+    """'64 sequences, 5,493 tokens'."""
+    return f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}"
+
+
 def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
     """A dump without a row, a good row or a valid token is a DataError."""
     where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"

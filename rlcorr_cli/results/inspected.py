@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.errors import plural
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Key, Plain, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Counts, Inputs, Suspicions
+from rlcorr_cli.results.groups import Counts, Inputs, Suspicions, amount_words, of_inputs
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -133,6 +134,11 @@ class Inspected(Output):
     worst_sequences: Annotated[tuple[Worst, ...], HIDDEN] = ()
     worst_tokens: Annotated[tuple[Worst, ...], HIDDEN] = ()
 
+    def __repr__(self) -> str:
+        bad = plural(self.bad_rows, "bad row")
+        suspicions = f", {', '.join(each.name for each in self.anomalies)}" if self.anomalies else ""
+        return f"<Inspected of {of_inputs(self.inputs)}: {amount_words(self.counts)}, {bad}{suspicions}>"
+
     @property
     @computed(after="columns")
     def counts(self) -> Counts:
@@ -200,3 +206,7 @@ class OneRow(Output):
     weights: tuple[float, ...] | None = None
     says: Annotated[tuple[RejectionVote, ...], Key(name="rejections")] = ()
     problem: str | None = None
+
+    def __repr__(self) -> str:
+        bad = "" if self.problem is None else f", bad: {self.problem}"
+        return f"<OneRow {self.place!r}: {plural(sum(self.valid), 'valid token')} of {len(self.valid)}{bad}>"

@@ -8,17 +8,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed, plain
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, GroupObjective, Inputs, Intervals, Metrics, Suspicions
+from rlcorr_cli.results.groups import (
+    Clusters,
+    Counts,
+    GroupKey,
+    GroupObjective,
+    Inputs,
+    Intervals,
+    Metrics,
+    Suspicions,
+    amount_words,
+    of_inputs,
+)
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
@@ -62,7 +71,6 @@ class GroupCurves:
     bins: BinnedTotals
 
 
-KEY_METRICS = ("kl", "k3_kl", "chi2_token", "token_ess", "seq_ess", "ppl_ratio")
 """What a notebook shows of a report."""
 OPTIONAL = Key(optional=True)
 """What documents of earlier days lack."""
@@ -259,20 +267,8 @@ class Report(Output):
         return trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:
-        paths = self.inputs[0].path if len(self.inputs) == 1 else f"{len(self.inputs)} files"
-        counts = self.whole.counts
-        numbers = f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}"
-        return f"<Report of {paths!r}: {numbers}, plan {self.plan.name}, {self.verdict.level}>"
-
-    def _repr_html_(self) -> str:
-        """A small table for notebooks: no script, no style sheet, every text escaped."""
-        values = {name: self.whole.values.get(name) for name in KEY_METRICS}
-        rows = [(name, "no data" if value is None else f"{value:.4g}") for name, value in values.items()]
-        broken = (finding for finding in self.health if finding.broken)
-        rows += [(f"{found.status}: {found.metric}", f"{found.message} {found.fix or ''}") for found in broken]
-        cells = (f"{_cell('th', name)}{_cell('td', text)}" for name, text in rows)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table><caption>{escape(repr(self)[1:-1])}</caption><tbody>{body}</tbody></table>"
+        words = f"{amount_words(self.whole.counts)}, plan {self.plan.name}, {self.verdict.level}"
+        return f"<Report of {of_inputs(self.inputs)}: {words}>"
 
     def to_polars(self) -> "polars.DataFrame":
         """A row per group (the whole dump, without groups): its key, its counts, its metrics."""
@@ -326,7 +322,3 @@ class Report(Output):
             log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
             pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
         )
-
-
-def _cell(tag: str, text: str) -> str:
-    return f'<{tag} style="text-align:left">{escape(text)}</{tag}>'

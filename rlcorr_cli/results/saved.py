@@ -79,10 +79,10 @@ def read_report(path: str) -> Report:
         raise DataError(f"{path} is not a complete report: {str(error).rstrip('.')}.", AGAIN) from None
 
 
-def refuse_undrawable(report: Report, name: str) -> None:
-    """Refuse a report, called `name`, without everything that pictures are drawn from."""
+def refuse_undrawable(report: Report, name: str, again: str = AGAIN) -> None:
+    """Refuse a report, called `name`, without everything that pictures are drawn from.  again: how to get another."""
     if report.pictures is None:
-        raise DataError(f"{name} holds no counts to draw pictures from.", AGAIN)
+        raise DataError(f"{name} holds no counts to draw pictures from.", again)
     lacking = sorted({metric.name for metric in METRICS} - set(report.whole.values))
     if lacking:
-        raise DataError(f"{name} is not a complete report: it has no {', '.join(lacking)}.", AGAIN)
+        raise DataError(f"{name} is not a complete report: it has no {', '.join(lacking)}.", again)

@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Counts, Inputs, refuse_empty
+from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, refuse_empty
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.suggest import ROOM, shortest
@@ -120,6 +120,11 @@ class Sweep(Output):
     seconds: Annotated[float, HIDDEN] = 0.0
     totals: Annotated["SweepRun | None", HIDDEN] = None
     """What it was made of, where that was asked for."""
+
+    def __repr__(self) -> str:
+        option = "" if self.target is None else f", {self.target.option or self.target.note}"
+        points = plural(len(self.points), "threshold")
+        return f"<Sweep of {of_inputs(self.inputs)}: {self.what} at {points}{option}>"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from rlcorr_cli.errors import plural
 from rlcorr_cli.plans.objective import Divisor, Objective
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
-from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Inputs
+from rlcorr_cli.records.record import Output, Record, Result
+from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 
 
@@ -27,6 +28,10 @@ class Converted(Output):
     n_bytes: Annotated[int, Key(name="bytes")]
     unmatched: tuple[int, int] | None = None
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        rows = plural(self.rows, "row")
+        return f"<Converted {rows} of {of_inputs(self.inputs)}, written to {str(self.path)!r}>"
 
 
 ROWS_PER_FILE = 100_000
@@ -92,7 +97,7 @@ class FilterOutput(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filtered(Record):
+class Filtered(Result):
     """What a run did: the report of the dump under the plan, and where its rows went.
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
@@ -150,4 +155,5 @@ class Filtered(Record):
         )
 
     def __repr__(self) -> str:
-        return f"<Filtered: {self.rows_out:,} of {self.rows_in:,} rows out, {self.report!r}>"
+        where = "nothing written" if self.target.path is None else f"written to {str(self.target.path)!r}"
+        return f"<Filtered {self.rows_out:,} of {self.rows_in:,} rows, {where}, {self.report!r}>"

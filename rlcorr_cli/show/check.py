@@ -16,8 +16,22 @@ from typing import Any
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.rules import Finding, worst_first
-from rlcorr_cli.show.document import BLANK, Block, Document, Note
-from rlcorr_cli.show.numbers import NOTHING, more
+from rlcorr_cli.show.document import (
+    BLANK,
+    MOST_IN_FILE,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Note,
+    Section,
+    ending,
+    json_text,
+    number_cell,
+    tabulated,
+)
+from rlcorr_cli.show.inputs import input_facts, joined, last_change
+from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
 
 SHOWN = 8
@@ -25,11 +39,51 @@ SHOWN = 8
 LONGEST, WHOLE = 24, 10**9
 """Characters of a section's name on a terminal, and in JUnit XML: systems tell cases apart by them."""
 LOOKS = {"fail": "bold red", "warn": "yellow"}
+RESULTS = {"fail": "fails", "warn": "warns", "ok": "passes", "no data": "no data"}
 
 
 def document(checked: Checked) -> Document:
     """What a check says."""
-    return Document(lines=_lines(checked))
+    measurements, suspects = checked.measurements, any(note.startswith("?") for note in checked.notes)
+    is_clean = checked.passed and not checked.counts["warned"] and not suspects
+    return Document(
+        lines=_lines(checked),
+        command=checked.command,
+        title=_dump_name(measurements),
+        summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
+        headline=counts(checked),
+        status="fail" if not checked.passed else "ok" if is_clean else "warn",
+        reasons=[clean(note) for note in checked.notes],
+        sections=_sections(checked),
+        json=json_text(checked.to_dict),
+        records=(_record(finding) for finding in checked.findings),
+    )
+
+
+def _sections(checked: Checked) -> Iterator[Section]:
+    """Every finding, the worst first, then what was read."""
+    ordered = [*worst_first(checked.findings), *(finding for finding in checked.findings if not finding.broken)]
+    columns = (
+        Column(heading="section", cell=lambda finding: Cell(clean(where(finding.key, WHOLE)))),
+        Column(heading="metric", cell=lambda finding: Cell(clean(finding.metric)), words=True),
+        Column(heading="value", cell=lambda finding: number_cell(finding.value, status=_status(finding))),
+        Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
+        Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
+        Column(heading="remedy", cell=lambda finding: Cell(clean(finding.remedy or "")), words=True),
+    )
+    table = tabulated(ordered, columns, most=MOST_IN_FILE, noun="check")
+    yield Section(heading="Checks", tables=[table], sorts=True)
+    yield from ending(input_facts(checked.inputs), [])
+
+
+def _status(finding: Finding) -> str:
+    return finding.status if finding.broken else ""
+
+
+def _record(finding: Finding) -> dict[str, object]:
+    """A line of the table form."""
+    values = (where(finding.key, WHOLE), finding.metric, finding.value, finding.rule, finding.status, finding.remedy)
+    return dict(zip(("section", "metric", "value", "rule", "status", "remedy"), values, strict=True))
 
 
 def _lines(checked: Checked) -> Iterator[Block]:

@@ -85,6 +85,7 @@ def document(comparison: Comparison, sort: Sort = "worth") -> Document:
     best, counts = comparison.recommendation, comparison.whole.counts
     return Document(
         lines=_lines(comparison, sort),
+        command="compare",
         title=named(comparison.inputs),
         summary=joined(
             *amounts(counts, comparison.clusters),

@@ -55,6 +55,7 @@ def document(dump: DiagnosedDump) -> Document:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
     return Document(
         lines=_lines(dump),
+        command="diagnose",
         title=named(dump.inputs),
         summary=joined(
             plural(counts["sequences"], "sequence"),

@@ -47,6 +47,7 @@ def document(diff: Diff) -> Document:
     of_dumps = {name: of_report(report) for name, report in diff.dumps.items()}
     return Document(
         lines=_lines(diff, of_dumps),
+        command="diff",
         title=" against ".join(text.split("  ")[0] for text in of_dumps.values()),
         summary="; ".join(
             joined(f"{name}: {' '.join(text.split())}", last_change(diff.dumps[name].inputs))

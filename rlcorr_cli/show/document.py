@@ -277,14 +277,15 @@ class Section:
 class Document:
     """What a result says.  It is read once: its iterables may be made as they are read.
 
-    lines: on a terminal.  All others are of files: title, summary (how much was read, and when it was last changed),
-    causes (what voids the numbers), headline with its status (ok, warn or fail) and reasons, sections, the picture of
-    all of it first.  source: what its pictures are of, if not what title and summary say.  marks: what a marked value
-    means.  has_contents: whether a page links to its sections.  json: the text of that form, in pieces.  records: the
-    lines of a table, all of the same names, or as text.
+    lines: on a terminal.  All others are of files: the command that made it, title (the dump), summary (how much was
+    read, and when it was last changed), causes (what voids the numbers), headline with its status (ok, warn or fail)
+    and reasons, sections, the picture of all of it first.  source: what its pictures are of, if not what title and
+    summary say.  marks: what a marked value means.  has_contents: whether a page links to its sections.  json: the
+    text of that form, in pieces.  records: the lines of a table, all of the same names, or as text.
     """
 
     lines: Iterable[Block]
+    command: str = ""
     title: str = ""
     summary: str = ""
     causes: Sequence[Cause] = ()
@@ -299,9 +300,35 @@ class Document:
     records: Iterable[Mapping[str, object] | str] = ()
 
     @property
+    def name(self) -> str:
+        """'analyze - dump.parquet': what tells it from other documents of the same dump."""
+        return f"{self.command} - {self.title}"
+
+    @property
+    def shown_status(self) -> str:
+        """The status of the headline; where a cause stands above it, never "ok"."""
+        return "warn" if self.causes and self.status == "ok" else self.status
+
+    @property
     def small_print(self) -> str:
         """What stands below its pictures."""
         return self.source or f"{self.title} · {self.summary} · rlcorr {__version__}"
+
+
+def sections_of(blocks: Iterable[Block], heading: str = "") -> Iterator[Section]:
+    """Blocks of a terminal as sections of a file: each table with the paragraphs above it."""
+    about = list[str]()
+    for block in blocks:
+        match block:
+            case Table():
+                yield Section(heading=heading, about=about, tables=[block])
+                about, heading = list[str](), ""
+            case Facts(parts):
+                about.append(", ".join(parts))
+            case Note():
+                about.append(f"{block.lead}{block.text} {f'`{block.option}`' if block.option else ''}".strip())
+    if any(about):
+        yield Section(heading=heading, about=about)
 
 
 def json_text(value: Callable[[], Mapping[str, Any]]) -> Iterator[str]:

@@ -48,9 +48,9 @@ def named(inputs: Sequence[HasPath]) -> str:
 
 
 def last_change(inputs: Sequence[HasChange]) -> str:
-    """When the newest of the files was changed: 'last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
+    """When the newest of the files was changed: 'file last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
     moments = [source.modified for source in inputs if source.modified is not None]
-    return f"last changed {clean(max(moments)).replace('T', ' ').removesuffix('Z')} UTC" if moments else ""
+    return f"file last changed {clean(max(moments)).replace('T', ' ').removesuffix('Z')} UTC" if moments else ""
 
 
 def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:

@@ -7,27 +7,95 @@ from typing import Any
 
 from rlcorr_cli.reading.bad_rows import FIXES
 from rlcorr_cli.results.inspected import LENGTH_QUANTILES, Inspected, OneRow, Worst
-from rlcorr_cli.show.document import BLANK, Block, Cell, Column, Document, Note, Table, number_cell, tabulated
-from rlcorr_cli.show.numbers import more, number, plural, share, signed
+from rlcorr_cli.show.document import (
+    BLANK,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Note,
+    Section,
+    Table,
+    json_text,
+    number_cell,
+    sections_of,
+    tabulated,
+    what_was_read,
+)
+from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.numbers import amounts, more, number, plural, share, signed
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_notes, cause_notes, told_cause
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, cause_notes, told_cause
 
 FILES = 8
 COLUMNS = 24
 """How many are shown; --json has all."""
 LONGEST = 200
+CLEAN = "No bad rows, and nothing suspicious."
 POLICIES = ("rollout", "training", "current")
 """The columns of log-probs, in the order they come in."""
 
 
 def document(result: Inspected | OneRow) -> Document:
     """What is said of a dump, or of a row of it."""
-    return Document(lines=_dump(result) if isinstance(result, Inspected) else _row(result))
+    return _of_dump(result) if isinstance(result, Inspected) else _of_row(result)
 
 
 def of_schema(schema: Mapping[str, str]) -> Document:
     """The columns and types alone, of a dump whose columns are not those that rlcorr needs."""
     return Document(lines=_schema(schema, {}))
+
+
+def _of_dump(inspected: Inspected) -> Document:
+    is_suspicious = _is_suspicious(inspected)
+    return Document(
+        lines=_dump(inspected),
+        command="inspect",
+        title=named(inspected.inputs),
+        summary=joined(*amounts(inspected.counts, None), last_change(inspected.inputs)),
+        causes=[anomaly_cause(each) for each in inspected.anomalies],
+        headline=_headline(inspected),
+        status="fail" if any(each.voids for each in inspected.anomalies) else "warn" if is_suspicious else "ok",
+        sections=_sections(inspected),
+        json=json_text(inspected.to_dict),
+        records=_columns(inspected),
+    )
+
+
+def _is_suspicious(inspected: Inspected) -> bool:
+    return bool(inspected.problems or inspected.anomalies or told_cause(inspected.cause))
+
+
+def _headline(inspected: Inspected) -> str:
+    """What is wrong with the rows, the files and the gap, in a sentence each."""
+    if not _is_suspicious(inspected):
+        return CLEAN
+    kinds, anomalies = ", ".join(inspected.problems), ", ".join(each.name for each in inspected.anomalies)
+    sentences = [f"Rows with problems: {kinds}."] if kinds else []
+    sentences += [f"Suspicious: {anomalies}."] if anomalies else []
+    cause = told_cause(inspected.cause)
+    sentences += [f"Likely cause of the gap: {cause.cause}."] if cause is not None else []
+    return " ".join(sentences)
+
+
+def _sections(inspected: Inspected) -> Iterator[Section]:
+    """Columns, amounts, problems and the worst rows, then what was read."""
+    roles = {column: name for name, column in inspected.columns.items()}
+    yield from sections_of(_schema(inspected.schema, roles), "Columns")
+    yield from sections_of(_amounts(inspected), "Rows and tokens")
+    yield from sections_of(_problems(inspected), "Problems")
+    yield from sections_of(_worst_rows(inspected), "Worst rows")
+    yield from what_was_read(inspected.counts, (), inspected.inputs, [clean(note) for note in inspected.notes])
+
+
+def _columns(inspected: Inspected) -> Iterator[Mapping[str, object]]:
+    """A line for each column: its type, what it is read as, and the ends and mean of its values on valid tokens."""
+    roles = {column: name for name, column in inspected.columns.items()}
+    for column, type_of in inspected.schema.items():
+        values = inspected.tally.values.get(column)
+        summary = {} if values is None else values.summary.to_dict()
+        numbers = {name: summary.get(name) for name in ("min", "mean", "max", "zero_fraction")}
+        yield {"column": column, "type": type_of, "read_as": roles.get(column), **numbers}
 
 
 def _dump(inspected: Inspected) -> Iterator[Block]:
@@ -40,20 +108,29 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
     yield BLANK
     yield from _schema(inspected.schema, {column: name for name, column in inspected.columns.items()})
     yield from _amounts(inspected)
-    for name, problem in inspected.problems.items():
-        text = f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {FIXES[name]}"
-        yield Note(text, lead=f"! {name}  ", lead_look="yellow")
+    yield from _problems(inspected)
     yield from anomaly_notes(inspected.anomalies)
     yield from cause_notes(inspected.cause)
-    if not inspected.problems and not inspected.anomalies and told_cause(inspected.cause) is None:
-        yield Note("No bad rows, and nothing suspicious.")
+    if not _is_suspicious(inspected):
+        yield Note(CLEAN)
     if inspected.notes:
         yield BLANK
     yield from (Note(clean(note), "dim") for note in inspected.notes)
+    yield from [BLANK] if inspected.worst_sequences or inspected.worst_tokens else []
+    yield from _worst_rows(inspected)
+
+
+def _problems(inspected: Inspected) -> Iterator[Note]:
+    for name, problem in inspected.problems.items():
+        text = f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {FIXES[name]}"
+        yield Note(text, lead=f"! {name}  ", lead_look="yellow")
+
+
+def _worst_rows(inspected: Inspected) -> Iterator[Block]:
     worst = (("worst sequences", inspected.worst_sequences), ("worst tokens", inspected.worst_tokens))
-    for i, (title, rows) in enumerate((title, rows) for title, rows in worst if rows):
-        yield from [BLANK] * (i == 0)
-        yield _worst(f"{title} by {inspected.by}", rows)
+    yield from (_worst(f"{title} by {inspected.by}", rows) for title, rows in worst if rows)
+    if inspected.worst_tokens:
+        yield Note("Tokens are counted from 0, as rows are.", "dim")
 
 
 def _schema(schema: Mapping[str, str], roles: Mapping[str, str]) -> Iterator[Block]:
@@ -110,8 +187,38 @@ def _worst(title: str, rows: tuple[Worst, ...]) -> Table:
     return tabulated(rows, columns)
 
 
+def _of_row(row: OneRow) -> Document:
+    bad = "" if row.problem is None else f" A bad row: {clean(row.problem)}."
+    return Document(
+        lines=(Note(clean(row.place), "bold", indent=0), *_row(row)),
+        command="inspect",
+        title=clean(row.place),
+        headline=f"{sum(row.valid):,} of {plural(len(row.valid), 'token')} count.{bad}",
+        status="ok" if row.problem is None else "fail",
+        sections=sections_of(_row(row)),
+        json=json_text(row.to_dict),
+        records=_token_records(row),
+    )
+
+
+def _token_records(row: OneRow) -> Iterator[Mapping[str, object]]:
+    """A line for each token; a masked one has no log-ratio and no weight."""
+    valid = iter(range(len(row.log_ratios)))
+    for i in range(len(row.valid)):
+        place = next(valid, None) if row.valid[i] else None
+        log_probs = {name: values[i] if i < len(values) else None for name, values in row.log_probs.items()}
+        yield {
+            "place": i,
+            "token": None if row.tokens is None else row.tokens[i],
+            "valid": row.valid[i],
+            **log_probs,
+            "log_ratio": None if place is None else row.log_ratios[place],
+            "weight": None if place is None or row.weights is None else row.weights[place],
+            "rejected_by": ", ".join(each.name for each in row.says if place is not None and not each.keep[place]),
+        }
+
+
 def _row(row: OneRow) -> Iterator[Block]:
-    yield Note(clean(row.place), "bold", indent=0)
     if row.facts:
         yield Note("  ".join(f"{clean(name)} {_text(value)}" for name, value in row.facts.items()))
     for name, text in row.texts.items():
@@ -124,7 +231,7 @@ def _row(row: OneRow) -> Iterator[Block]:
         kept = f"{sum(rejection.keep):,} of {len(rejection.keep):,} tokens kept"
         yield Note(f"{clean(rejection.name)}: keeps {rejection.rule}{value}; {kept}")
     names = (f"{policy} = {clean(name)}" for policy, name in zip(POLICIES, row.log_probs, strict=False))
-    yield Note(", ".join(names), "dim")
+    yield Note(f"{', '.join(names)}; # counts from 0", "dim")
     yield BLANK
     yield _tokens(row)
 
@@ -149,7 +256,7 @@ def _tokens(row: OneRow) -> Table:
     token = () if row.tokens is None else ("token",)
     weights = () if row.weights is None else ("weight",)
     rejected = ("rejected by",) if row.says else ()
-    headings = ("", *token, "mask", *POLICIES[: len(row.log_probs)], "log_ratio", *weights, *rejected)
+    headings = ("#", *token, "mask", *POLICIES[: len(row.log_probs)], "log_ratio", *weights, *rejected)
     spare = ("mask", "rejected by", "weight")
     return Table(headings=headings, rows=tuple(lines), words=("rejected by",), spare=spare, looks=tuple(looks))
 

@@ -59,6 +59,7 @@ from rlcorr_cli.show.numbers import (
 )
 from rlcorr_cli.show.stdout import clean, is_unicode
 from rlcorr_cli.show.words import (
+    LITTLE_KEPT,
     anomaly_cause,
     anomaly_notes,
     cause_notes,
@@ -84,11 +85,12 @@ def document(report: Report) -> Document:
     """What a report says."""
     return Document(
         lines=_lines(report),
+        command="analyze",
         title=_title(report),
         summary=_summary(report),
         causes=_causes(report),
         headline=verdict(report),
-        status="fail" if report.verdict.failing else STATUS_OF_LEVEL.get(report.verdict.level, "fail"),
+        status=_status(report),
         sections=_sections(report),
         source=source(report),
         marks=MARKS,
@@ -96,6 +98,15 @@ def document(report: Report) -> Document:
         json=_json(report),
         records=_records(report),
     )
+
+
+def _status(report: Report) -> str:
+    """Of the headline: "ok" where the policies are close, no limit is broken, and the plan keeps most of the batch."""
+    conclusion = report.verdict
+    status = "fail" if conclusion.failing else STATUS_OF_LEVEL.get(conclusion.level, "fail")
+    is_wrong = any(finding.broken for finding in report.health)
+    keeps_little = conclusion.kept_fraction is not None and conclusion.kept_fraction < LITTLE_KEPT
+    return "warn" if status == "ok" and (is_wrong or keeps_little or report.advised_bounds) else status
 
 
 def _json(report: Report) -> Iterator[str]:

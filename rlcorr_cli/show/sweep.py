@@ -33,6 +33,7 @@ def document(sweep: Sweep) -> Document:
     reached = target is not None and target.reached
     return Document(
         lines=_lines(sweep),
+        command="sweep",
         title=named(sweep.inputs),
         summary=joined(
             plural(counts["sequences"], "sequence"),

@@ -4,46 +4,113 @@ from collections.abc import Iterator
 
 from rlcorr_cli.results.written import Converted, Filtered
 from rlcorr_cli.show.correction import rejections, weights
-from rlcorr_cli.show.document import BLANK, Block, Document, Note
-from rlcorr_cli.show.numbers import more, plural, share
+from rlcorr_cli.show.document import (
+    BLANK,
+    Block,
+    Cell,
+    Document,
+    Note,
+    Section,
+    Table,
+    json_text,
+    sections_of,
+    what_was_read,
+)
+from rlcorr_cli.show.inputs import joined, last_change, named, source
+from rlcorr_cli.show.numbers import amounts, more, plural, share
 from rlcorr_cli.show.report import notes, opening
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_notes, suggestion_notes
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, suggestion_notes
 
 FILES = 8
 
 
 def document(result: Filtered | Converted) -> Document:
     """What was written."""
-    return Document(lines=_filtered(result) if isinstance(result, Filtered) else _converted(result))
+    return _of_filtered(result) if isinstance(result, Filtered) else _of_converted(result)
+
+
+def _of_filtered(filtered: Filtered) -> Document:
+    report = filtered.report
+    causes = [anomaly_cause(each) for each in report.anomalies]
+    return Document(
+        lines=_filtered(filtered),
+        command="filter",
+        title=named(report.inputs),
+        summary=joined(
+            *amounts(report.whole.counts, report.clusters),
+            f"plan {clean(report.plan.name)}",
+            last_change(report.inputs),
+        ),
+        causes=causes,
+        headline=_kept(filtered),
+        status="warn" if causes or report.suggestions else "ok",
+        reasons=[_accounts(filtered)],
+        sections=_sections(filtered),
+        source=source(report),
+        json=json_text(filtered.to_dict),
+        records=({"rows": name, "count": count} for name, count in _row_counts(filtered).items()),
+    )
+
+
+def _row_counts(filtered: Filtered) -> dict[str, int]:
+    return {**filtered.rows, **{f"rejected_by_{name}": n for name, n in filtered.rejected_rows.items()}}
+
+
+def _sections(filtered: Filtered) -> Iterator[Section]:
+    from rlcorr_cli.show.figures import picture
+
+    report = filtered.report
+    yield Section(heading="Correction", about=list(_division(filtered)), tables=[*weights(report), *rejections(report)])
+    yield Section(pictures=[picture("ratio", report)])
+    yield from sections_of(suggestion_notes(report.suggestions, report.profile), "Looser bounds")
+    columns = report.inputs[0].columns.values()
+    yield from what_was_read(report.whole.counts, columns, report.inputs, [note.text for note in notes(report)])
 
 
 def _filtered(filtered: Filtered) -> Iterator[Block]:
     """What is left first, then which rule took what, what to loosen, and where every row of the dump went."""
     report = filtered.report
-    counts, values = report.whole.counts, report.whole.values
     yield from opening(report)
     yield from anomaly_notes(report.anomalies)
-    kept_tokens = values.get("kept_tokens")
-    tokens = counts["tokens"] if kept_tokens is None else int(kept_tokens)
-    sequences = int(values.get("kept_sequences", counts["sequences"]) or 0)
-    kept = tokens / counts["tokens"]
-    yield Note(
-        f"Keeps {sequences:,} of {plural(counts['sequences'], 'sequence')} "
-        f"({share(sequences / counts['sequences'])}) and {tokens:,} of {plural(counts['tokens'], 'token')} "
-        f"({share(kept)}).",
-        "bold",
-    )
+    yield Note(_kept(filtered), "bold")
     yield from suggestion_notes(report.suggestions, report.profile)
     yield BLANK
     yield from (*weights(report), *rejections(report))
-    if tokens < counts["tokens"]:
-        yield Note(
-            f"A token-mean loss divides by {counts['tokens']:,} tokens where the count is taken before rejection, by "
-            f"{tokens:,} where after (verl up to 0.8): a factor of {kept:.3g} on its gradient."
-        )
+    yield from map(Note, _division(filtered))
     yield from notes(report)
     yield BLANK
+    yield Note(_accounts(filtered))
+
+
+def _kept_tokens(filtered: Filtered) -> int:
+    kept = filtered.report.whole.values.get("kept_tokens")
+    return filtered.report.whole.counts["tokens"] if kept is None else int(kept)
+
+
+def _kept(filtered: Filtered) -> str:
+    """How many sequences and tokens are left."""
+    counts, values, tokens = filtered.report.whole.counts, filtered.report.whole.values, _kept_tokens(filtered)
+    sequences = int(values.get("kept_sequences", counts["sequences"]) or 0)
+    return (
+        f"Keeps {sequences:,} of {plural(counts['sequences'], 'sequence')} "
+        f"({share(sequences / counts['sequences'])}) and {tokens:,} of {plural(counts['tokens'], 'token')} "
+        f"({share(tokens / counts['tokens'])})."
+    )
+
+
+def _division(filtered: Filtered) -> Iterator[str]:
+    """What a loss that divides by tokens makes of the rejected ones; nothing where all are kept."""
+    all_tokens, tokens = filtered.report.whole.counts["tokens"], _kept_tokens(filtered)
+    if tokens < all_tokens:
+        yield (
+            f"A token-mean loss divides by {all_tokens:,} tokens where the count is taken before rejection, by "
+            f"{tokens:,} where after (verl up to 0.8): a factor of {tokens / all_tokens:.3g} on its gradient."
+        )
+
+
+def _accounts(filtered: Filtered) -> str:
+    """Where every row of the dump went."""
     target, rows = filtered.target, f"{plural(filtered.rows_in, 'row')} in"
     dropped = f"{filtered.rows_dropped:,} " + ("never drawn" if target.resample is not None else "dropped")
     bad = f"{filtered.rows_bad:,} {'skipped' if filtered.quarantine is None and filtered.rows_bad else 'quarantined'}"
@@ -56,21 +123,53 @@ def _filtered(filtered: Filtered) -> Iterator[Block]:
         text = f"Wrote {clean(target.path)} ({filtered.n_bytes / 1e6:,.2f} MB). {accounts}"
     if target.rejected is not None and filtered.rows_dropped:
         text += f" The dropped rows are in {clean(target.rejected)}."
-    yield Note(text)
+    return text
+
+
+def _of_converted(converted: Converted) -> Document:
+    partnerless = _partnerless(converted)
+    columns = [(Cell(clean(name)), Cell(clean(type_of))) for name, type_of in converted.columns.items()]
+    table = Table(headings=("column", "type"), rows=tuple(columns), words=("type",))
+    notes_of = [clean(note) for note in converted.notes]
+    return Document(
+        lines=_converted(converted),
+        command="convert",
+        title=named(converted.inputs),
+        summary=joined(plural(converted.rows, "row"), last_change(converted.inputs)),
+        headline=_wrote(converted),
+        status="warn" if partnerless else "ok",
+        reasons=[partnerless] if partnerless else [],
+        sections=[
+            Section(heading="Columns", tables=[table]),
+            *what_was_read({"rows": converted.rows}, (), converted.inputs, notes_of),
+        ],
+        json=json_text(converted.to_dict),
+        records=({"column": name, "type": type_of} for name, type_of in converted.columns.items()),
+    )
+
+
+def _wrote(converted: Converted) -> str:
+    size = f"{converted.n_bytes / 1e6:,.2f} MB"
+    return f"Wrote {plural(converted.rows, 'row')} to {clean(converted.path)} ({size})."
+
+
+def _partnerless(converted: Converted) -> str:
+    """How many rows were left out of a join; empty where none was."""
+    if converted.unmatched is None or not any(converted.unmatched):
+        return ""
+    here, there = converted.unmatched
+    return f"Left out, for having no partner: {plural(here, 'row')} of the dump, {there:,} of the joined one."
 
 
 def _converted(converted: Converted) -> Iterator[Block]:
     """What was read, the columns that came of it, and where they are."""
-    for source in converted.inputs[:FILES]:
-        yield Note(f"{clean(source.path)}  {source.format}  {plural(source.rows, 'row')}", indent=0)
+    for file in converted.inputs[:FILES]:
+        yield Note(f"{clean(file.path)}  {file.format}  {plural(file.rows, 'row')}", indent=0)
     if len(converted.inputs) > FILES:
         yield Note(more(len(converted.inputs) - FILES, "file"), indent=0)
     yield BLANK
     yield from (Note(clean(note), "dim") for note in converted.notes)
     yield Note(f"Columns: {', '.join(clean(name) for name in converted.columns)}.")
-    if converted.unmatched is not None and any(converted.unmatched):
-        here, there = converted.unmatched
-        rows = f"{plural(here, 'row')} of the dump, {there:,} of the joined one"
-        yield Note(f"Left out, for having no partner: {rows}.", "yellow")
-    size = f"{converted.n_bytes / 1e6:,.2f} MB"
-    yield Note(f"Wrote {plural(converted.rows, 'row')} to {clean(converted.path)} ({size}).", "bold")
+    if partnerless := _partnerless(converted):
+        yield Note(partnerless, "yellow")
+    yield Note(_wrote(converted), "bold")

@@ -17,7 +17,7 @@ from rlcorr_cli import __version__, analyze
 from rlcorr_cli.files.disk import stated_minute, utc_minute
 
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
-OLD, NEW = "last changed 2001-09-09 01:46 UTC", "last changed 2009-02-13 23:31 UTC"
+OLD, NEW = "file last changed 2001-09-09 01:46 UTC", "file last changed 2009-02-13 23:31 UTC"
 
 
 def copied(source: str, path: Path, seconds: float) -> str:

@@ -96,18 +96,7 @@ def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: 
     assert check(report, baseline=saved, max_increase={"k3_kl": 0.0}).passed
     with pytest.raises(UsageError, match="compares with a report"):
         check(report, max_increase={"kl": 0.1})
-    assert repr(check(report)).startswith("<Checked: passed, 6 rules, 0 failed")
-
-
-def test_a_report_is_short_in_a_console_and_a_small_table_in_a_notebook(report: Report) -> None:
-    assert repr(report) == f"<Report of {str(STEPS)!r}: 320 sequences, 27,465 tokens, plan disabled, close>"
-    named = replace(report, plan=replace(report.plan, name="<script>x</script>"))
-    shown = named._repr_html_()
-    assert "&lt;script&gt;" in shown
-    assert "<script" not in shown
-    assert "warn: seq_ess" in shown
-    assert f"{report.whole.values['kl']:.4g}</td>" in shown
-    assert repr(report.groups[0]).count("k3_kl_reverse") == 1
+    assert repr(check(report)).startswith(f"<Checked of {str(STEPS)!r}: passed, 6 rules, 0 failed")
 
 
 GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")

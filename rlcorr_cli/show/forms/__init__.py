@@ -121,8 +121,10 @@ def _markdown(document: "Document", path: Path, staging: "Outputs") -> str:
 
 def picture(document: "Document", kind: str = "") -> "Drawn":
     """The picture of all of a document, under a name; where there is nothing to draw, the headline is its caption."""
-    from rlcorr_cli.show.figures import drawn
+    from rlcorr_cli.show.figures import Drawn, drawn
 
-    whole = next(each for section in document.sections for each in section.pictures)
+    whole = next((each for section in document.sections for each in section.pictures), None)
+    if whole is None:
+        return Drawn(kind, None, document.headline)
     made = drawn(replace(whole, name=kind), source=document.small_print)
     return made if made.figure is not None else replace(made, caption=document.headline)
