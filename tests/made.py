@@ -14,7 +14,7 @@ from rlcorr_cli.measure.arrays import CPU, Device
 from rlcorr_cli.measure.budget_search import candidates
 from rlcorr_cli.measure.budget_search import totals as budget_totals
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, Observed, observe
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.budget_search import crossing, cut

@@ -14,8 +14,9 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.profile import Profile
-from rlcorr_cli.metrics.diagnostics import METRICS, evaluate
+from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
+from rlcorr_cli.metrics.metric import evaluate
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean

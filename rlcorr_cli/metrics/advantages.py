@@ -32,8 +32,8 @@ def shift_and_error(n: Any, sums: Named, logs: Named) -> tuple[Any, Any]:
     import numpy as np
 
     mean, variance = sums("advantage") / n, variance_over_sequences(n, sums)
-    _, a_is, square_is = _moments("ratio", 1, logs)
-    w2, w2_a, w2_square = _moments("ratio_squared", 2, logs)
+    _, a_is, square_is = moments("ratio", 1, logs)
+    w2, w2_a, w2_square = moments("ratio_squared", 2, logs)
     # The squares and products of the two deviations, which all but cancel where e^S is all but constant.
     spread = variance / n - 2 * (square_is - a_is**2) / n + w2_square - 2 * a_is * w2_a + a_is**2 * w2
     squares = sums("advantage_squared") / n**2 + w2_square + a_is**2 * w2
@@ -61,7 +61,7 @@ def effective_sequences(logs: Named) -> Any:
     return np.exp(2 * logs("ratio") - logs("ratio_squared"))
 
 
-def _moments(name: str, norm: int, logs: Named) -> tuple[Any, Any, Any]:
+def moments(name: str, norm: int, logs: Named) -> tuple[Any, Any, Any]:
     """Sums of something times 1, A and A^2, over a power of the sum of e^S."""
     import numpy as np
 

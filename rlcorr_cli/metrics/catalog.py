@@ -1,37 +1,271 @@
-"""define: what any name means that a report prints: ours, a rejection's, and those of frameworks' profiles."""
+"""FAMILIES: every metric that a report prints, with what brings it.  `define`: what any printed name means.
+
+`canonical`, the headings of `explain` and of the manual, and what is said of a name that a report does not have follow
+from the one table.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.advantages import ADVANTAGES
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.comparison import COMPARISON
-from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.drift import DRIFT
-from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES, LoggedName
-from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE
-from rlcorr_cli.metrics.rejections import ALL_REJECTIONS, EACH_REJECTION, KEPT, VETO
-from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
-from rlcorr_cli.plans.plan import RESERVED
+from rlcorr_cli.metrics.framework_names import (
+    LOGGED,
+    PROFILED,
+    VERL_DIFFERENCES,
+    VERL_NAMES,
+    VERL_PREFIXES,
+    LoggedName,
+)
+from rlcorr_cli.metrics.metric import Metric, evaluate
+from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
+from rlcorr_cli.metrics.rejections import (
+    ALL_REJECTIONS,
+    EACH,
+    EACH_REJECTION,
+    KEPT,
+    VETO,
+    all_rejections,
+    each_rejection,
+    veto_of,
+)
+from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS, weights_of
+from rlcorr_cli.plans.plan import RESERVED, Plan
+from rlcorr_cli.totals.families import Values
 
-GROUPS: dict[str, tuple[Definition, ...]] = {
-    "Diagnostics": METRICS,
-    "From the old to the current policy": DRIFT,
-    "Where a dump has advantages": ADVANTAGES,
-    "Importance weights": (*WEIGHTS, KEPT_SIZE, OOB, FACTOR),
-    "Each rejection": tuple(replace(row, name=f"rollout_rs_NAME_{row.name}") for row in EACH_REJECTION),
-    "All rejections together": (*ALL_REJECTIONS, *VETO),
-    "What is kept": KEPT,
-    "Policy objective": OBJECTIVE,
-    "Plans beside each other": COMPARISON,
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.view import Numbers
+
+ANY = "NAME"
+"""What stands for a rejection's name."""
+FRAMEWORK_PREFIX = re.compile(r"^(.*/)?(mismatch_|mis_)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Metrics that come together.
+
+    heading: what they are listed under; "" of those that are listed elsewhere.  prefix: what stands before a row's
+    name.  brought: whether a plan brings them; where the dump's columns decide it is true.  of: what the rows read of a
+    plan that brings them, by the prefix of their names there; empty where a dump has no such totals.  how: what to type
+    to have them.
+    """
+
+    rows: tuple[Metric, ...]
+    heading: str = ""
+    prefix: str = ""
+    brought: Callable[[Plan], bool]
+    of: Callable[["Numbers", Plan], Mapping[str, Any]]
+    how: str = ""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of its metrics in a report."""
+        return frozenset(self.prefix + row.name for row in self.rows)
+
+
+def _never(plan: Plan) -> bool:
+    return False
+
+
+def _has_weights(plan: Plan) -> bool:
+    return plan.weighting is not None
+
+
+def _has_rules(plan: Plan) -> bool:
+    return bool(plan.rules)
+
+
+def _weights(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
+    return {"": weights_of(numbers, plan)}
+
+
+def _nothing(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
+    return {}
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        rows=METRICS,
+        heading="Diagnostics",
+        brought=lambda plan: True,
+        of=lambda numbers, plan: {"": numbers},
+    ),
+    Family(
+        rows=DRIFT,
+        heading="From the old to the current policy",
+        brought=lambda plan: True,
+        of=lambda numbers, plan: {"": numbers} if numbers.has("drift.ratio") else {},
+        how="It comes with a dump of current_log_probs beside old_log_probs: --map current_log_probs=COLUMN.",
+    ),
+    Family(
+        rows=ADVANTAGES,
+        heading="Where a dump has advantages",
+        brought=lambda plan: True,
+        of=lambda numbers, plan: {"": numbers} if numbers.has(f"{PREFIX}rows") else {},
+        how="It comes with a dump of advantages: --map advantages=COLUMN.",
+    ),
+    Family(
+        rows=WEIGHTS,
+        heading="Importance weights",
+        brought=_has_weights,
+        of=_weights,
+        how="It comes with weights, such as --preset token_is.",
+    ),
+    Family(
+        rows=(KEPT_SIZE,),
+        heading="Importance weights",
+        brought=lambda plan: _has_weights(plan) and _has_rules(plan) and not plan.normalizes,
+        # Totals that were saved by an older release have no such sum.
+        of=lambda numbers, plan: _weights(numbers, plan) if numbers.has("applied.kept") else {},
+        how="It comes with weights beside a rejection: --preset geo_rs --is token --is-high 2.",
+    ),
+    Family(
+        rows=(OOB,),
+        heading="Importance weights",
+        brought=lambda plan: plan.weighting is not None and plan.weighting.outside == "zero",
+        of=_weights,
+        how="It comes with weights that are zeroed: --is token --is-high 2 --is-outside zero.",
+    ),
+    Family(
+        rows=(FACTOR,),
+        heading="Importance weights",
+        brought=lambda plan: plan.normalizes,
+        of=_weights,
+        how="It comes with weights of batch mean 1: --is token --is-high 2 --normalize batch.",
+    ),
+    Family(
+        rows=EACH_REJECTION,
+        heading="Each rejection",
+        prefix=f"{EACH}{ANY}_",
+        brought=_has_rules,
+        of=each_rejection,
+        how="It comes with a rejection of that name: `rlcorr presets` lists some.",
+    ),
+    Family(
+        rows=ALL_REJECTIONS,
+        heading="All rejections together",
+        brought=_has_rules,
+        of=lambda numbers, plan: {"": all_rejections(numbers)},
+        how="It comes with a rejection, such as --preset geo_rs.",
+    ),
+    Family(
+        rows=VETO,
+        heading="All rejections together",
+        brought=lambda plan: plan.has_veto,
+        of=lambda numbers, plan: {"": veto_of(numbers, plan)},
+        how="It comes with a veto: --veto 1e-4.",
+    ),
+    Family(
+        rows=KEPT,
+        heading="What is kept",
+        brought=_has_rules,
+        of=lambda numbers, plan: {"": numbers.under("kept.")},
+        how="It comes with a rejection, such as --preset geo_rs.",
+    ),
+    Family(
+        rows=METRICS,
+        prefix="kept_",
+        brought=_has_rules,
+        of=lambda numbers, plan: {"kept_": numbers.under("kept.")},
+        how="It comes with a rejection, such as --preset geo_rs.",
+    ),
+    Family(
+        rows=OBJECTIVE,
+        heading="Policy objective",
+        brought=_never,
+        of=_nothing,
+        how=f"A rule names its objective, too: --objective ppo --max {full_name('ppo', 'clip_fraction')}=0.2.",
+    ),
+    Family(
+        rows=COMPARISON,
+        heading="Plans beside each other",
+        brought=_never,
+        of=_nothing,
+        how="`rlcorr compare DUMP` reports it, beside plans; no rule can be on it.",
+    ),
+)
+"""In the order of a report; the last two are no part of a plan's summary."""
+
+GROUPS: dict[str, tuple[Metric, ...]] = {
+    heading: tuple(
+        replace(row, name=family.prefix + row.name)
+        for family in FAMILIES
+        if family.heading == heading
+        for row in family.rows
+    )
+    for heading in dict.fromkeys(family.heading for family in FAMILIES if family.heading)
 }
 """Every definition under its heading; NAME stands for a rejection's name."""
 
-DEFINITIONS: dict[str, Definition] = {
-    row.name: row for heading, rows in GROUPS.items() if heading != "Each rejection" for row in rows
-}
+DEFINITIONS: dict[str, Metric] = {row.name: row for family in FAMILIES if not family.prefix for row in family.rows}
 """Every metric whose name does not depend on the plan."""
+
+
+def canonical(numbers: "Numbers", plan: Plan) -> Values:
+    """Every metric of a plan's summary under rlcorr's own names."""
+    return {
+        prefix + row.name: evaluate(row, totals)
+        for family in FAMILIES
+        if family.brought(plan)
+        for prefix, totals in family.of(numbers, plan).items()
+        for row in family.rows
+    }
+
+
+def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
+    """Whether a dump measured under a plan, and an objective of this name, may have a metric."""
+    if metric in BY_FULL_NAME:
+        return objective is not None and metric == full_name(objective, BY_FULL_NAME[metric].name)
+    if _is_of_one_rejection(metric):
+        return any(metric.startswith(f"{EACH}{rejection.name}_") for rejection in plan.rules)
+    return any(metric in family.names and family.brought(plan) for family in FAMILIES)
+
+
+def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
+    """The error for a metric that `origin` names and that is not available; of no dump in particular if none are.
+
+    It says what to type to have the metric, or the names nearest to it.
+    """
+    prefix = _prefix(next(iter(available), ""))
+    how = "" if prefix else _how(metric, available)
+    if how:
+        return UsageError(f"{origin}: {metric} is not in this report.", how)
+    logged = None if prefix else logged_name(metric)
+    if logged is not None and logged.difference:
+        message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
+        own = f", or take --profile for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
+        return UsageError(message, f"Name {logged.canonical}{own}.")
+    known = available or {*BY_FULL_NAME, *(name for family in FAMILIES for name in family.names if ANY not in name)}
+    near = prefix + metric.removeprefix(_prefix(metric))
+    return UsageError(f"{origin}: there is no metric '{metric}' here.", f"Nearest: {nearest(near, known)}.")
+
+
+def _prefix(metric: str) -> str:
+    """What a framework's name has before ours: 'rollout_corr/', 'mis_' or nothing."""
+    match = FRAMEWORK_PREFIX.match(metric)
+    return match.group() if match else ""
+
+
+def _is_of_one_rejection(metric: str) -> bool:
+    return metric.startswith(EACH) and metric not in DEFINITIONS
+
+
+def _how(metric: str, available: Collection[str]) -> str:
+    """What to type to have a metric; "" for a name that no option brings."""
+    if metric in BY_FULL_NAME:
+        return "It comes with its objective: --objective ppo, say."
+    if _is_of_one_rejection(metric):
+        has_rejection = any(name.startswith(EACH) for name in available)
+        return "" if has_rejection else next(family.how for family in FAMILIES if family.rows is EACH_REJECTION)
+    return next((family.how for family in FAMILIES if metric in family.names), "")
+
 
 _EACH = {row.name: row for row in EACH_REJECTION}
 _WEIGHT_STEMS = {row.name.removeprefix("rollout_is_"): row for row in WEIGHTS}
@@ -39,7 +273,7 @@ _LOGGED = {row.name: row for row in LOGGED}
 _KEPT = "Over the tokens that the plan's rejections keep."
 
 
-def define(name: str) -> Definition | None:
+def define(name: str) -> Metric | None:
     """The definition of a name that a report prints; None of a name that none does.
 
     `name` of the definition is the one asked for; its note says how that departs from the metric it is defined by.
@@ -85,7 +319,7 @@ def logged_as(name: str) -> list[str]:
     return [f"{row.framework}'s {row.name}{' (differs)' if row.note else ''}" for row in rows]
 
 
-def _own(name: str) -> Definition | None:
+def _own(name: str) -> Metric | None:
     if name in DEFINITIONS:
         return DEFINITIONS[name]
     if name in BY_FULL_NAME:
@@ -100,7 +334,7 @@ def _own(name: str) -> Definition | None:
     return replace(row, name=name, note=f"x is the statistic of the plan's rejection '{rejection}'.")
 
 
-def _logged(name: str) -> Definition | None:
+def _logged(name: str) -> Metric | None:
     row = _LOGGED.get(name)
     if row is None:
         return None
@@ -110,7 +344,7 @@ def _logged(name: str) -> Definition | None:
     return replace(definition, name=name, note=note, measured=None if row.difference else definition.measured)
 
 
-def _verl(name: str) -> Definition | None:
+def _verl(name: str) -> Metric | None:
     """verl's names: ours after a prefix, and families of a rejection's statistic that ours do not have."""
     prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), "")
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
@@ -135,7 +369,7 @@ def _verl(name: str) -> Definition | None:
     )
 
 
-def _split(name: str, rows: Mapping[str, Definition]) -> tuple[str, Definition | None]:
+def _split(name: str, rows: Mapping[str, Metric]) -> tuple[str, Metric | None]:
     """rollout_rs_{rejection}_{row} as the rejection's name and the row of the longest name that fits."""
     inner = name.removeprefix("rollout_rs_")
     if inner == name:

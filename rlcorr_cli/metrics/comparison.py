@@ -6,46 +6,27 @@ dump has no advantages, and A_f is the mean of A weighted by f_i, A_IS that weig
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.advantages import (
     FEWEST_EFFECTIVE,
     beyond_rounding,
     effective_sequences,
+    moments,
     variance_over_sequences,
 )
-from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
+from rlcorr_cli.metrics.metric import Metric, draws, evaluate
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.families import Value, Values, finite
+from rlcorr_cli.totals.families import Value, Values
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
     from rlcorr_cli.totals.replicates import Replicates
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComparedMetric(Definition):
-    """A definition with its computation from one plan's totals.
-
-    resampled: whether the bootstrap gives it an interval, which takes that it is made of sums alone.
-    """
-
-    value: Callable[["ComparedTotals", Plan], Any]
-    resampled: bool = True
-
-
-def corrects_mismatch(plan: Plan) -> bool:
-    """Whether every token gets a weight of the mismatch: one of token or sequence scope, without a gate."""
-    weighting = plan.applied_weighting
-    if weighting is None or weighting.gate != "any" or weighting.scope == "geometric":
-        return False
-    return weighting.of != "drift" or plan.mode == "bypass"
-
-
-def _info(totals: "ComparedTotals", plan: Plan) -> Any:
+def _info(totals: "ComparedTotals") -> Any:
     """0 of a plan that leaves nothing, whose own formula is 0 / 0."""
     import numpy as np
 
@@ -54,31 +35,31 @@ def _info(totals: "ComparedTotals", plan: Plan) -> Any:
     return left / totals.reference["score"]
 
 
-def _worth(totals: "ComparedTotals", plan: Plan) -> Any:
+def _worth(totals: "ComparedTotals") -> Any:
     seq_tv = totals.diagnostics["seq_tv"] / totals.diagnostics["sequences"]
-    return _info(totals, plan) * (1 if corrects_mismatch(plan) else 1 - seq_tv)
+    return _info(totals) * (1 if totals.corrects_mismatch else 1 - seq_tv)
 
 
-def _length(totals: "ComparedTotals", plan: Plan) -> Any:
+def _length(totals: "ComparedTotals") -> Any:
     mean_length = totals.diagnostics["tokens"] / totals.diagnostics["sequences"]
     return totals.plan["f_tokens"] / totals.plan["f"] / mean_length
 
 
-def _ess(totals: "ComparedTotals", plan: Plan) -> Any:
+def _ess(totals: "ComparedTotals") -> Any:
     return totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"])
 
 
-def _top(totals: "ComparedTotals", plan: Plan) -> Any:
+def _top(totals: "ComparedTotals") -> Any:
     assert totals.mass is not None
     return totals.mass.largest_hundredth / totals.plan["mass"]
 
 
-def _shift(totals: "ComparedTotals", plan: Plan) -> float:
+def _shift(totals: "ComparedTotals") -> float:
     """(A_f - A_IS) / sd A."""
     return _shift_and_error(totals)[0]
 
 
-def _shift_error(totals: "ComparedTotals", plan: Plan) -> float:
+def _shift_error(totals: "ComparedTotals") -> float:
     """The standard error of the shift."""
     return _shift_and_error(totals)[1]
 
@@ -98,56 +79,38 @@ def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
     assert totals.logs is not None
     if variance == 0 or effective_sequences(totals.logs.__getitem__) < FEWEST_EFFECTIVE:
         return math.nan, math.nan
-    w, ww, fw = (_moments(totals, name, norm) for name, norm in _NORMS)
+    logs = totals.logs.__getitem__
+    _, a_is, _ = moments("ratio", 1, logs)
+    ww, ww_a, ww_square = moments("ratio_squared", 2, logs)
+    fw, fw_a, fw_square = moments("f_ratio", 1, logs)
     f = own["f"]
-    a_f, a_is = own["f_advantage"] / f, w.first
+    a_f = own["f_advantage"] / f
     ff_squares = (own["f_squared_advantage_squared"] + a_f**2 * own["f_squared"]) / f**2
-    ww_squares = ww.second + a_is**2 * ww.zeroth
+    ww_squares = ww_square + a_is**2 * ww
     ff_spread = ff_squares - 2 * a_f * own["f_squared_advantage"] / f**2
-    ww_spread = ww_squares - 2 * a_is * ww.first
-    fw_spread = (fw.second - (a_f + a_is) * fw.first + a_f * a_is * fw.zeroth) / f
+    ww_spread = ww_squares - 2 * a_is * ww_a
+    fw_spread = (fw_square - (a_f + a_is) * fw_a + a_f * a_is * fw) / f
     # Rounding is all that is left where f is e^S to a factor.
     spread = beyond_rounding(ff_spread - 2 * fw_spread + ww_spread, ff_squares + ww_squares)
     return (a_f - a_is) / math.sqrt(variance), math.sqrt(spread / variance)
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Sums of something times 1, A and A^2, over a power of the sum of e^S."""
-
-    zeroth: float
-    first: float
-    second: float
-
-
-_NORMS = (("ratio", 1), ("ratio_squared", 2), ("f_ratio", 1))
-
-
-def _moments(totals: "ComparedTotals", name: str, norm: int) -> _Moments:
-    assert totals.logs is not None
-    logs, shift = totals.logs, norm * totals.logs["ratio"]
-    one, positive, negative, square = (
-        math.exp(logs[name + part] - shift) for part in ("", "_positive", "_negative", "_square")
-    )
-    return _Moments(one, positive - negative, square)
-
-
 KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = COMPARISON = (
-    ComparedMetric(
+    Metric(
         name="kept",
         formula="share of tokens with f > 0",
         unit="share",
         meaning="The tokens that the plan leaves in the loss.",
-        value=lambda totals, plan: totals.plan["kept"] / totals.diagnostics["tokens"],
+        value=lambda totals: totals.plan["kept"] / totals.diagnostics["tokens"],
     ),
-    ComparedMetric(
+    Metric(
         name="kept_sequence_fraction",
         formula="share of sequences with a token of f > 0",
         unit="share",
         meaning="The sequences of which the plan leaves anything.",
-        value=lambda totals, plan: totals.plan["kept_sequences"] / totals.diagnostics["sequences"],
+        value=lambda totals: totals.plan["kept_sequences"] / totals.diagnostics["sequences"],
     ),
-    ComparedMetric(
+    Metric(
         name="info",
         formula="(sum A^2 f q)^2 / (sum A^2 q * sum A^2 f^2 q)",
         unit="share",
@@ -156,7 +119,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         worry="Far below 1: the plan pays for its correction with most of the batch.",
         value=_info,
     ),
-    ComparedMetric(
+    Metric(
         name="worth",
         formula="info, times (1 - seq_tv) where no weight of the mismatch acts on every token",
         unit="share",
@@ -164,7 +127,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         "A floor and a heuristic, not an estimate.",
         value=_worth,
     ),
-    ComparedMetric(
+    Metric(
         name="shift",
         formula="(A_f - A_IS) / sd A",
         unit="standard deviations",
@@ -174,7 +137,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=_shift,
         resampled=False,
     ),
-    ComparedMetric(
+    Metric(
         name="shift_se",
         formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS)",
         unit="standard deviations",
@@ -182,7 +145,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=_shift_error,
         resampled=False,
     ),
-    ComparedMetric(
+    Metric(
         name="length",
         formula="(sum f_i n_i / sum f_i) / mean n",
         unit="ratio",
@@ -190,15 +153,15 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         meaning="Whether the plan prefers long sequences (above 1) or short ones.",
         value=_length,
     ),
-    ComparedMetric(
+    Metric(
         name="k3_left",
         formula="k3 per kept token",
         unit="nats",
         meaning="How far apart the policies are on what the plan keeps.",
-        value=lambda totals, plan: totals.plan["k3"] / totals.plan["kept"],
+        value=lambda totals: totals.plan["k3"] / totals.plan["kept"],
         resampled=False,
     ),
-    ComparedMetric(
+    Metric(
         name="ess",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
         unit="share",
@@ -206,7 +169,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         meaning="The effective sample size of the plan's weights, before its rejections.",
         value=_ess,
     ),
-    ComparedMetric(
+    Metric(
         name="top_1pct",
         formula="share of sum |A f| in the ceil(B / 100) sequences that have the most of it",
         unit="share",
@@ -218,28 +181,20 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
 """The columns of a plan, in the order of the JSON report."""
 
 
-def compared_values(totals: "ComparedTotals", plan: Plan) -> Values:
+def compared_values(totals: "ComparedTotals") -> Values:
     """Every column of one plan; None where there is nothing to take it of."""
-    return {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in COMPARISON}
+    return {metric.name: evaluate(metric, totals) for metric in COMPARISON}
 
 
 def compared_intervals(
     values: Mapping[str, Value], replicates: "Replicates", diagnostics: "Replicates", plan: Plan
 ) -> dict[str, Interval]:
     """95 % intervals of the columns of these values that are made of sums, by name."""
-    import numpy as np
-
     from rlcorr_cli.totals.comparison import ComparedTotals
 
-    totals = ComparedTotals.resampled(replicates, diagnostics, plan)
-    with np.errstate(all="ignore"):
-        draws = {
-            metric.name: np.asarray(metric.value(totals, plan), dtype=np.float64)
-            for metric in COMPARISON
-            if metric.resampled
-        }
-    kept = draws[KEPT_SEQUENCES.name]
+    drawn = draws(COMPARISON, ComparedTotals.resampled(replicates, diagnostics, plan))
+    kept = drawn[KEPT_SEQUENCES.name]
     # What is told of the kept alone is told of as many clusters as keep something.
     few_kept = kept.std() > WIDEST * kept.mean()
     metrics = [metric for metric in COMPARISON if not (few_kept and metric is LENGTH)]
-    return intervals(metrics, values, draws, replicates.clusters.n)
+    return intervals(metrics, values, drawn, replicates.clusters.n)

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics import interval
 from rlcorr_cli.metrics.divergence import DIVERGENCE
-from rlcorr_cli.metrics.gaps import GAPS
-from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.metrics.metric import Metric, draws, evaluate
 from rlcorr_cli.metrics.samples import SAMPLES
-from rlcorr_cli.totals.families import Value, Values, finite
+from rlcorr_cli.totals.families import Value, Values
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
     from rlcorr_cli.totals.replicates import Replicates
     from rlcorr_cli.totals.view import Numbers
 
-METRICS: tuple[Metric, ...] = (*DIVERGENCE, *GAPS, *SAMPLES)
+METRICS: tuple[Metric, ...] = (*DIVERGENCE, *SAMPLES)
 """The diagnostics of every dump, in the order reports show them."""
 
 
@@ -28,27 +27,16 @@ def diagnostics(numbers: "Numbers") -> Values:
     return {metric.name: evaluate(metric, numbers) for metric in METRICS}
 
 
-def evaluate(metric: Metric, numbers: "Numbers") -> Value:
-    """A metric's value, or None where there is nothing to take it of."""
-    return finite(lambda: metric.value(numbers))
-
-
 def intervals(values: Mapping[str, Value], replicates: "Replicates | None") -> dict[str, interval.Interval]:
     """95 % intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}
     metrics = [metric for metric in METRICS if metric.has_interval]
-    return interval.intervals(metrics, values, draws(replicates), replicates.clusters.n)
+    return interval.intervals(metrics, values, diagnostic_draws(replicates), replicates.clusters.n)
 
 
-def draws(replicates: "Replicates") -> dict[str, "Floats"]:
+def diagnostic_draws(replicates: "Replicates") -> "dict[str, Floats]":
     """The diagnostics made of sums in every replicate, f64[R] by name; not finite where there is no value."""
-    import numpy as np
-
     from rlcorr_cli.totals.view import Numbers
 
-    numbers = Numbers.of_replicates(replicates)
-    with np.errstate(all="ignore"):
-        return {
-            metric.name: np.asarray(metric.value(numbers), dtype=np.float64) for metric in METRICS if metric.resampled
-        }
+    return draws(METRICS, Numbers.of_replicates(replicates))

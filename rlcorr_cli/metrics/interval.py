@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.totals.families import Value
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ ROUNDING = 1e-14
 
 
 def intervals(
-    metrics: Sequence[Definition], values: Mapping[str, Value], draws: "Mapping[str, Floats]", n_clusters: int
+    metrics: Sequence[Metric], values: Mapping[str, Value], draws: "Mapping[str, Floats]", n_clusters: int
 ) -> dict[str, Interval]:
     """The interval of each metric that has one, by name, in the metrics' order.
 

@@ -1,35 +1,156 @@
-"""A diagnostic: its definition, and how to read it from totals.
+"""What a metric is: one record with its words and its computation, from which reports, rules, `explain`, the page, the
+schema and the manual speak.
 
-Formulas are Python on `Numbers`, so the same row serves a whole dump, a group, what a plan keeps, and, for
-intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain` and `--help` can
-read the tables without it.
+Formulas are Python on totals that were added up before, so the same row serves a whole dump, a group, what a plan
+keeps, and, for intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain`
+and `--help` can read the tables without it.  SYMBOLS are the letters that formulas are written in.
 """
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.definition import Definition
-from rlcorr_cli.totals.families import variance
+from rlcorr_cli.totals.families import Value, finite, variance
 
 if TYPE_CHECKING:
+    from rlcorr_cli.totals.exact import Floats
     from rlcorr_cli.totals.view import Numbers
+
+MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
+"""The three dumps of sample_data that `measured` is of: one model, sampled by engines of these precisions, and scored
+again in fp32.  Metrics of weights are those of the preset token_is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Definition):
-    """A definition with its computation.
+class Metric:
+    """A metric's definition and its computation.
 
-    value: of totals.  resampled: whether the bootstrap draws it, which takes that it is made of sums alone.
+    formula: in the letters of SYMBOLS.  ideal: its value where the policies are equal; None where there is no such
+    value.  meaning: what it tells, in one sentence.  worry: when to look closer, beyond what a default rule on it says.
+    can_be_negative: whether it can lie below 0: kl and a reward can, a share cannot.
+    measured: its value in the dumps of MEASURED_ON.  source: whose definition it is; "" where it is plain counting.
+    note: how this name departs from the metric of that definition: another's arithmetic, or a part of the tokens.
+    value: of totals, in the form that the module of the row says.
+    resampled: whether the bootstrap draws it, which takes that it is made of sums alone.
     has_interval: whether, if it is drawn, its interval holds the truth 90 to 98 times in 100 from 20 prompts on, in the
     designs of prompts of tests/benchmarks/coverage.py.
     """
 
-    value: Callable[["Numbers"], Any]
+    name: str
+    formula: str
+    unit: str
+    meaning: str
+    value: Callable[[Any], Any]
+    ideal: float | None = None
+    can_be_negative: bool = False
+    worry: str = ""
+    measured: tuple[float, float, float] | None = None
+    source: str = ""
+    note: str = ""
     resampled: bool = True
     has_interval: bool = True
+
+    @property
+    def lowest(self) -> float:
+        """The least value that it can have."""
+        return -math.inf if self.can_be_negative else 0.0
+
+    @property
+    def highest(self) -> float:
+        """The largest value that it can have."""
+        is_share = self.unit in ("share", "probability") or (self.unit == "none" and self.ideal == 1)
+        return 1.0 if is_share else math.inf
+
+    @property
+    def typical(self) -> str:
+        """Typical sizes in words: 'bf16 engine 0.0011, int8 weights 0.0039, fp32 6.9e-12'."""
+        if self.measured is None:
+            return ""
+        return ", ".join(f"{engine} {value:.2g}" for engine, value in zip(MEASURED_ON, self.measured, strict=True))
+
+
+def evaluate(metric: Metric, totals: Any) -> Value:
+    """A metric's value, or None where there is nothing to take it of and where float64 does not hold it."""
+    return finite(lambda: metric.value(totals))
+
+
+def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":
+    """The metrics made of sums in every replicate, f64[R] by name; not finite where there is no value.
+
+    totals: of all replicates at once.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return {
+            metric.name: np.asarray(metric.value(totals), dtype=np.float64) for metric in metrics if metric.resampled
+        }
 
 
 def std(numbers: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5
+
+
+SYMBOLS: dict[str, str] = {
+    "tok": "mean over all valid tokens of what follows",
+    "seq": "mean over all sequences with a valid token",
+    "a": "log-prob of the sampled token under the training policy, in nats",
+    "b": "log-prob of the same token under the rollout policy",
+    "l": "a - b, the token's log-ratio",
+    "rho": "e^l, the token's ratio",
+    "S": "sum of l over a sequence's valid tokens",
+    "g": "S / n, the mean of l over a sequence",
+    "d": "-g, a sequence's mean b less its mean a",
+    "n": "a sequence's valid tokens",
+    "N": "all valid tokens",
+    "B": "all sequences with a valid token",
+    "w": "importance weight of a token, or of a sequence, before bounds unless the formula says applied",
+    "m": "mean w over a sequence's tokens",
+    "U": "number of tokens under token weights or token rejections, else of sequences",
+    "x": "the rejection's statistic, of a token or of a sequence",
+    "low": "the lower bound; of weights without one, 1 / high",
+    "high": "the upper bound",
+    "veto": "the veto's bound on the ratio of a token",
+    "A": "advantage",
+    "f": "a plan's applied weight of a token it keeps, 0 of others; f_i its mean over a sequence",
+    "q": "(1 - e^a)^2, the size of the sampled token's own part of a softmax score",
+    "A_f": "mean of A over sequences, weighted by f_i",
+    "A_IS": "mean of A over sequences, weighted by e^S",
+    "theta": "log-prob under the current policy, after updates",
+    "old": "log-prob under the policy before the updates (a, where there are three policies)",
+    "L": "a token's loss under the objective (`rlcorr help objectives`)",
+    "z": "what an average divides a token's loss by, as a factor: 1 / N, 1 / B and the like",
+    "c": "a token's coefficient, the derivative of the whole loss by its theta: z w dL / dtheta",
+    "M": "sum of |c| over a sequence",
+    "eps": "PPO's clip, set by --ppo-clip (0.2)",
+}
+
+_RESTS_ON: dict[str, str] = {
+    "l": "a b",
+    "rho": "l",
+    "S": "l",
+    "g": "S n",
+    "d": "a b",
+    "m": "w",
+    "q": "a",
+    "A_f": "A f",
+    "A_IS": "A S",
+    "z": "L N B",
+    "c": "z w L theta",
+    "M": "c",
+}
+"""Symbol -> those that its meaning is said in, which a search cannot tell from words: "a" is an article, too."""
+
+_WORD = re.compile(r"[A-Za-z_]+")
+
+
+def symbols_in(formula: str) -> dict[str, str]:
+    """The symbols that a formula uses, in the table's order, then those that their meanings are said in."""
+    words = set(_WORD.findall(formula))
+    symbols = [symbol for symbol in SYMBOLS if symbol in words]
+    for symbol in symbols:  # which grows meanwhile
+        symbols += [name for name in _RESTS_ON.get(symbol, "").split() if name not in symbols]
+    return {symbol: SYMBOLS[symbol] for symbol in symbols}

@@ -5,11 +5,11 @@ and known here.  A dump of several training batches has the mean of each number 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from rlcorr_cli.metrics.definition import Definition
+from rlcorr_cli.metrics.metric import Metric, evaluate
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.totals.families import Value, Values, finite
 
@@ -75,13 +75,6 @@ class BatchObjective:
         return self.sum(f"kept_{units}") if kept else float(self.numbers.sum(units))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectiveMetric(Definition):
-    """A definition with its computation, of one training batch."""
-
-    value: Callable[[BatchObjective], float]
-
-
 MistakeName = Literal["uncorrected", "twice", "average"]
 
 
@@ -102,8 +95,8 @@ class Mistake:
     other_average: bool = False
 
 
-OBJECTIVE: tuple[ObjectiveMetric, ...] = (
-    ObjectiveMetric(
+OBJECTIVE: tuple[Metric, ...] = (
+    Metric(
         name="loss",
         formula="sum of z w L over kept tokens",
         unit="advantage",
@@ -111,7 +104,7 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         source="verl's actor/pg_loss",
         value=lambda b: b.sum("loss") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="clip_fraction",
         formula="share of kept tokens whose clipped branch is strictly larger",
         unit="share",
@@ -120,7 +113,7 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         source="verl's actor/pg_clipfrac",
         value=lambda b: b.sum("clipped") / b.sum("kept_tokens"),
     ),
-    ObjectiveMetric(
+    Metric(
         name="dual_clip_fraction",
         formula="share of kept tokens with A < 0 whose loss is above -A times --dual-clip",
         unit="share",
@@ -128,42 +121,42 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         source="verl's actor/pg_clipfrac_lower",
         value=lambda b: b.sum("dual_clipped") / b.sum("kept_tokens"),
     ),
-    ObjectiveMetric(
+    Metric(
         name="coef_sum",
         formula="sum of c",
         unit="advantage",
         meaning="Whether the step raises the sampled tokens on the whole (negative) or lowers them (positive).",
         value=lambda b: b.sum("coef") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="coef_abs_sum",
         formula="sum of |c|",
         unit="advantage",
         meaning="How hard the step pushes altogether.",
         value=lambda b: b.sum("abs") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="coef_square_sum",
         formula="sum of c^2",
         unit="advantage^2",
         meaning="The squared length of the coefficients: what noise in the gradient grows with.",
         value=lambda b: b.sum("square") * b.scale**2,
     ),
-    ObjectiveMetric(
+    Metric(
         name="coef_max_abs",
         formula="max |c|",
         unit="advantage",
         meaning="The hardest push on one token.",
         value=lambda b: b.max("abs") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="mass_positive",
         formula="sum of |c| where A > 0",
         unit="advantage",
         meaning="How much of the push is towards what was better than expected.",
         value=lambda b: b.sum("positive") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="mass_negative",
         formula="sum of |c| where A < 0",
         unit="advantage",
@@ -171,7 +164,7 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         worry="Far above mass_positive: the step mostly unlearns, which is where training becomes unstable.",
         value=lambda b: b.sum("negative") * b.scale,
     ),
-    ObjectiveMetric(
+    Metric(
         name="top_1pct_share",
         formula="share of sum of |c| in the largest hundredth of the sequences by M, rounded up",
         unit="share",
@@ -179,7 +172,7 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         worry="Near 1: one sequence in a hundred decides the step.",
         value=BatchObjective.largest_share,
     ),
-    ObjectiveMetric(
+    Metric(
         name="effective_sequences",
         formula="(sum M)^2 / sum M^2",
         unit="sequences",
@@ -187,14 +180,14 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         source="Kish's effective sample size",
         value=lambda b: b.sum("abs") ** 2 / b.sum("mass_square"),
     ),
-    ObjectiveMetric(
+    Metric(
         name="cos_to_none",
         formula="cosine of c with what it is without weights and rejections",
         unit="none",
         meaning="How far the plan turns the step: 1 leaves its direction alone.",
         value=lambda b: b.cosine("uncorrected"),
     ),
-    ObjectiveMetric(
+    Metric(
         name="cos_to_sequence_is",
         formula="cosine of c with what it is under w = e^S, unbounded and nothing rejected",
         unit="none",
@@ -203,7 +196,7 @@ OBJECTIVE: tuple[ObjectiveMetric, ...] = (
         value=BatchObjective.cosine_to_sequence_is,
     ),
 )
-"""The numbers of an objective, in the order reports show them."""
+"""The numbers of an objective, in the order reports show them.  Formulas read `BatchObjective`."""
 
 MISTAKES: tuple[Mistake, ...] = (
     Mistake(
@@ -237,7 +230,7 @@ def full_names(values: Mapping[str, Value], objective: str) -> Values:
     return {full_name(objective, name): value for name, value in values.items()}
 
 
-BY_FULL_NAME: Mapping[str, ObjectiveMetric] = {
+BY_FULL_NAME: Mapping[str, Metric] = {
     full_name(objective, metric.name): metric for objective in get_args(ObjectiveName) for metric in OBJECTIVE
 }
 """Every number of every objective."""
@@ -245,7 +238,7 @@ BY_FULL_NAME: Mapping[str, ObjectiveMetric] = {
 
 def objective_values(batch: BatchObjective) -> Values:
     """Every number of one training batch; None where there is nothing to take it of."""
-    return {metric.name: finite(lambda m=metric: m.value(batch)) for metric in OBJECTIVE}
+    return {metric.name: evaluate(metric, batch) for metric in OBJECTIVE}
 
 
 def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:

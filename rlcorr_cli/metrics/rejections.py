@@ -1,85 +1,96 @@
 """rollout_rs_* and kept_*: what a plan's rejections take, each by itself and all together, and what they leave."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics.definition import Definition
-from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.totals.families import StatisticFamily, Value
+from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.totals.families import StatisticFamily
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
 
 
-@dataclass(frozen=True, kw_only=True)
-class RejectionMetric(Definition):
-    """A definition with its computation from a rejection's family of totals and its bounds."""
+@dataclass(frozen=True)
+class RejectionTotals:
+    """What formulas of one rejection read: its statistic's totals and its bounds."""
 
-    value: Callable[[StatisticFamily, Bounds], Value]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyMetric(Definition):
-    """A definition with its computation from one family of totals."""
-
-    value: Callable[[StatisticFamily], Value]
+    statistic: StatisticFamily
+    bounds: Bounds
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptMetric(Definition):
-    """A definition with its computation from the totals of the kept tokens."""
+def each_rejection(numbers: "Numbers", plan: Plan) -> dict[str, RejectionTotals]:
+    """Every rejection and budget of a plan, by what its metrics' names begin with."""
+    return {
+        f"{EACH}{rule.name}_": RejectionTotals(
+            StatisticFamily(numbers, f"rs.{rule.name}.", rule.scope == "token", STATISTICS[rule.statistic].where_equal),
+            rule.bounds,
+        )
+        for rule in plan.rules
+    }
 
-    value: Callable[["Numbers"], Value]
+
+def all_rejections(numbers: "Numbers") -> StatisticFamily:
+    """What all rejections together drop."""
+    return StatisticFamily(numbers, "rs.", True, 0.0)
 
 
+def veto_of(numbers: "Numbers", plan: Plan) -> StatisticFamily:
+    """What the veto of a plan that has one drops."""
+    veto = next(rejection for rejection in plan.rejections if rejection.is_veto)
+    return StatisticFamily(numbers, f"rs.{veto.name}.", False, 1.0)
+
+
+EACH = "rollout_rs_"
+"""What the name of a metric of one rejection begins with, before the rejection's own."""
 _VERL = "verl's rollout correction metrics"
 _OWN_UNIT = "the statistic's own"
 
-EACH_REJECTION: tuple[RejectionMetric, ...] = (
-    RejectionMetric(
+EACH_REJECTION: tuple[Metric, ...] = (
+    Metric(
         name="mean",
         formula="mean x over tokens or sequences",
         unit=_OWN_UNIT,
         meaning="The mean of the statistic that this rejection bounds.",
         worry="Beyond a bound: it rejects what is ordinary, and keeps the exceptions.",
         source=_VERL,
-        value=lambda family, bounds: family.unit_mean(),
+        value=lambda rejected: rejected.statistic.unit_mean(),
     ),
-    RejectionMetric(
+    Metric(
         name="std",
         formula="population std of x over tokens or sequences",
         unit=_OWN_UNIT,
         meaning="How unequal the statistic is; bounds tighter than this reject most of the batch.",
         source=_VERL,
-        value=lambda family, bounds: family.unit_std(),
+        value=lambda rejected: rejected.statistic.unit_std(),
     ),
-    RejectionMetric(
+    Metric(
         name="min",
         formula="min x",
         unit=_OWN_UNIT,
         meaning="The smallest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda family, bounds: family.min(),
+        value=lambda rejected: rejected.statistic.min(),
     ),
-    RejectionMetric(
+    Metric(
         name="max",
         formula="max x",
         unit=_OWN_UNIT,
         meaning="The largest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda family, bounds: family.max(),
+        value=lambda rejected: rejected.statistic.max(),
     ),
-    RejectionMetric(
+    Metric(
         name="fraction_high",
         formula="share of tokens or sequences with x > high",
         unit="share",
         ideal=0.0,
         meaning="How many tokens, or sequences, this rejection drops for lying above its bound.",
         source=_VERL,
-        value=lambda family, bounds: family.fraction("high", bounds.high is not None),
+        value=lambda rejected: rejected.statistic.fraction("high", rejected.bounds.high is not None),
     ),
-    RejectionMetric(
+    Metric(
         name="fraction_low",
         formula="share of tokens or sequences with x < low",
         unit="share",
@@ -87,31 +98,31 @@ EACH_REJECTION: tuple[RejectionMetric, ...] = (
         meaning="How many tokens, or sequences, this rejection drops for lying below its bound.",
         worry="Far from fraction_high: the bounds are off the middle of the data, and select by the sign of the gap.",
         source=_VERL,
-        value=lambda family, bounds: family.fraction("low", bounds.low is not None),
+        value=lambda rejected: rejected.statistic.fraction("low", rejected.bounds.low is not None),
     ),
-    RejectionMetric(
+    Metric(
         name="masked_fraction",
         formula="share of tokens that this rejection drops",
         unit="share",
         ideal=0.0,
         meaning="How many tokens this rejection would drop if it were the only one.",
         source=_VERL,
-        value=lambda family, bounds: family.per_token("masked"),
+        value=lambda rejected: rejected.statistic.per_token("masked"),
     ),
-    RejectionMetric(
+    Metric(
         name="seq_masked_fraction",
         formula="share of sequences of which this rejection drops any token",
         unit="share",
         ideal=0.0,
         meaning="How many sequences this rejection would touch if it were the only one.",
         source=_VERL,
-        value=lambda family, bounds: family.per_sequence("seq_masked"),
+        value=lambda rejected: rejected.statistic.per_sequence("seq_masked"),
     ),
 )
-"""rollout_rs_{rejection}_{name}, of every rejection and budget of a plan."""
+"""rollout_rs_{rejection}_{name}, of every rejection and budget of a plan.  Formulas read `RejectionTotals`."""
 
-ALL_REJECTIONS: tuple[FamilyMetric, ...] = (
-    FamilyMetric(
+ALL_REJECTIONS: tuple[Metric, ...] = (
+    Metric(
         name="rollout_rs_masked_fraction",
         formula="share of tokens that any rejection drops",
         unit="share",
@@ -120,7 +131,7 @@ ALL_REJECTIONS: tuple[FamilyMetric, ...] = (
         source=_VERL,
         value=lambda lost: lost.per_token("masked"),
     ),
-    FamilyMetric(
+    Metric(
         name="rollout_rs_seq_masked_fraction",
         formula="share of sequences that lose any token",
         unit="share",
@@ -129,7 +140,7 @@ ALL_REJECTIONS: tuple[FamilyMetric, ...] = (
         source=_VERL,
         value=lambda lost: lost.per_sequence("seq_masked"),
     ),
-    FamilyMetric(
+    Metric(
         name="rollout_rs_seq_dropped_fraction",
         formula="share of sequences with no token left",
         unit="share",
@@ -139,39 +150,39 @@ ALL_REJECTIONS: tuple[FamilyMetric, ...] = (
         value=lambda lost: lost.per_sequence("seq_dropped"),
     ),
 )
-"""Of all rejections together."""
+"""Of all rejections together.  Formulas read `all_rejections`."""
 
-VETO: tuple[FamilyMetric, ...] = (
-    FamilyMetric(
+VETO: tuple[Metric, ...] = (
+    Metric(
         name="rollout_is_veto_fraction",
         formula="share of sequences with min rho < veto",
         unit="share",
         ideal=0.0,
         meaning="How many sequences hold a token that the training policy finds all but impossible.",
         source=_VERL,
-        value=lambda family: family.per_sequence("seq_masked"),
+        value=lambda veto: veto.per_sequence("seq_masked"),
     ),
-    FamilyMetric(
+    Metric(
         name="rollout_is_catastrophic_token_fraction",
         formula="share of tokens with rho < veto",
         unit="share",
         ideal=0.0,
         meaning="How many tokens the training policy finds all but impossible.",
         source=_VERL,
-        value=lambda family: family.per_token("catastrophic"),
+        value=lambda veto: veto.per_token("catastrophic"),
     ),
 )
-"""Of a veto, whose ratios are never limited."""
+"""Of a veto, whose ratios are never limited.  Formulas read `veto_of`."""
 
-KEPT: tuple[KeptMetric, ...] = (
-    KeptMetric(
+KEPT: tuple[Metric, ...] = (
+    Metric(
         name="kept_tokens",
         formula="number of tokens that all rejections keep",
         unit="tokens",
         meaning="The tokens that are left to learn from.",
         value=lambda kept: kept.tokens,
     ),
-    KeptMetric(
+    Metric(
         name="kept_sequences",
         formula="number of sequences with a kept token",
         unit="sequences",
@@ -179,4 +190,5 @@ KEPT: tuple[KeptMetric, ...] = (
         value=lambda kept: kept.sequences,
     ),
 )
-"""Of what all rejections together leave; beside them, kept_NAME is the diagnostic NAME over the kept tokens."""
+"""Of what all rejections together leave, from the totals of the kept tokens; beside them,
+kept_NAME is the diagnostic NAME over the kept tokens."""

@@ -1,11 +1,14 @@
-"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied."""
+"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.  Formulas read `Weights`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics.definition import Definition
-from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.totals.families import StatisticFamily, Value
+from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.totals.families import StatisticFamily
+
+if TYPE_CHECKING:
+    from rlcorr_cli.totals.view import Numbers
 
 
 @dataclass(frozen=True)
@@ -19,18 +22,21 @@ class Weights:
     bounds: Bounds
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightMetric(Definition):
-    """A definition with its computation."""
-
-    value: Callable[[Weights], Value]
+def weights_of(numbers: "Numbers", plan: Plan) -> Weights:
+    """What formulas read of a plan that has a weighting."""
+    assert plan.weighting is not None
+    raw, bounded, normed = (
+        StatisticFamily(numbers, f"{stage}.", plan.weighting.scope == "token", 1.0)
+        for stage in ("weight", "applied", "normed")
+    )
+    return Weights(raw, bounded, normed if plan.normalizes else bounded, plan.weighting.bounds)
 
 
 _GUIDE = "verl's rollout correction metrics"
 _APPLIED = "verl logs it without `applied_` from 0.8 on"
 
-WEIGHTS: tuple[WeightMetric, ...] = (
-    WeightMetric(
+WEIGHTS: tuple[Metric, ...] = (
+    Metric(
         name="rollout_is_mean",
         formula="tok w",
         unit="ratio",
@@ -40,7 +46,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.mean(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_std",
         formula="population std of w over tokens",
         unit="ratio",
@@ -50,7 +56,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.std(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_min",
         formula="min w",
         unit="ratio",
@@ -60,7 +66,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.min(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_max",
         formula="max w",
         unit="ratio",
@@ -71,7 +77,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.max(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_ratio_fraction_high",
         formula="share of weights with w > high",
         unit="share",
@@ -82,7 +88,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.fraction("high", w.bounds.high is not None),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_ratio_fraction_low",
         formula="share of weights with w < low",
         unit="share",
@@ -92,7 +98,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.fraction("low", w.bounds != Bounds()),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_eff_sample_size",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
         unit="share",
@@ -102,7 +108,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=f"Kish's effective sample size; {_GUIDE}",
         value=lambda w: w.applied.ess(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_mean",
         formula="seq m",
         unit="ratio",
@@ -112,7 +118,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_mean(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_std",
         formula="sample std of m over sequences",
         unit="ratio",
@@ -122,7 +128,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_std(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_min",
         formula="min m",
         unit="ratio",
@@ -132,7 +138,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.min("seq"),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_max",
         formula="max m",
         unit="ratio",
@@ -142,7 +148,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.max("seq"),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_max_deviation",
         formula="max |m - 1|",
         unit="ratio",
@@ -152,7 +158,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_max_deviation(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_fraction_high",
         formula="share of sequences with m > high",
         unit="share",
@@ -162,7 +168,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_fraction("high", w.bounds.high is not None),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_seq_fraction_low",
         formula="share of sequences with m < low",
         unit="share",
@@ -172,7 +178,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_fraction("low", w.bounds != Bounds()),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_applied_mean",
         formula="tok w, of weights after bounds and batch mean",
         unit="ratio",
@@ -182,7 +188,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_APPLIED,
         value=lambda w: w.applied.mean(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_applied_std",
         formula="population std over tokens of w after bounds and batch mean",
         unit="ratio",
@@ -192,7 +198,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_APPLIED,
         value=lambda w: w.applied.std(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_applied_min",
         formula="min w after bounds and batch mean",
         unit="ratio",
@@ -202,7 +208,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_APPLIED,
         value=lambda w: w.applied.min(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_applied_max",
         formula="max w after bounds and batch mean",
         unit="ratio",
@@ -212,7 +218,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
         source=_APPLIED,
         value=lambda w: w.applied.max(),
     ),
-    WeightMetric(
+    Metric(
         name="rollout_is_applied_seq_mean",
         formula="seq m, of weights after bounds and batch mean",
         unit="ratio",
@@ -225,7 +231,7 @@ WEIGHTS: tuple[WeightMetric, ...] = (
 )
 """Those of every weighting, in the order reports show them."""
 
-KEPT_SIZE = WeightMetric(
+KEPT_SIZE = Metric(
     name="rollout_is_kept_eff_sample_size",
     formula="(sum w)^2 / (U sum w^2), of applied weights, 0 for what is rejected",
     unit="share",
@@ -237,7 +243,7 @@ KEPT_SIZE = WeightMetric(
 )
 """Of weights beside rejections; not of weights divided by batch means, which no sum over batches is known of."""
 
-OOB = WeightMetric(
+OOB = Metric(
     name="rollout_is_oob_ratio",
     formula="share of tokens whose w is zeroed",
     unit="share",
@@ -249,7 +255,7 @@ OOB = WeightMetric(
 )
 """Of weights that are zeroed outside their bounds."""
 
-FACTOR = WeightMetric(
+FACTOR = Metric(
     name="rollout_is_batch_norm_factor",
     formula="mean w of the batch, after bounds",
     unit="ratio",

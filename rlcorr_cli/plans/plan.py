@@ -282,6 +282,19 @@ class Plan(Record):
         return Weighting("token") if self._ratio_corrects else self.weighting
 
     @property
+    def corrects_mismatch(self) -> bool:
+        """Whether every token gets a weight of the mismatch: one of token or sequence scope, without a gate."""
+        weighting = self.applied_weighting
+        if weighting is None or weighting.gate != "any" or weighting.scope == "geometric":
+            return False
+        return weighting.of != "drift" or self.mode == "bypass"
+
+    @property
+    def has_veto(self) -> bool:
+        """Whether one of its rejections is a veto."""
+        return any(rejection.is_veto for rejection in self.rejections)
+
+    @property
     def _ratio_corrects(self) -> bool:
         """Whether the loss is PPO's in bypass mode."""
         return (self.mode, self.loss) == ("bypass", "ppo_clip")

@@ -13,7 +13,7 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.objective import Objective

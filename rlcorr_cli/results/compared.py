@@ -340,7 +340,7 @@ def _group(
             is_named=named.is_named,
         )
         for named, of_plan in zip(plans, of_plans, strict=True)
-        for compared in (compared_values(of_plan, named.plan),)
+        for compared in (compared_values(of_plan),)
     )
     evidence = Evidence(
         n_sequences=counts["sequences"],

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from rlcorr_cli.metrics.diagnostics import draws
+from rlcorr_cli.metrics.diagnostics import diagnostic_draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output, Record
@@ -257,7 +257,7 @@ class BootstrapMetrics:
     @property
     def draws(self) -> Mapping[str, Floats]:
         """Metrics in every replicate."""
-        return {} if self.replicates is None else draws(self.replicates)
+        return {} if self.replicates is None else diagnostic_draws(self.replicates)
 
 
 def sections(

@@ -28,8 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.metrics.availability import missing, possible
-from rlcorr_cli.metrics.catalog import ideal, logged_name
+from rlcorr_cli.metrics.catalog import ideal, logged_name, missing, possible
 from rlcorr_cli.plans.files import load
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.rules import (

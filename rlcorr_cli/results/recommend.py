@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from rlcorr_cli.metrics.comparison import COMPARISON, corrects_mismatch
+from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
@@ -265,7 +265,7 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
     if evidence.cause:
         return ()
     reasons = [_gap(evidence, flag) for flag in flags]
-    if flags[0] == "weight" and chosen is not None and corrects_mismatch(chosen.plan):
+    if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch:
         cost = 1 - chosen.info
         text = (
             "A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "

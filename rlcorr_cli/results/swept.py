@@ -11,6 +11,7 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
+from rlcorr_cli.metrics.metric import evaluate
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Input
@@ -21,7 +22,7 @@ from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
-from rlcorr_cli.totals.families import Value, finite
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
@@ -288,14 +289,13 @@ class _Reading:
     def point(self, bounds: Bounds, n_inside: int, sums: Mapping[str, float]) -> Point:
         """The point of these sums."""
         sums = {name: float(value) for name, value in sums.items()}
-        plan = self.swept.base
-        base = ComparedTotals.of(self.totals, plan, 0)
+        base = ComparedTotals.of(self.totals, self.swept.base, 0)
         assert base.logs is not None
         of_sequences = self.swept.units == "sequences"
         logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}
-        totals = ComparedTotals(plan=sums, reference=base.reference, diagnostics=base.diagnostics, logs=logs)
+        totals = replace(base, plan=sums, logs=logs, mass=None)
         metrics = (KEPT, INFO, K3_LEFT, *((LENGTH, SHIFT, SHIFT_SE) if of_sequences else ()))
-        values = {metric.name: finite(lambda metric=metric: metric.value(totals, plan)) for metric in metrics}
+        values = {metric.name: evaluate(metric, totals) for metric in metrics}
         values = {name: values.get(name) for name in ("kept", "info", "k3_left", "length", "shift", "shift_se")}
         values["ess"] = self._ess(sums)
         return Point(

@@ -15,8 +15,7 @@ from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, KINDS, Cause
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_as, names
-from rlcorr_cli.metrics.definition import Definition
-from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
+from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
 from rlcorr_cli.plans.presets import PRESETS, families
 from rlcorr_cli.plans.statistics import STATISTICS
@@ -125,7 +124,7 @@ def _topic(name: str) -> list[str]:
             return []
 
 
-def _metrics(rows: Sequence[Definition]) -> list[str]:
+def _metrics(rows: Sequence[Metric]) -> list[str]:
     return _table(((row.name, row.meaning) for row in rows), indent="  ")
 
 
@@ -160,7 +159,7 @@ def _explained(name: str, key: str) -> list[str]:
     return lines or ([] if "/" not in name else _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]))
 
 
-def about_metric(definition: Definition) -> list[str]:
+def about_metric(definition: Metric) -> list[str]:
     """A metric's definition, the default rules on it, and who else logs it, as lines."""
     name = definition.name
     lines = [name, *indented(definition.formula), *_where(definition.formula)]

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlcorr_cli.metrics.catalog import GROUPS, logged_as
-from rlcorr_cli.metrics.definition import MEASURED_ON, Definition
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
-from rlcorr_cli.metrics.symbols import SYMBOLS
+from rlcorr_cli.metrics.metric import MEASURED_ON, SYMBOLS, Metric
 from rlcorr_cli.results.rules import RULES
 
 METRICS_PAGE = Path(__file__).parents[1] / "manual" / "metrics.md"
@@ -29,11 +28,11 @@ def metrics_page() -> str:
     return "\n".join([_HEAD, *symbols, "", *groups, *_frameworks()])
 
 
-def _group(rows: Sequence[Definition]) -> list[str]:
+def _group(rows: Sequence[Metric]) -> list[str]:
     return [line for row in rows for line in (*_metric(row), "")]
 
 
-def _metric(row: Definition) -> list[str]:
+def _metric(row: Metric) -> list[str]:
     """A heading, the formula, and what there is to say, a line each."""
     ideal = "" if row.ideal is None else f" Ideal: {row.ideal:g}."
     lines = [f"### {row.name}", "", f"`{row.formula}`", "", row.meaning, "", f"- Unit: {row.unit}.{ideal}"]

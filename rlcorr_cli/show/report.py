@@ -9,9 +9,8 @@ from itertools import pairwise
 from rlcorr_cli.metrics.catalog import define, ideal
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
-from rlcorr_cli.metrics.gaps import GAPS
+from rlcorr_cli.metrics.metric import symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.metrics.symbols import symbols_in
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.show.correction import (
@@ -465,7 +464,7 @@ def _groups(report: Report) -> Section:
 
 
 SECTIONS = ("Divergence", "Sample size", "Weights", "Rejections", "Kept", "Other")
-_OF_DIVERGENCE = {row.name for row in (*DIVERGENCE, *GAPS)}
+_OF_DIVERGENCE = {row.name for row in DIVERGENCE}
 _OF_SAMPLE_SIZE = ("seq_ess", "token_ess", "pareto_k_", "extreme_token_fraction", "retention_")
 _OF_REJECTIONS = ("rollout_rs_", "rollout_is_veto_", "rollout_is_catastrophic_")
 _CANONICAL = {row.name: row.canonical for row in LOGGED}

@@ -89,12 +89,14 @@ def resampled_names(plans: Sequence[Plan]) -> list[str]:
 class ComparedTotals:
     """One plan's totals as formulas read them: once (floats) or for every replicate (f64[R], sums alone).
 
-    plan, reference, diagnostics: sums by name.  logs: of the plan and of the reference, by name.
+    plan, reference, diagnostics: sums by name.  corrects_mismatch: as of the plan.  logs: of the plan and of the
+    reference, by name.
     """
 
     plan: Mapping[str, Any]
     reference: Mapping[str, Any]
     diagnostics: Mapping[str, Any]
+    corrects_mismatch: bool
     logs: Mapping[str, float] | None = None
     mass: Tail | None = None
 
@@ -108,6 +110,7 @@ class ComparedTotals:
             plan={name: numbers.sum(plan_name(plan, name)) for name in DEGREES},
             reference={name: numbers.sum(reference_name(plan.mode, name)) for name in REFERENCE_SUMS},
             diagnostics={name: of_mode.sum(name) for name in _DIAGNOSTICS},
+            corrects_mismatch=plan.corrects_mismatch,
             logs={name: numbers.log(full) for full, name in names.items()},
             mass=numbers.tail(plan_name(plan, MASS)),
         )
@@ -120,6 +123,7 @@ class ComparedTotals:
             plan={name: sums[plan_name(plan, name)] for name in RESAMPLED},
             reference={"score": sums[reference_name(plan.mode, "score")]},
             diagnostics={name: diagnostics.sums[name] for name in _DIAGNOSTICS},
+            corrects_mismatch=plan.corrects_mismatch,
         )
 
 

@@ -51,7 +51,7 @@ def values(whole: Totals, plans: tuple[Plan, ...]) -> dict[str, float | None]:
     return {
         f"{plan.name} {name}": value
         for plan in plans
-        for name, value in compared_values(ComparedTotals.of(whole, plan, 0), plan).items()
+        for name, value in compared_values(ComparedTotals.of(whole, plan, 0)).items()
     }
 
 
@@ -64,7 +64,7 @@ def ends(observed: Observed, plans: tuple[Plan, ...]) -> dict[str, tuple[float, 
         f"{plan.name} {name}": interval
         for plan in plans
         for name, interval in compared_intervals(
-            compared_values(ComparedTotals.of(whole, plan, 0), plan), observed.replicates[COMPARISON], drawn, plan
+            compared_values(ComparedTotals.of(whole, plan, 0)), observed.replicates[COMPARISON], drawn, plan
         ).items()
     }
 

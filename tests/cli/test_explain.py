@@ -6,7 +6,7 @@ from running import STEPS, analyzed, run
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
 from rlcorr_cli.frameworks.releases import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
-from rlcorr_cli.metrics.symbols import SYMBOLS
+from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.plans.statistics import STATISTICS

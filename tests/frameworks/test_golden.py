@@ -15,8 +15,7 @@ from rlcorr_cli.measure.arrays import host
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.metrics.catalog import logged_name
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical, logged_name
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.families import Values

@@ -10,7 +10,7 @@ from made import CPU, batch, row, simulated
 from oracle import Row
 
 from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.families import Values

@@ -53,7 +53,7 @@ def compared(rows: Sequence[Row], plans: Sequence[Plan], *, has_advantages: bool
     observation = Observation(plans=tuple(plans), seed=None, compares=True)
     limits: Any = {name: of for plan in plans for name, of in bounds(one, plan).items()}
     whole = normalized(observe(one, observation, library(), limits).totals, plans).whole
-    return [compared_values(ComparedTotals.of(whole, plan, 0), plan) for plan in plans]
+    return [compared_values(ComparedTotals.of(whole, plan, 0)) for plan in plans]
 
 
 def assert_equal(values: Values, expected: dict[str, float | None], plan: Plan) -> None:
@@ -138,7 +138,7 @@ def test_totals_of_parts_add_up() -> None:
     added = sum((part.totals for part in parts[1:]), start=parts[0].totals).whole
     at_once = whole.totals.whole
     for plan in plans:
-        values, expected = (compared_values(ComparedTotals.of(each, plan, 0), plan) for each in (added, at_once))
+        values, expected = (compared_values(ComparedTotals.of(each, plan, 0)) for each in (added, at_once))
         assert_equal(values, expected, plan)
     draws = parts[0].replicates[COMPARISON] + parts[1].replicates[COMPARISON] + parts[2].replicates[COMPARISON]
     np.testing.assert_allclose(draws.sums.values, whole.replicates[COMPARISON].sums.values, rtol=1e-9, atol=1e-9)
@@ -151,7 +151,7 @@ def test_intervals_hold_the_value_and_are_of_columns_made_of_sums() -> None:
     measured = observe(batch(rows), observation, library())
     whole = measured.totals.whole
     for plan in plans:
-        values = compared_values(ComparedTotals.of(whole, plan, 0), plan)
+        values = compared_values(ComparedTotals.of(whole, plan, 0))
         ends = compared_intervals(values, measured.replicates[COMPARISON], measured.replicates[plan.mode], plan)
         rejects = {"kept", "kept_sequence_fraction"} if (values["kept"] or 0) < 1 else set[str]()
         assert ends.keys() == {"info", "worth", "length", "ess"} | rejects

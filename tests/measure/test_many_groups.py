@@ -10,7 +10,7 @@ from made import dumps, edges, normed, observed, row, simulated
 from oracle import Row
 from plain import plain
 
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS

@@ -8,7 +8,7 @@ from made import CPU, batch, simulated
 from plain import plain
 
 from rlcorr_cli.measure.observe import Observation, Observed, observe
-from rlcorr_cli.metrics.corrections import canonical
+from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.view import Numbers
 

@@ -11,9 +11,8 @@ from made import metrics, normed, observed, simulated
 from rlcorr_cli.api import analyze
 from rlcorr_cli.frameworks.profiles import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, ideal, logged_as, names
-from rlcorr_cli.metrics.definition import Definition
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_NAMES, VERL_PREFIXES
-from rlcorr_cli.metrics.symbols import SYMBOLS, symbols_in
+from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan, acts_on
 from rlcorr_cli.plans.presets import PRESETS, preset
@@ -110,7 +109,7 @@ def test_a_framework_statistic_that_we_lack_is_told_in_x() -> None:
 
 
 @pytest.mark.parametrize("definition", [row for rows in GROUPS.values() for row in rows], ids=lambda row: row.name)
-def test_every_definition_is_whole(definition: Definition) -> None:
+def test_every_definition_is_whole(definition: Metric) -> None:
     assert definition.meaning.endswith(".")
     assert definition.unit
     assert definition.formula

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.metrics.availability import SOURCES, possible
-from rlcorr_cli.metrics.catalog import ideal
+from rlcorr_cli.metrics.catalog import FAMILIES, ideal, possible
 from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
@@ -165,7 +164,7 @@ def test_what_a_plan_brings_is_known_before_a_dump_is_read(name: str) -> None:
     """The metrics of a real run are those that `possible` allows, but for the columns only a dump knows of."""
     plan = Plan("disabled") if name == "disabled" else preset(name).plan
     there = set(analyze(BF16, plan).whole.values)
-    named = {metric for source in SOURCES for metric in source.names}
+    named = {metric for family in FAMILIES for metric in family.names}
     drift = {metric.name for metric in DRIFT}
     assert all(possible(metric, plan) for metric in there)
     assert {metric for metric in named - drift if possible(metric, plan)} <= there
