@@ -216,6 +216,13 @@ def test_metrics_whose_intervals_do_not_hold_have_none() -> None:
     assert report.whole.values["seq_ess"] is not None
 
 
+def test_the_interval_of_a_variance_begins_at_0() -> None:
+    whole = analyze(ROOT / "sample_data" / "smollm2_bf16.parquet")
+    low, high = whole.intervals["chi2_token"]
+    assert low == 0 < (whole.whole.values["chi2_token"] or 0.0) < high
+    assert whole.intervals["kl"][0] < 0
+
+
 @pytest.mark.parametrize("by", ["group_id", "none"])
 def test_parts_that_are_added_give_the_same_intervals(tmp_path: Path, by: str) -> None:
     table = dump(prompts=30)

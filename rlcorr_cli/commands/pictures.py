@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
 KINDS = (
-    *("overview", "metrics", "ratio", "scatter", "surprise", "position", "length", "weights", "staleness"),
+    *("overview", "metrics", "ratio", "surprise", "scatter", "position", "length", "weights", "staleness"),
     *(COMPARE, DIAGNOSE),
 )
 """Kinds of pictures, named here because their table loads matplotlib."""

@@ -193,6 +193,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         unit="none",
         ideal=0.0,
         can_be_negative=True,
+        is_positive_in_truth=True,
         meaning="The variance that raw token weights add; below 0 only where the sample misses the large ratios.",
         measured=(0.00253, 0.0067, -2.12e-08),
         source=_VERL,
@@ -204,6 +205,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         unit="none",
         ideal=0.0,
         can_be_negative=True,
+        is_positive_in_truth=True,
         meaning="The variance that raw sequence weights add; a single sequence can make it astronomical, and a sample "
         "that misses such sequences puts it below 0.",
         worry="Above 1: raw sequence weights leave less than half of the batch, and seq_ess says how much.",

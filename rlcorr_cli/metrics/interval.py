@@ -43,7 +43,8 @@ def intervals(
     """The interval of each metric that has one, by name, in the metrics' order.
 
     values: the dump's metrics by name.  draws: the same in every replicate, f64[R], not finite where there is no value.
-    An end stays within the metric's range.  There is no interval for fewer than FEWEST_CLUSTERS, for a metric that has
+    An end stays within the metric's range, and of a metric whose true value is never negative the low end is 0 or more,
+    unless the dump's own value is below 0.  There is no interval for fewer than FEWEST_CLUSTERS, for a metric that has
     no value or the same one in all replicates, but for rounding, and within 1 / WIDEST standard deviations of an end of
     the range.
     """
@@ -75,7 +76,8 @@ def intervals(
     for metric, centre, sd, low, high in zip(known.values(), *table, strict=True):
         is_inside = ROUNDING * abs(centre) < sd <= WIDEST * min(centre - metric.lowest, metric.highest - centre)
         if is_inside and math.isfinite(low) and math.isfinite(high):
-            ends[metric.name] = max(low, metric.lowest), min(high, metric.highest)
+            lowest = 0.0 if metric.is_positive_in_truth and centre >= 0 else metric.lowest
+            ends[metric.name] = max(low, lowest), min(high, metric.highest)
     return ends
 
 

@@ -30,6 +30,7 @@ class Metric:
     formula: in the letters of SYMBOLS.  ideal: its value where the policies are equal; None where there is no such
     value.  meaning: what it tells, in one sentence.  worry: when to look closer, beyond what a default rule on it says.
     can_be_negative: whether it can lie below 0: kl and a reward can, a share cannot.
+    is_positive_in_truth: whether the true value cannot, though an estimate can: chi squared is a variance.
     measured: its value in the dumps of MEASURED_ON.  source: whose definition it is; "" where it is plain counting.
     note: how this name departs from the metric of that definition: another's arithmetic, or a part of the tokens.
     value: of totals, in the form that the module of the row says.
@@ -45,6 +46,7 @@ class Metric:
     value: Callable[[Any], Any]
     ideal: float | None = None
     can_be_negative: bool = False
+    is_positive_in_truth: bool = False
     worry: str = ""
     measured: tuple[float, float, float] | None = None
     source: str = ""

@@ -112,10 +112,26 @@ class Course:
     n_left_out: int = 0
 
 
+RESTS_ON = {"chi2_token": ("token_ess", "tokens"), "chi2_seq": ("seq_ess", "sequences")}
+"""Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
+FEWEST_EFFECTIVE = 10
+"""Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
+
+
+def is_known(group: GroupLike, metric: str) -> bool:
+    """Whether a group has a value of a metric that means something."""
+    if group.values.get(metric) is None:
+        return False
+    if metric not in RESTS_ON:
+        return True
+    name, unit = RESTS_ON[metric]
+    return (group.values.get(name) or 0.0) * group.counts[unit] >= FEWEST_EFFECTIVE
+
+
 def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     """The groups in the order of their one key: along its numbers, or side by side.
 
-    Of more than MOST_LABELS side by side, those of the largest k3_kl.
+    Of more than MOST_LABELS side by side, those of the largest k3_kl.  What a group does not know `is_known` says.
     """
     single = [group for group in groups if len(group.key) == 1]
     if not single:
@@ -129,12 +145,15 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
         labels = tuple(group.key[name] for _, group in placed)
     placed.sort(key=lambda item: item[0])
     values = {
-        metric: np.array([np.nan if (v := group.values.get(metric)) is None else v for _, group in placed])
+        metric: np.array([group.values[metric] if is_known(group, metric) else np.nan for _, group in placed], float)
         for metric in metrics
     }
     nowhere = (np.nan, np.nan)
     intervals = {
-        metric: np.array([group.intervals.get(metric, nowhere) for _, group in placed]).T for metric in metrics
+        metric: np.array(
+            [group.intervals.get(metric, nowhere) if is_known(group, metric) else nowhere for _, group in placed]
+        ).T
+        for metric in metrics
     }
     places = np.array([place for place, _ in placed])
     return Course(

@@ -1,6 +1,7 @@
 """The page and Markdown: what stands first, which tables, and that the page is legible on every screen."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -12,7 +13,7 @@ from browsing import browser as browser
 from running import BF16, STEPS, parquet, row, run
 from worded import words
 
-from rlcorr_cli import analyze
+from rlcorr_cli import analyze, check, compare, diagnose, diff, filter_dump, inspect, save, sweep
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.show.correction import correction
 from rlcorr_cli.show.report import document, to_do
@@ -49,7 +50,27 @@ FAINT = """() => {
   }
   return faint;
 }"""
-"""Elements wider than what holds them, or that scroll; texts whose contrast is below 4.5 : 1."""
+CUT = """() => [...document.querySelectorAll("figure svg")].flatMap(drawing => {
+  const outer = drawing.getBoundingClientRect();
+  return [...drawing.querySelectorAll("text")].filter(text => {
+    const inner = text.getBoundingClientRect();
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.top < outer.top - 1 ||
+      inner.bottom > outer.bottom + 1;
+  }).map(text => text.textContent.trim());
+})"""
+"""Elements wider than what holds them, or that scroll; texts whose contrast is below 4.5 : 1; texts of a drawing that
+end beyond it."""
+INT8 = BF16.replace("bf16", "int8")
+RESULTS: dict[str, Callable[[], Any]] = {
+    "diagnose": lambda: diagnose(STEPS, group_by="step"),
+    "compare": lambda: compare(STEPS, group_by="step"),
+    "sweep": lambda: sweep(BF16, rs="ratio.seq_mean", target_keep=0.9),
+    "diff": lambda: diff(BF16, INT8, group_by="group_id"),
+    "inspect": lambda: inspect(BF16, worst=3),
+    "filter": lambda: filter_dump(BF16, None, "seq_is_rs"),
+    "check": lambda: check(STEPS, group_by="step"),
+}
+"""Command -> a result of it."""
 
 
 def written(folder: Path, *args: str) -> tuple[str, str]:
@@ -85,7 +106,8 @@ def pages(
     none: tuple[str, str],
     impossible: str,
 ) -> dict[str, Path]:
-    """Pages of a plan over steps, of no plan, of what cannot be, of long names in many columns, of a framework.
+    """Pages of a plan over steps, of no plan, of what cannot be, of long names in many columns, of a framework, and of
+    every command.
 
     The browser is asked for first: without one, none of these is drawn in vain.
     """
@@ -108,10 +130,10 @@ def pages(
         assert ran.status == 0, ran.err
     for name, text in texts.items():
         paths[name].write_text(text)
-    return paths
+    return paths | {name: save(make(), folder / f"{name}.html") for name, make in RESULTS.items()}
 
 
-@pytest.mark.parametrize("name", ["steps", "none", "impossible", "names", "framework"])
+@pytest.mark.parametrize("name", ["steps", "none", "impossible", "names", "framework", *RESULTS])
 def test_a_page_fits_every_screen_and_is_legible(name: str, pages: dict[str, Path], browser: Any) -> None:
     visit = Visit(browser, pages[name])
     for scheme in ("light", "dark"):
@@ -120,6 +142,7 @@ def test_a_page_fits_every_screen_and_is_legible(name: str, pages: dict[str, Pat
         for width in (390, 768, 1280):
             visit.page.set_viewport_size({"width": width, "height": 900})
             assert visit.page.evaluate(LAID_OUT) == [], width
+            assert visit.page.evaluate(CUT) == [], width
             assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.is_quiet(pages[name]), (visit.said, visit.asked)
 
@@ -127,8 +150,10 @@ def test_a_page_fits_every_screen_and_is_legible(name: str, pages: dict[str, Pat
 def test_the_checks_of_layout_and_contrast_can_fail(pages: dict[str, Path], browser: Any) -> None:
     visit = Visit(browser, pages["none"], 390)
     visit.page.add_style_tag(
-        content="figure svg { min-width: 34rem; } .summary { color: #999; } pre { overflow-x: auto; }"
+        content="figure svg { min-width: 34rem; } .summary { color: #999; } pre { overflow-x: auto; } "
+        "figure svg text { transform: translate(15px); }"
     )
+    assert visit.page.evaluate(CUT)
     assert {line.split()[0] for line in visit.page.evaluate(LAID_OUT)} >= {"svg", "PRE"}
     assert visit.page.evaluate(FAINT)
 
@@ -149,6 +174,45 @@ def test_the_contents_lead_to_every_section_and_picture(pages: dict[str, Path], 
     assert all(visit.page.locator(target).count() == 1 for target in targets)
     drawn = visit.page.eval_on_selector_all("section[id]", "all => all.map(one => '#' + one.id)")
     assert set(drawn) <= set(targets)
+
+
+def test_pictures_stand_in_the_order_of_the_contents(pages: dict[str, Path], browser: Any) -> None:
+    visit = Visit(browser, pages["steps"], 1280)
+    links = visit.page.eval_on_selector_all("nav a", "links => links.map(link => link.getAttribute('href').slice(1))")
+    seen = visit.page.eval_on_selector_all(
+        ".gallery section",
+        """all => all.map(one => [one.getBoundingClientRect(), one.id])
+        .sort(([a], [b]) => a.top - b.top || a.left - b.left).map(([, id]) => id)""",
+    )
+    assert len(seen) > 5
+    assert seen == [link for link in links if link in seen]
+
+
+def test_a_drawing_has_a_font_where_its_own_is_not_installed(pages: dict[str, Path], browser: Any) -> None:
+    visit = Visit(browser, pages["none"])
+    fonts = visit.page.eval_on_selector_all(
+        "figure svg text", "all => all.map(one => getComputedStyle(one).fontFamily)"
+    )
+    assert set(fonts) == {'"DejaVu Sans", system-ui, sans-serif'}
+
+
+@pytest.mark.parametrize("name", ["steps", *RESULTS])
+def test_a_page_is_called_by_its_command_and_dump(name: str, pages: dict[str, Path]) -> None:
+    command, text = name if name in RESULTS else "analyze", pages[name].read_text()
+    (title,) = re.findall("<title>(.+)</title>", text)
+    assert re.fullmatch(rf"{command} - smollm2_\w+\.parquet.* - rlcorr", title)
+    assert f"<h1>{title.removesuffix(' - rlcorr')}</h1>" in text
+
+
+@pytest.mark.parametrize(("name", "status"), [("none", "ok"), ("steps", "warn"), ("impossible", "fail")])
+def test_a_headline_is_green_only_where_nothing_is_wrong(name: str, status: str, pages: dict[str, Path]) -> None:
+    assert re.findall('class="verdict ([a-z]*)"', pages[name].read_text()) == [status]
+
+
+def test_notes_show_commands_as_code(pages: dict[str, Path]) -> None:
+    notes = pages["compare"].read_text().partition("<h2>Notes</h2>")[2]
+    assert "(<code>rlcorr help intervals</code>)" in notes
+    assert "`" not in notes.partition("</ul>")[0]
 
 
 def test_sections_begin_folded_on_a_phone_and_unfold_where_they_are_asked_for(

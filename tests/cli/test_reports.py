@@ -60,7 +60,7 @@ def test_a_hostile_dump_does_nothing_to_a_page(hostile: str, tmp_path: Path, bro
     path = tmp_path / "report.html"
     assert run("analyze", hostile, "--group-by", "group", "-o", str(path)).status == 0
     visit = Visit(browser, path)
-    assert visit.page.title() == "<i>dump.parquet – rlcorr"
+    assert visit.page.title() == "analyze - <i>dump.parquet - rlcorr"
     assert visit.page.locator("main img, main i, main b.x, main a, header a:not([href^='#'])").count() == 0
     assert sorted(visit.column(0)) == sorted(clean(evil) for evil in EVIL)
     assert visit.page.evaluate("document.scripts.length") == 1
@@ -225,7 +225,7 @@ def test_staleness_beside_other_kinds(tmp_path: Path) -> None:
     dump = parquet(tmp_path / "d.parquet", rows)
     told = run("plot", dump, "-o", str(tmp_path / "p"), "--kind", "staleness", "--kind", "metrics", "--json").json
     assert "at 0 steps behind" in told[0]["caption"]
-    assert told[1]["caption"].startswith("ESS")
+    assert told[1]["caption"].startswith("The effective sample size ")
     assert (tmp_path / "p" / "metrics.png").exists()
 
 
@@ -242,7 +242,7 @@ def test_plot_takes_json_lines_from_files_and_standard_input(tmp_path: Path, mon
     dump = jsonl(tmp_path / "d.jsonl", [row()] * 30)
     (drawn,) = run("plot", dump, "--kind", "scatter", "-o", str(tmp_path / "d.svg"), "--json").json
     assert piped["caption"] == drawn["caption"]
-    of_file = re.sub(" · last changed [^·]+ UTC", "", (tmp_path / "d.svg").read_text())
+    of_file = re.sub(" · file last changed [^·]+ UTC", "", (tmp_path / "d.svg").read_text())
     words, places = _taken_apart(of_file)
     piped_words, piped_places = _taken_apart((tmp_path / "in.svg").read_text().replace("standard input", "d.jsonl"))
     assert words == piped_words

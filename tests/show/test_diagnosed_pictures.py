@@ -52,7 +52,11 @@ SEEN = [
     ("mispaired_5pct", finding("mispaired_rows"), "The middle 68 % reach 5.151 to either side in odd rows, and 0.0958"),
     ("stale_mixed_versions", finding("some_rows"), "Half of the 64 rows lie below"),
     ("rep11", finding("repetition_penalty"), "Tokens that repeat lie +1.9 from new ones of the same surprise"),
-    ("worker_temp09", finding("column", column="worker"), "w3 holds 69 % of the gap; the surprise of its tokens alone"),
+    (
+        "worker_temp09",
+        finding("column", column="worker"),
+        "worker w3 holds 69 % of the gap; the surprise of its tokens",
+    ),
 ]
 
 

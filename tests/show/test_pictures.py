@@ -175,7 +175,7 @@ def test_panels_without_data_are_left_out_and_the_others_take_their_room(report:
     with_course, without = draw("overview", report).figure, draw("overview", alone).figure
     assert with_course is not None
     assert without is not None
-    assert [len(figure.axes) for figure in (with_course, without)] == [7, 6]  # a colour bar is one
+    assert [len(figure.axes) for figure in (with_course, without)] == [6, 5]
     assert without.axes[3].get_position().width > 1.3 * with_course.axes[3].get_position().width
 
 
@@ -311,13 +311,13 @@ def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
 @pytest.mark.parametrize(
     ("kind", "rows", "words"),
     [
-        ("ratio", ONE_TOKEN, "Median -0.500 nats, from -0.500 to -0.500"),
+        ("ratio", ONE_TOKEN, "lie between -0.500 and -0.500 nats; the median is -0.500."),
         ("ratio", EQUAL, "All 6 log-ratios are 0"),
-        ("ratio", FEW_FAR, "Nearly all at 0 nats, the others from -8"),
+        ("ratio", FEW_FAR, "Nearly all log-ratios are 0 nats; the others lie between -8"),
         ("surprise", ONE_TOKEN, "too few tokens"),
         ("surprise", BY_SURPRISE, "grows with surprise"),
         ("surprise", CONSTANT, "is much the same at any surprise: std 0 for"),
-        ("position", CONSTANT, "stays as wide: std 0 at"),
+        ("position", CONSTANT, "does not change along the sequence: std 0 at"),
         ("scatter", REJECTED, "100 % of the tokens lie more than 1 nat off"),
         ("scatter", CONSTANT, "0 % of the tokens lie more than 1 nat off"),
         ("length", CONSTANT, "S has a root mean square of 0.500 nats at the one length"),
@@ -341,11 +341,41 @@ def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() 
     assert float(share[1]) / 100 == pytest.approx(loads[len(loads) // 2 :].sum() / loads.sum(), rel=0.01)
 
 
+def test_capped_weights_end_at_their_cap(report: Report) -> None:
+    capped = replace(report, plan=replace(PLAN, weighting=Weighting("token", Bounds(None, 1.5)), rejections=()))
+    drawn = draw("weights", capped)
+    assert drawn.figure is not None
+    axes = drawn.figure.axes[0]
+    values, edges, _ = axes.patches[0].get_data()  # pyrefly: ignore[missing-attribute]
+    assert report.pictures is not None
+    every = report.pictures.histograms["weights"]
+    assert edges[-1] == 1.5
+    assert values.sum() == every.counts.sum()
+    assert values[-1] >= every.counts[every.buckets == every.buckets.max()].sum() > 100
+
+
+@pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        (Plan("none"), {"Log-ratio by position", "Training against rollout log-prob"}),
+        (replace(PLAN, rejections=()), {"Log-ratio by position", "Applied IS weights"}),
+        (replace(PLAN, weighting=None), {"Tokens kept by length", "Training against rollout log-prob"}),
+        (PLAN, {"Tokens kept by length", "Applied IS weights"}),
+    ],
+)
+def test_the_overview_shows_what_the_plan_does(plan: Plan, shown: set[str], report: Report) -> None:
+    figure = draw("overview", replace(report, plan=plan)).figure
+    assert figure is not None
+    titles = {axes.get_title(loc="left") for axes in figure.axes}
+    always = {"Log-ratio histogram", "Log-ratio by rollout log-prob", "Sequence log-ratio by length", "k3 KL by step"}
+    assert titles - {""} == always | shown
+
+
 def test_weights_alone_are_not_called_the_gradient(report: Report) -> None:
     drawn = draw("weights", report)
     assert drawn.figure is not None
     titles = [axes.get_title(loc="left") for axes in drawn.figure.axes]
-    assert titles == ["Applied IS weights", "Which sequences carry the weight, advantages aside"]
+    assert titles == ["Applied IS weights", "Which sequences carry the weight"]
     assert "gradient" not in KINDS["weights"].about
     assert drawn.caption.endswith(panels.ASIDE)
 

@@ -15,6 +15,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.trends import course
 from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show.figures import draw
 from rlcorr_cli.show.numbers import number
@@ -67,12 +68,34 @@ def test_curves_over_steps_have_bands_where_groups_have_intervals(report: Report
     assert [n for n, _ in bands_and_legends("metrics", without)] == [0] * 6
 
 
+def test_chi_squared_of_few_effective_sequences_is_blank(report: Report) -> None:
+    effective = [(group.values["seq_ess"] or 0.0) * group.counts["sequences"] for group in report.groups]
+    curve = course(report.groups, ["chi2_seq"]).values["chi2_seq"]
+    assert np.isfinite(curve).tolist() == [size >= 10 for size in effective] == [True, True, False, False, False]
+    assert "χ² of sequences is blank in 3 of 5 groups" in draw("metrics", report).caption
+    first = replace(report, groups=report.groups[:2])
+    assert "blank" not in draw("metrics", first).caption
+
+
+@pytest.mark.parametrize(("means", "scale"), [((0.5, 1.0, 2.0), "linear"), ((0.5, 1.0, 1.2e7), "log")])
+def test_mean_weights_far_apart_stand_on_a_logarithmic_axis(
+    means: tuple[float, ...], scale: str, report: Report
+) -> None:
+    groups = [
+        replace(group, values={**group.values, "rollout_is_mean": mean})
+        for group, mean in zip(report.groups, means, strict=False)
+    ]
+    figure = draw("metrics", replace(report, groups=tuple(groups))).figure
+    assert figure is not None
+    assert figure.axes[0].get_yscale() == scale
+
+
 def test_sample_size_is_drawn_before_and_after_rejection(report: Report) -> None:
     assert bands_and_legends("metrics", report)[1][1] == ["before rejection", "after rejection", "limit 0.3"]
     plan = replace(PLAN, weighting=None)
     caption = draw("metrics", replace(report, plan=plan)).caption
     first, last = (number(report.groups[i].values["kept_seq_ess"]) for i in (0, -1))
-    assert f"ESS of what is kept {first} to {last};" in caption
+    assert f"The ESS of what is kept goes from {first} to {last}." in caption
 
 
 @pytest.fixture(scope="module")

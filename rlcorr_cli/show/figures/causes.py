@@ -238,7 +238,7 @@ def _bars(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str
     hot = [level for level in levels if level.is_hot] or [max(levels, key=lambda level: level.gap - level.expected)]
     held = sum(level.gap for level in hot)
     expected = sum(level.expected for level in hot)
-    names = ", ".join(style.label(_level_name(level)) for level in hot[:3])
+    names = f"{style.label(name)} {', '.join(style.label(_level_name(level)) for level in hot[:3])}"
     left = f" {plural(n_levels - len(levels), 'level')} with less are not shown." if n_levels > len(levels) else ""
     return (
         f"{names} {'holds' if len(hot) == 1 else 'hold'} {percent(held)} of the gap; the surprise of "

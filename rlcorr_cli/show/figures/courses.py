@@ -11,14 +11,16 @@ from matplotlib.axes import Axes
 from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import rule_on
-from rlcorr_cli.results.trends import Course, Missing, course, lags
+from rlcorr_cli.results.trends import FEWEST_EFFECTIVE, Course, Missing, course, is_known, lags
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
-from rlcorr_cli.show.numbers import number
+from rlcorr_cli.show.numbers import number, plural
 from rlcorr_cli.totals.histogram import Floats
 
 DENSE = 60
 """From so many places on, a curve has no markers."""
+WIDE = 30.0
+"""From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
 INTERVAL = "95 % interval"
 LABEL, SIDE_BY_SIDE = 12, 30
 """Characters of a group's name below its bar, and of all names together that stand side by side."""
@@ -126,10 +128,15 @@ def _rule_lines(ax: Axes, report: Report, metric: str, *, about: str = "", line:
             mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
 
 
-def _ends(values: Floats) -> str:
+def _went(ax: Axes, what: str, values: Floats) -> str:
+    """'k3_kl goes from 0.0017 to 0.032': from the first group to the last, or between the ends of unordered ones."""
     known = values[np.isfinite(values)]
     first, last = number(float(known[0])), number(float(known[-1]))
-    return first if first == last else f"{first} to {last}"
+    if first == last:
+        return f"{what} is {first}."
+    if ax.get_label() == GROUPS:
+        return f"{what} lies between {first} and {last}."
+    return f"{what} goes from {first} to {last}."
 
 
 def mean_weight(ax: Axes, report: Report) -> str:
@@ -139,8 +146,14 @@ def mean_weight(ax: Axes, report: Report) -> str:
         raise Missing("The plan weights nothing, so there is no mean weight.")
     known = _along(ax, report, [("rollout_is_mean", "before clamping")], 1.0)
     ax.set_ylabel("mean IS weight")
-    ticks.linear(ax.yaxis)
-    return f"mean weight {_ends(known['rollout_is_mean'])}"
+    values = known["rollout_is_mean"]
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    if low > 0 and high > WIDE * low:
+        ax.set_yscale("log")
+        ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
+    else:
+        ticks.linear(ax.yaxis)
+    return _went(ax, "The mean weight", values)
 
 
 def sample_size(ax: Axes, report: Report) -> str:
@@ -163,10 +176,10 @@ def sample_size(ax: Axes, report: Report) -> str:
     _rule_lines(ax, report, name)
     ticks.linear(ax.yaxis)
     if not rejects:
-        return f"ESS {_ends(known[name])}"
-    after = "ESS of what is kept" if weighting is None else "ESS after rejection"
-    ends = [("ESS before rejection", known.get(name)), (after, known.get(kept))]
-    return ", ".join(f"{text} {_ends(values)}" for text, values in ends if values is not None)
+        return _went(ax, "The effective sample size", known[name])
+    after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
+    ends = [("The ESS before rejection", known.get(name)), (after, known.get(kept))]
+    return " ".join(_went(ax, text, values) for text, values in ends if values is not None)
 
 
 def rejected(ax: Axes, report: Report) -> str:
@@ -185,10 +198,10 @@ def rejected(ax: Axes, report: Report) -> str:
         _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
     ticks.linear(ax.yaxis)
     words = {
-        "rollout_rs_masked_fraction": "share of tokens rejected",
-        "rollout_is_veto_fraction": "of sequences vetoed",
+        "rollout_rs_masked_fraction": "The share of tokens rejected",
+        "rollout_is_veto_fraction": "The share of sequences vetoed",
     }
-    return "; ".join(f"{words[name]} {_ends(known[name])}" for name, _ in lines if name in known)
+    return " ".join(_went(ax, words[name], known[name]) for name, _ in lines if name in known)
 
 
 def divergence(ax: Axes, report: Report) -> str:
@@ -196,7 +209,8 @@ def divergence(ax: Axes, report: Report) -> str:
     known = _along(ax, report, [("kl", "k1"), ("k3_kl", "k3")], 0.0)
     ax.set_ylabel("KL(rollout || training), nats")
     ticks.linear(ax.yaxis)
-    return f"k3_kl {_ends(known.get('k3_kl', next(iter(known.values()))))}"
+    name = "k3_kl" if "k3_kl" in known else next(iter(known))
+    return _went(ax, name, known[name])
 
 
 def perplexity(ax: Axes, report: Report) -> str:
@@ -204,7 +218,7 @@ def perplexity(ax: Axes, report: Report) -> str:
     known = _along(ax, report, [("ppl_ratio", "ppl_ratio")], 1.0)
     ax.set_ylabel("perplexity, training / rollout")
     ticks.linear(ax.yaxis)
-    return f"perplexity ratio {_ends(known['ppl_ratio'])}"
+    return _went(ax, "The perplexity ratio", known["ppl_ratio"])
 
 
 def chi2(ax: Axes, report: Report) -> str:
@@ -213,7 +227,13 @@ def chi2(ax: Axes, report: Report) -> str:
     ax.set_ylabel("χ²")
     _rule_lines(ax, report, "chi2_token", about="tokens: ")
     ticks.symmetric(ax.yaxis, 1e-3)
-    return f"χ² of tokens {_ends(known['chi2_token'])}" if "chi2_token" in known else "χ² overflows"
+    sentence = _went(ax, "χ² of tokens", known["chi2_token"]) if "chi2_token" in known else "χ² of tokens overflows."
+    measured = [group for group in report.groups if group.values.get("chi2_seq") is not None]
+    n_blank = sum(not is_known(group, "chi2_seq") for group in measured)
+    if n_blank:
+        where = f"{n_blank} of {plural(len(report.groups), 'group')}"
+        sentence += f" χ² of sequences is blank in {where}, of fewer than {FEWEST_EFFECTIVE} effective sequences."
+    return sentence
 
 
 def k3_course(ax: Axes, report: Report) -> str:
@@ -225,4 +245,4 @@ def k3_course(ax: Axes, report: Report) -> str:
     ax.set_ylim(0, 1.1 * highest or 1.0)
     ax.set_ylabel("k3_kl (nats)")
     ticks.linear(ax.yaxis)
-    return f"{'By' if ax.get_label() == GROUPS else 'Along'} {by}, k3_kl is {_ends(known['k3_kl'])}."
+    return _went(ax, "k3_kl", known["k3_kl"])

@@ -1,6 +1,6 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -8,6 +8,7 @@ from io import BytesIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
@@ -75,6 +76,9 @@ KINDS: dict[str, Kind] = {
         (4.4, 3.2),
     ),
     "ratio": Kind("how the log-ratio is distributed", (("Log-ratio histogram", panels.ratio),), size=(7.5, 4.2)),
+    "surprise": Kind(
+        "whether the gap is one of unlikely tokens", (("Log-ratio by rollout log-prob", panels.surprise),)
+    ),
     "scatter": Kind(
         "one policy against the other",
         (
@@ -83,9 +87,6 @@ KINDS: dict[str, Kind] = {
         ),
         2,
         (5.2, 4.2),
-    ),
-    "surprise": Kind(
-        "whether the gap is one of unlikely tokens", (("Log-ratio by rollout log-prob", panels.surprise),)
     ),
     "position": Kind("whether the gap grows along the context", (("Log-ratio by position", panels.position),)),
     "length": Kind(
@@ -123,11 +124,23 @@ def pictures(report: Report) -> list[Picture]:
 def picture(kind: str, report: Report) -> Picture:
     """A kind of picture, with a curve for each step where the report has them."""
     layout, by_step = KINDS[kind], any(group.curves for group in report.groups)
-    panels = [
+    shown = _of_plan(layout.panels, report.plan) if kind == "overview" else layout.panels
+    drawn = [
         Panel(title, partial(_on_axes, PANELS_BY_STEP.get(panel, panel) if by_step else panel, report))
-        for title, panel in layout.panels
+        for title, panel in shown
     ]
-    return Picture(panels=panels, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
+    return Picture(panels=drawn, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
+
+
+def _of_plan(every: Sequence[tuple[str, ReportPanel]], plan: Plan) -> Iterator[tuple[str, ReportPanel]]:
+    """The panels of the overview: what a plan weights and what it keeps stand in the place of two on the policies."""
+    for title, panel in every:
+        if panel is panels.log_probabilities and plan.weighting is not None:
+            yield "Applied IS weights", panels.weights
+        elif panel is panels.position and plan.rules:
+            yield "Tokens kept by length", panels.length_kept
+        else:
+            yield title, panel
 
 
 def _on_axes(panel: ReportPanel, report: Report, ax: Axes) -> str:
@@ -164,9 +177,7 @@ def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
         if not shown or figure is None:
             return Drawn(picture.name, None, " ".join(dict.fromkeys(missing.values())))
         style.heads(figure.axes)
-        is_list = bool(sentences) and not any(sentence.endswith(".") for sentence in sentences if sentence)
-        text = "; ".join(sentences) if is_list else " ".join(sentences)
-        caption = f"{text[0].upper()}{text[1:]}." if is_list and text else text
+        caption = " ".join(filter(None, sentences))
         style.foot(figure, [(caption, False)] * captioned + [(source, True)])
     return Drawn(picture.name, figure, caption, columns)
 

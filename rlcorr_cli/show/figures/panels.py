@@ -67,23 +67,24 @@ def ratio(ax: Axes, report: Report) -> str:
     ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens", xlim=(-reach, reach))
     ticks.linear(ax.xaxis)
     ticks.counts(ax.yaxis)
-    text = _spread_words(report, n)
-    far = n - drawn.sum()
+    sentences, far = [_spread_words(report, n)], n - drawn.sum()
     if far:
-        text += f"; {share(far / n)} lie beyond the picture"
-    outside = _outside(report)
-    return f"{text}{'; ' + outside if outside else ''}."
+        sentences.append(f"{share(far / n)} lie beyond the picture.")
+    if outside := _outside(report):
+        sentences.append(f"{outside}.")
+    return " ".join(sentences)
 
 
 def _spread_words(report: Report, n: int) -> str:
     """Where the log-ratios lie: their extremes if they are few, else their outer quantiles."""
     low, middle, high = (signed(report.whole.values[f"log_ratio_{name}"]) for name in ("p01", "p50", "p999"))
     if n < 1000:  # then these quantiles are the smallest and the largest
-        return f"Median {middle} nats, from {low} to {high}"
+        return f"The log-ratios lie between {low} and {high} nats; the median is {middle}."
     if low == high:
         values, _ = report.log_ratios.by_value
-        return f"Nearly all at {middle} nats, the others from {signed(values[0])} to {signed(values[-1])}"
-    return f"Median {middle} nats, 0.1 % of the tokens below {low} and 0.1 % above {high}"
+        ends = f"{signed(values[0])} and {signed(values[-1])}"
+        return f"Nearly all log-ratios are {middle} nats; the others lie between {ends}."
+    return f"99.8 % of the log-ratios lie between {low} and {high} nats; the median is {middle}."
 
 
 def _token_bounds(report: Report) -> list[tuple[str, list[float], str]]:
@@ -120,9 +121,9 @@ def _outside(report: Report) -> str:
     if weighting is not None and weighting.scope == "token":
         low, high = (values.get(f"rollout_is_ratio_fraction_{end}") for end in ("low", "high"))
         if weighting.bounds.high is not None:
-            parts.append(f"{share(high)} above the weights' bound")
+            parts.append(f"{share(high)} lie above the weights' bound")
         if weighting.bounds.low:
-            parts.append(f"{share(low)} below it")
+            parts.append(f"{share(low)} lie below it")
     for rejection in report.plan.rejections:
         if rejection.scope == "token":
             lost = share(values.get(f"rollout_rs_{rejection.name}_masked_fraction"))
@@ -241,9 +242,9 @@ def position(ax: Axes, report: Report) -> str:
     _mean_and_std(ax, places, bins)
     ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
     ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
-    words = {"level": "stays as wide"}.get(trend.change, trend.change)
+    words = {"level": "does not change"}.get(trend.change, trend.change)
     early, late = number(trend.early_std), number(trend.late_std)
-    return f"Along the sequence the gap {words}: std {early} at the first positions, {late} at the last."
+    return f"The gap {words} along the sequence: std {early} at the first positions, {late} at the last."
 
 
 def length_spread(ax: Axes, report: Report) -> str:
@@ -318,12 +319,16 @@ def weights(ax: Axes, report: Report) -> str:
     positive = everything.by_value[0][everything.by_value[0] > 0]
     if not len(positive):
         raise Missing("Every weight is 0.")
-    edges = _edges(float(positive[0]), float(positive[-1]))
+    largest, cap = float(positive[-1]), weighting.bounds.high
+    is_capped = cap is not None and 1 < cap <= largest and weighting.normalize != "batch"
+    edges = _edges(float(positive[0]), cap if is_capped and cap is not None else 1.05 * largest)
+    # The bucket of all capped weights is wider than the one value that they have: it ends at the cap.
+    ends = np.append(edges[:-1], np.inf) if is_capped else edges
     rejects = len(kept.buckets) > 0 and kept.counts.sum() < everything.counts.sum()
     alpha, label = (0.35, "all tokens") if rejects else (1.0, None)
-    ax.stairs(rebinned(everything, edges), edges, fill=True, color=PURPLE, alpha=alpha, label=label)
+    ax.stairs(rebinned(everything, ends), edges, fill=True, color=PURPLE, alpha=alpha, label=label)
     if rejects:
-        ax.stairs(rebinned(kept, edges), edges, fill=True, color=PURPLE, label="kept")
+        ax.stairs(rebinned(kept, ends), edges, fill=True, color=PURPLE, label="kept")
     stage = ", before division by the batch mean" if weighting.normalize == "batch" else ""
     ax.set(ylabel="tokens", xlabel=f"applied weight{stage}")
     mark(ax, 1.0, "weight 1", color=INK, style="-")
@@ -332,17 +337,17 @@ def weights(ax: Axes, report: Report) -> str:
             mark(ax, end, bounds_words(weighting.bounds))
     ticks.counts(ax.yaxis)
     if edges[-1] / edges[0] < LINEAR_BELOW:
-        ax.set_xlim(edges[0], edges[-1])
+        ax.set_xlim(edges[0], edges[-1] + 0.02 * (edges[-1] - edges[0]))
         ticks.linear(ax.xaxis)
     else:
         ax.set_xscale("log")
-        ticks.logarithmic(ax.xaxis, float(edges[0]), float(edges[-1]))
+        ticks.logarithmic(ax.xaxis, float(edges[0]), 1.05 * float(edges[-1]))
     return _weight_words(report, everything, kept)
 
 
 def _edges(smallest: float, largest: float) -> Floats:
     """70 bins that reach from the smallest weight (or a millionth of the largest) to the largest, with 1 among them."""
-    high, low = max(1.0, largest) * 1.05, min(1.0, max(smallest, largest * 1e-6)) / 1.05
+    high, low = largest if largest > 1 else 1.05, min(1.0, max(smallest, largest * 1e-6)) / 1.05
     return np.linspace(low, high, 71) if high / low < LINEAR_BELOW else np.geomspace(low, high, 71)
 
 
@@ -387,7 +392,7 @@ def gradient(ax: Axes, report: Report) -> str:
     curve = lorenz(loads)
     ax.plot(curve.sequences, curve.weight, color=PURPLE, label="this dump")
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="equal shares")
-    what, title = "weight", "Which sequences carry the weight, advantages aside"
+    what, title = "weight", "Which sequences carry the weight"
     if has_advantages:
         what, title = "weight × |advantage|", "Which sequences carry the gradient"
     elif report.plan.weighting is None:

@@ -220,7 +220,7 @@ def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str
         return []
     lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
     lines += ["```toml", section.code.rstrip(), "```"] if section.code else []
-    lines += [f"- {escaped(item)}" for item in section.items]
+    lines += [f"- {prose(item)}" for item in section.items]
     lines += [""] if section.facts or section.code or section.items else []
     return [*([f"## {section.heading}", ""] if section.heading else []), *lines]
 
