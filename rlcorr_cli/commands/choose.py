@@ -20,7 +20,7 @@ from rlcorr_cli.plans.plan import veto as veto_rejection
 from rlcorr_cli.plans.swept import plain
 
 if TYPE_CHECKING:
-    from rlcorr_cli.frameworks.profile import Profile
+    from rlcorr_cli.frameworks.framework import Framework
 
 PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 """A plan, what `choose_plan` made, a preset's name, a file, or a mapping: our own records or a framework's config."""
@@ -283,7 +283,7 @@ def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
     return _source(plan, profile, is_preset=is_preset)
 
 
-def _source(plan: Any, profile: "Profile | None", *, is_preset: bool) -> ChosenPlan:
+def _source(plan: Any, profile: "Framework | None", *, is_preset: bool) -> ChosenPlan:
     """What a plan is named by, read."""
     if plan is None:
         return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
@@ -316,7 +316,7 @@ def _source(plan: Any, profile: "Profile | None", *, is_preset: bool) -> ChosenP
     )
 
 
-def _not_of(profile: "Profile") -> UsageError:
+def _not_of(profile: "Framework") -> UsageError:
     return UsageError(
         f"--profile {profile.name} takes its plan from that framework's own config or presets, not from flags.",
         f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",

@@ -38,7 +38,7 @@ def preset_words() -> Offers:
 
 def profiles() -> Offers:
     """Every profile."""
-    from rlcorr_cli.frameworks.releases import RELEASES
+    from rlcorr_cli.frameworks.chosen import RELEASES
 
     return _offers(RELEASES)
 

@@ -6,8 +6,7 @@ Its k1 is +l, its k3 that of the reverse direction.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number, positive
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {"ratio": "ratio", "kl_k1": "log_ratio", "kl_k2": "k2", "kl_k3": "k3_reverse"}
@@ -65,7 +64,7 @@ def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
     return Weighting(scope, Bounds(None, cap), "zero" if how == "mask" else "clamp"), ()
 
 
-AREAL = Peer(
+AREAL = Framework(
     name="AReaL",
     keys=(*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
     blocks=(("actor",),),

@@ -1,4 +1,4 @@
-"""The plan of a run, with all that was chosen beside it, and which framework's profile a name means."""
+"""The plan of a run, with all that was chosen beside it, and what profiles are called: without their arithmetic."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,10 +7,21 @@ from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from rlcorr_cli.frameworks.profile import Profile
+    from rlcorr_cli.frameworks.framework import Framework
 
 CANONICAL = "canonical"
 """What a profile is called that is none: rlcorr's own names and numbers."""
+
+RELEASES: dict[str, str] = {
+    CANONICAL: "our own arithmetic and names, those of `rlcorr explain metrics`.",
+    "verl-mismatch": "config keys and arithmetic of verl in 2025-10, its names under mismatch/.",
+    "verl-0.6": "config keys and arithmetic of verl 0.6.x and 0.7.0, its names under rollout_corr/.",
+    "verl-0.7": "config keys and arithmetic of verl 0.7.1, its names under rollout_corr/.",
+    "verl-0.8": "config keys and arithmetic of verl 0.8.0, its names under rollout_corr/.",
+    "verl-0.9": "config keys and arithmetic of verl 0.9.x, its names under rollout_corr/.",
+    "slime": "options and arithmetic of slime's mis.py (2026-08), its names mis_....",
+}
+"""Profile -> what a report under it holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,17 +33,17 @@ class ChosenPlan:
     """
 
     plan: Plan
-    profile: "Profile | None" = None
+    profile: "Framework | None" = None
     notes: tuple[str, ...] = ()
     file: str | None = None
     options: tuple[str, ...] | None = None
 
 
-def profile_called(name: str) -> "Profile | None":
+def profile_called(name: str) -> "Framework | None":
     """The profile of a name; None for canonical, for which none is loaded."""
     if name == CANONICAL:
         return None
-    from rlcorr_cli.frameworks.profiles import PROFILES
+    from rlcorr_cli.frameworks.read import PROFILES
 
     if name not in PROFILES:
         raise UsageError(f"Unknown profile '{name}'.", f"Try one of: {nearest(name, [CANONICAL, *PROFILES])}.")

@@ -8,8 +8,7 @@ and PPO's own ratio is 1, which is bypass mode without a clip.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _CORRECTION = "use_importance_sampling_correction"
@@ -56,18 +55,22 @@ _KL_ERRORS = {
 """reference_policy_kl_type -> what two of its metrics then are of ours, where the names table has others."""
 
 
-def _notes(config: Config, plan: Plan) -> tuple[str, ...]:
-    """What the options do that shows in no plan, or that one may not expect of them."""
-    notes: list[str] = []
-    if plan.mode == "bypass":
-        notes.append(
-            f"{_ON_POLICY}: true makes NeMo-RL take the current policy for the previous one, so the plan is in bypass "
-            "mode: current_log_probs are compared with the rollout's."
-        )
+def _notes(plan: Plan) -> tuple[str, ...]:
+    """What one may not expect of bypass mode."""
+    if plan.mode != "bypass":
+        return ()
+    return (
+        f"{_ON_POLICY}: true makes NeMo-RL take the current policy for the previous one, so the plan is in bypass "
+        "mode: current_log_probs are compared with the rollout's.",
+    )
+
+
+def _config_notes(config: Config) -> tuple[str, ...]:
+    """What the kind of KL changes, which shows in no plan."""
     kind = choice(config, _KL, tuple(_KL_ERRORS))
-    if kind is not None and _KL_ERRORS[kind]:
-        notes.append(f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.")
-    return tuple(notes)
+    if kind is None or not _KL_ERRORS[kind]:
+        return ()
+    return (f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.",)
 
 
 def _check(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
@@ -87,11 +90,12 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
         raise contradiction(f"{_TYPE}: {kind}", f"{_SEQUENCE}: true", "seq-mask-tis weighs tokens.")
 
 
-NEMO = Peer(
+NEMO = Framework(
     name="NeMo-RL",
     keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL),
     blocks=(("loss_fn",), ("grpo",)),
     read=_read,
     others=("reference_policy_kl_penalty",),
     notes=_notes,
+    config_notes=_config_notes,
 )

@@ -7,8 +7,7 @@ level where the geometric ratio is inside.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, positive
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
@@ -54,4 +53,4 @@ def _bounds(config: Config, key: str) -> Bounds:
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 
-OPENRLHF = Peer(name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read)
+OPENRLHF = Framework(name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read)

@@ -5,8 +5,7 @@ are strict there and so inclusive for what stays.
 """
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.config import Config, choice, contradiction, number
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, number
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -69,7 +68,7 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
     return tuple(rejections)
 
 
-PRIME = Peer(
+PRIME = Framework(
     name="prime-rl",
     keys=("type", *_DPPO, *_IPO, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),

@@ -1,15 +1,35 @@
-"""A plan from a file: a framework's own config, known by its keys or by the profile named, or our own records."""
+"""FRAMEWORKS, and a plan from a file: a framework's own config, known by its keys or by the profile, or our records.
+
+A framework is a module that says where its keys stand, which plan they mean and, of a profile, what its numbers are,
+and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped spreads) live in that module alone.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.peers import peer_of
-from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.areal import AREAL
+from rlcorr_cli.frameworks.framework import Framework
+from rlcorr_cli.frameworks.nemo import NEMO
+from rlcorr_cli.frameworks.openrlhf import OPENRLHF
+from rlcorr_cli.frameworks.prime import PRIME
+from rlcorr_cli.frameworks.skyrl import SKYRL
+from rlcorr_cli.frameworks.slime import SLIME
+from rlcorr_cli.frameworks.trl import TRL
+from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
+from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
 from rlcorr_cli.plans.files import load, plan_from_dict
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import PRESETS, Preset
+
+FRAMEWORKS: tuple[Framework, ...] = (
+    *(TRL, NEMO, OPENRLHF, SKYRL, AREAL, PRIME),
+    *(VERL_MISMATCH, VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9, SLIME),
+)
+
+PROFILES: dict[str, Framework] = {framework.name: framework for framework in FRAMEWORKS if framework.is_profile}
+"""Those whose own numbers can be had, by the name that --profile takes."""
 
 LISTED = 6
 """Presets that an error names."""
@@ -23,8 +43,8 @@ class PlanFile:
     notes: tuple[str, ...]
 
 
-def read_plan(path: str, profile: Profile | None) -> PlanFile:
-    """The plan in a file: a peer's config when a profile is given, else our own records."""
+def read_plan(path: str, profile: Framework | None) -> PlanFile:
+    """The plan in a file: a framework's config when a profile is given, else our own records."""
     data, notes = load(path)
     try:
         read = plan_in(data, profile)
@@ -33,19 +53,22 @@ def read_plan(path: str, profile: Profile | None) -> PlanFile:
     return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)))
 
 
-def plan_in(data: dict[str, Any], profile: Profile | None) -> PlanFile:
+def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
     """The same of what a file would hold."""
     if profile is not None:
-        config = _block(data, profile)
-        return PlanFile(profile.read(config), tuple(profile.ignored(config)))
-    if peer := peer_of(data):
-        options = peer.options(data)
-        plan = peer.read(options)
-        return PlanFile(plan, (f"read as {peer.name}'s config.", *peer.notes(options, plan)))
-    return PlanFile(plan_from_dict(data), ())
+        config = profile.options(data)
+        return PlanFile(profile.read(config), profile.config_notes(config))
+    known_by = [framework for framework in FRAMEWORKS if not framework.is_profile and framework.knows(data)]
+    if len(known_by) != 1:
+        return PlanFile(plan_from_dict(data), ())
+    (framework,) = known_by
+    config = framework.options(data)
+    plan = framework.read(config)
+    notes = (f"read as {framework.name}'s config.", *framework.notes(plan), *framework.config_notes(config))
+    return PlanFile(plan, notes)
 
 
-def preset_in(row: Preset, profile: Profile) -> PlanFile:
+def preset_in(row: Preset, profile: Framework) -> PlanFile:
     """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
     config = CONFIGS.get(row.name)
     plan = None if config is None or not config.reader else _understood(config.text, profile)
@@ -57,7 +80,7 @@ def preset_in(row: Preset, profile: Profile) -> PlanFile:
     return PlanFile(plan, (f"{row.name} as {profile.name} has it: {options}.",))
 
 
-def presets_of(profile: Profile) -> tuple[str, ...]:
+def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
     plans = {row: _understood(CONFIGS[row.name].text, profile) for row in _with_reader()}
     same = (row for row, plan in plans.items() if plan is not None and _meaning(plan) == _meaning(row.plan))
@@ -68,7 +91,7 @@ def _with_reader() -> tuple[Preset, ...]:
     return tuple(row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader)
 
 
-def _understood(text: str, profile: Profile) -> Plan | None:
+def _understood(text: str, profile: Framework) -> Plan | None:
     """The plan of a config; None where the release does not know an option, or refuses a value."""
     from rlcorr_cli.plans.yaml_files import parse_yaml  # here, not above: most runs read no YAML
 
@@ -85,21 +108,3 @@ def _meaning(plan: Plan) -> object:
         weighting = replace(weighting, bounds=Bounds(None, weighting.bounds.high))
     rejections = tuple(replace(rejection, name="r") for rejection in plan.rejections)
     return weighting, rejections, plan.budgets, plan.mode, plan.loss
-
-
-def _block(data: dict[str, Any], profile: Profile) -> dict[str, Any]:
-    """The peer's options: under one of its blocks, else at top level."""
-    for path in profile.blocks:
-        inner: Any = data
-        for key in path:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if isinstance(inner, dict) and any(key in profile.keys for key in inner):
-            block = {str(key): value for key, value in inner.items()}
-            # A whole trainer config's block holds options of other parts too; a correction block of its own does not.
-            return {k: v for k, v in block.items() if k in profile.keys} if path == ("algorithm",) else block
-    if data and not any(key in profile.keys for key in data):
-        where = " or ".join(".".join(path) for path in profile.blocks)
-        raise UsageError(
-            f"there is no option of {profile.name} in it.", f"They are looked for under {where}, and at top level."
-        )
-    return data

@@ -7,8 +7,7 @@ then says so.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, choice, positive
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
@@ -47,7 +46,7 @@ def _read(config: Config) -> Plan:
     return Plan("skyrl", weighting, tuple(rejections))
 
 
-def _notes(options: Config, plan: Plan) -> tuple[str, ...]:
+def _notes(plan: Plan) -> tuple[str, ...]:
     """What differs where a token mask stands beside what SkyRL computes on the tokens that it leaves."""
     if all(rejection.name != "token" for rejection in plan.rejections):
         return ()
@@ -60,7 +59,7 @@ def _notes(options: Config, plan: Plan) -> tuple[str, ...]:
     return (f"SkyRL computes {keys} on the tokens that {_TOKEN}_* leaves; here it is computed on all valid tokens.",)
 
 
-SKYRL = Peer(
+SKYRL = Framework(
     name="SkyRL",
     keys=(
         "tis_ratio_type",

@@ -11,9 +11,18 @@ or less.  Limits act after reducing.  With use_tis off slime returns before it r
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, checked, choice, contradiction, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
-from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    checked,
+    choice,
+    contradiction,
+    flag,
+    number,
+    positive,
+    ratio_level,
+)
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluate
@@ -135,7 +144,7 @@ def _rejections(numbers: Numbers, plan: Plan) -> Values:
     return values
 
 
-def _ignored(config: Config) -> tuple[str, ...]:
+def _config_notes(config: Config) -> tuple[str, ...]:
     if flag(config, "use_tis", True) or not flag(config, "use_rs"):
         return ()
     return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
@@ -156,7 +165,7 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     )
 
 
-SLIME = Profile(
+SLIME = Framework(
     name="slime",
     keys=KEYS,
     blocks=(("custom_config",), ("mis",)),
@@ -164,6 +173,6 @@ SLIME = Profile(
     write=_write,
     batch_mean=_BATCH_MEAN,
     by_rollout=True,
-    ignored=_ignored,
+    config_notes=_config_notes,
     remarks=_remarks,
 )

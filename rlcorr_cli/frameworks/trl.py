@@ -5,8 +5,7 @@ The off-policy sequence mask compares the current policy with the sampling one.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, choice, contradiction, flag, number
-from rlcorr_cli.frameworks.peer import Peer
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number
 from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Weighting, WeightScope
 
 _PREFIX = "vllm_importance_sampling"
@@ -42,7 +41,7 @@ def _high(config: Config) -> float | None:
     return number(config, old if capped else new, 3.0)
 
 
-TRL = Peer(
+TRL = Framework(
     name="TRL",
     keys=(
         *(f"{_PREFIX}_{end}" for end in ("correction", "mode", "cap", "clip_max", "clip_min")),

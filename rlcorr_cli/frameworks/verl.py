@@ -21,9 +21,8 @@ from functools import partial
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.config import Config, checked, choice, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty
-from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.framework import Config, Framework, checked, choice, flag, number, positive, ratio_level
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import StatisticFamily
@@ -200,7 +199,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _ignored(release: Release, config: Config) -> tuple[str, ...]:
+def _config_notes(release: Release, config: Config) -> tuple[str, ...]:
     """What 0.6.1 reads in bypass mode without use_policy_gradient and does nothing with."""
     mode = read_mode(config)
     if release.rejects_by != "ratio" or (mode["mode"], mode["loss"]) != ("bypass", "ppo_clip"):
@@ -241,8 +240,8 @@ def inverse_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _profile(release: Release, keys: tuple[str, ...]) -> Profile:
-    return Profile(
+def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
+    return Framework(
         name=release.name,
         keys=keys,
         blocks=BLOCKS,
@@ -250,7 +249,7 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Profile:
         write=partial(write, release),
         batch_mean=batch_mean(release),
         notes=_notes,
-        ignored=partial(_ignored, release),
+        config_notes=partial(_config_notes, release),
         remarks=_remarks,
     )
 

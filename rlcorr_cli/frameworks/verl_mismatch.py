@@ -5,9 +5,8 @@ what lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and ther
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.config import Config, checked, choice, number, positive, ratio_level
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
-from rlcorr_cli.frameworks.profile import Profile
+from rlcorr_cli.frameworks.framework import Config, Framework, checked, choice, number, positive, ratio_level
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
@@ -61,7 +60,7 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     return counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
 
 
-VERL_MISMATCH = Profile(
+VERL_MISMATCH = Framework(
     name="verl-mismatch",
     keys=KEYS,
     blocks=(("algorithm",), ("algorithm", "rollout_correction")),

@@ -40,7 +40,7 @@ GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
 
 if TYPE_CHECKING:
-    from rlcorr_cli.frameworks.profile import Profile
+    from rlcorr_cli.frameworks.framework import Framework
 
 
 def build(
@@ -49,7 +49,7 @@ def build(
     replicates: Mapping[str, Replicates],
     group_by: tuple[str, ...],
     plan: Plan,
-    profile: "Profile | None",
+    profile: "Framework | None",
     inputs: Sequence[Input],
     notes: Sequence[str],
     problems: BadRowCounts,
@@ -151,7 +151,7 @@ def sequence_distances(numbers: Numbers) -> Distances:
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
-def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Profile | None") -> Iterator[Group]:
+def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Framework | None") -> Iterator[Group]:
     """The groups of some values of the columns, whose metrics are computed together."""
     table = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
     of_mode = Numbers.of_mode(totals, plan.mode)

@@ -8,9 +8,8 @@ import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
 from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
-from rlcorr_cli.frameworks.chosen import CANONICAL
-from rlcorr_cli.frameworks.profiles import PROFILES
-from rlcorr_cli.frameworks.releases import RELEASES
+from rlcorr_cli.frameworks.chosen import CANONICAL, RELEASES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.objective import BY_FULL_NAME
 from rlcorr_cli.plans.plan import SCOPES

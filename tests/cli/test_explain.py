@@ -4,7 +4,7 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
-from rlcorr_cli.frameworks.releases import RELEASES
+from rlcorr_cli.frameworks.chosen import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES

@@ -20,7 +20,7 @@ from rlcorr_cli.commands import app, main
 from rlcorr_cli.commands.python import all_flags, as_arguments
 from rlcorr_cli.commands.typed import typed
 from rlcorr_cli.errors import RlcorrError
-from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.measure.worst import MEASURES
 from rlcorr_cli.reading.formats import NAMES
 

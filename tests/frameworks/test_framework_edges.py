@@ -14,8 +14,7 @@ from profiled import filtered, report
 from rlcorr_cli.api import filter_dump
 from rlcorr_cli.commands import main
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.profiles import PROFILES
-from rlcorr_cli.frameworks.read import PlanFile, read_plan
+from rlcorr_cli.frameworks.read import PROFILES, PlanFile, read_plan
 
 VERL = ("verl-0.6", "verl-0.7", "verl-0.8", "verl-0.9")
 BYPASS_PG = {"bypass_mode": True, "use_policy_gradient": True}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from made import library, normed
 
-from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.measure.arrays import host
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.observe import Observation, observe

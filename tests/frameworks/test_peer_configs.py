@@ -10,9 +10,7 @@ from profiled import filtered, report
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import profile_called
-from rlcorr_cli.frameworks.peers import PEERS
-from rlcorr_cli.frameworks.profiles import PROFILES
-from rlcorr_cli.frameworks.read import PlanFile, preset_in, presets_of, read_plan
+from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, PlanFile, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
@@ -50,7 +48,7 @@ def test_every_framework_and_nearly_every_preset_has_a_config(tmp_path: Path) ->
     assert set(CONFIGS) <= set(PRESETS)
     assert set(PRESETS) - set(CONFIGS) == {"geo_is", "gspo", "roll_train_infer"}
     named = {note.split("read as ")[1] for name in READ_BACK for note in read_notes(name, tmp_path)}
-    assert named == {f"{name}'s config." for name in PEERS}
+    assert named == {f"{each.name}'s config." for each in FRAMEWORKS if not each.is_profile}
 
 
 def read_notes(name: str, tmp_path: Path) -> tuple[str, ...]:

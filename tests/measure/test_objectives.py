@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from made import CPU, batch, dumps, edges, row
 from oracle import Row
 
-from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.observe import Observation, observe

@@ -9,7 +9,7 @@ import pytest
 from made import metrics, normed, observed, simulated
 
 from rlcorr_cli.api import analyze
-from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, ideal, logged_as, names
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in

@@ -11,7 +11,7 @@ import pytest
 from rlcorr_cli import Plan, analyze, check, filter_dump
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
-from rlcorr_cli.frameworks.profiles import PROFILES
+from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report

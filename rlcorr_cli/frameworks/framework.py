@@ -1,0 +1,210 @@
+"""What a framework is here: how its config is known and read as a plan, and, of some, its own numbers of our totals.
+
+First the options of a config: numbers, flags and choices read from it, and what is refused.  Then Framework, of which
+each of the other modules makes one for every release that it knows; the table of all is in `read.py`.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.plans.plan import LEVELS, Plan, WeightScope
+from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.normalize import BatchMean
+from rlcorr_cli.totals.view import Numbers
+
+Config = Mapping[str, Any]
+Option = TypeVar("Option", bound=str)
+Path = tuple[str, ...]
+CLOSE = 0.85
+"""How like one of ours a key among others' must be to count as a misspelling of it."""
+
+
+def checked(config: Config, keys: tuple[str, ...], framework: str) -> Config:
+    """`config` if the framework knows all its keys; else an error that names the nearest."""
+    for key in config:
+        if key not in keys:
+            raise UsageError(f"{framework} has no option '{key}'.", f"Nearest: {nearest(str(key), keys)}.")
+    return config
+
+
+def number(config: Config, key: str, default: float | None = None) -> float | None:
+    """A finite number or None; strings of digits count, 'nan' and booleans do not."""
+    value = config.get(key, default)
+    if value is None:
+        return None
+    try:
+        result = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        result = math.nan
+    if not math.isfinite(result):
+        raise UsageError(f"{key} must be a finite number, got {shortened(value)}.", "Use null for no bound.")
+    return result
+
+
+def positive(config: Config, key: str, default: float | None = None) -> float | None:
+    """A number above 0, or None."""
+    value = number(config, key, default)
+    if value is not None and value <= 0:
+        raise UsageError(f"{key} must be positive, got {value:g}.", "Use null to switch it off.")
+    return value
+
+
+def flag(config: Config, key: str, default: bool = False) -> bool:
+    """The option's true or false."""
+    value = config.get(key, default)
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} must be true or false, got {shortened(value)}.", "Write it without quotes.")
+    return value
+
+
+def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option | None = None) -> Option | None:
+    """One of `allowed`, or None."""
+    value = config.get(key, default)
+    if value is None or value in allowed:
+        return value
+    raise UsageError(
+        f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
+    )
+
+
+def ratio_level(config: Config, key: str, default: WeightScope | None = None) -> WeightScope | None:
+    """The scope of a ratio that verl and slime call its level, or None."""
+    name = choice(config, key, tuple(LEVELS), default)
+    return next((scope for scope in LEVELS if scope == name), None)
+
+
+def contradiction(first: str, second: str, hint: str) -> UsageError:
+    """The error for two options that contradict each other."""
+    return UsageError(f"{first} and {second} contradict each other.", hint)
+
+
+def _nothing(*_: object) -> tuple[str, ...]:
+    return ()
+
+
+def no_numbers(numbers: Numbers, plan: Plan) -> Values:
+    """Of a framework whose numbers rlcorr does not compute: its reports have rlcorr's own alone."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """One framework, or one release of it: its config -> Plan, and our totals -> its metrics where it has a `write`.
+
+    One with a `write` is a profile: --profile names it, and all that stands in its block must be its own.  Others are
+    known by their keys, also within the config of a whole run.
+
+    keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
+    that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
+    the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
+    write: totals and a plan that `read` made -> the framework's metrics, by its names.
+    batch_mean: what it divides weights by where the plan normalises them.
+    by_rollout: whether it averages over rollouts, where a dump tells which sample is of which.
+    Three kinds of notes.  notes: what a user of such a plan should know about the framework.  config_notes: what a
+    config says that shows in no plan.  remarks: what a report of its numbers should say: what the data made of them,
+    and how far the release's own may lie from them.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    blocks: tuple[Path, ...]
+    read: Callable[[Config], Plan]
+    own: tuple[Path, ...] = ()
+    common: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    write: Callable[[Numbers, Plan], Values] = no_numbers
+    batch_mean: BatchMean = field(default_factory=BatchMean)
+    by_rollout: bool = False
+    notes: Callable[[Plan], tuple[str, ...]] = _nothing
+    config_notes: Callable[[Config], tuple[str, ...]] = _nothing
+    remarks: Callable[[Numbers, Plan], tuple[str, ...]] = _nothing
+
+    @property
+    def is_profile(self) -> bool:
+        """Whether its own numbers can be had."""
+        return self.write is not no_numbers
+
+    def knows(self, data: Mapping[str, Any]) -> bool:
+        """Whether a config has any of the framework's keys at its place."""
+        if any(key in self.keys and key not in self.common for key in data):
+            return True
+        own = any(_is_there(data, path) for path in self.own)
+        return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
+
+    def options(self, data: Config) -> Config:
+        """The framework's options in a config; a key that is not its own, or contradicts another, is a UsageError."""
+        return self._only_block(data) if self.is_profile else self._all_blocks(data)
+
+    def _only_block(self, data: Config) -> Config:
+        """Those under the first of its blocks that has any, else those at top level."""
+        for path in self.blocks:
+            inner: Any = data
+            for key in path:
+                inner = inner.get(key) if isinstance(inner, Mapping) else None
+            if isinstance(inner, Mapping) and any(key in self.keys for key in inner):
+                block = {str(key): value for key, value in inner.items()}
+                # A whole trainer config's block holds options of other parts, too; a correction block does not.
+                return {k: v for k, v in block.items() if k in self.keys} if path == ("algorithm",) else block
+        if data and not any(key in self.keys for key in data):
+            where = " or ".join(".".join(path) for path in self.blocks)
+            raise UsageError(
+                f"there is no option of {self.name} in it.", f"They are looked for under {where}, and at top level."
+            )
+        return data
+
+    def _all_blocks(self, data: Config) -> Config:
+        """Those of all its blocks together."""
+        options: dict[str, Any] = {}
+        for path in (*self.own, *self.blocks, ()):
+            block = _at(data, path)
+            self._check(block, path)
+            # At the top level such a key belongs to something else, once the peer's own block has been found.
+            left = self.common if path == () and options else ()
+            for key in (key for key in self.keys if key in block and key not in left):
+                if options.get(key, block[key]) != block[key]:
+                    first, second = (f"{key}: {shortened(value)}" for value in (options[key], block[key]))
+                    raise contradiction(first, second, "Keep it in one place.")
+                options[key] = block[key]
+        return options
+
+    def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
+        for key in map(str, block):
+            places = (*self.own, *self.blocks)
+            if key in (*self.keys, *self.others) or (
+                path == () and any(key == at[0] or _under(key, at) for at in places)
+            ):
+                continue
+            if path in self.own or get_close_matches(key, self.keys, 1, CLOSE):
+                where = f" under {'.'.join(path)}" if path else ""
+                raise UsageError(f"{self.name} has no option '{key}'{where}.", f"Nearest: {nearest(key, self.keys)}.")
+
+
+def _is_there(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    """Whether a config has something, if only null, at a path.  What is not a block of options is a UsageError."""
+    inner: Any = data
+    for key in path:
+        if not isinstance(inner, Mapping) or key not in inner:
+            return bool(_at(data, path))
+        inner = inner[key]
+    if inner is not None and not isinstance(inner, Mapping):
+        raise UsageError(
+            f"{'.'.join(path)} must be a block of options, got {shortened(inner)}.", "Leave it out for none."
+        )
+    return True
+
+
+def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The block at a path; empty where there is none.  'a.b.c' as one key is the same place."""
+    inner: Any = data
+    for key in path:
+        inner = inner.get(key) if isinstance(inner, Mapping) else None
+    dotted = {str(k).removeprefix(".".join(path) + "."): v for k, v in data.items() if _under(str(k), path)}
+    return {**dotted, **inner} if isinstance(inner, Mapping) else dotted
+
+
+def _under(key: str, path: tuple[str, ...]) -> bool:
+    return bool(path) and key.startswith(".".join(path) + ".")
