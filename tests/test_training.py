@@ -1,5 +1,6 @@
 """The manual's training code, run: a policy trained on corrected rollouts does better than on raw ones."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,16 @@ from rlcorr_cli import filter_dump
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 
 PAGE = Path(__file__).parents[1] / "rlcorr_cli" / "manual" / "dataset.md"
+SAMPLES = PAGE.parents[2] / "sample_data"
+DUMPS = {
+    "smollm2_bf16.parquet": ("tokens", "advantages"),
+    "smollm2_int8.parquet": ("tokens",),
+    "smollm2_steps.parquet": ("advantages",),
+    "native/nemo-rl": ("tokens", "advantages"),
+    "native/skyrl": ("tokens", "advantages"),
+    "native/slime": ("tokens", "advantages"),
+}
+"""Dump -> what its batches have beside masks and weights."""
 REWARDS = np.array([1.0, 0.8, 0.2, -0.5])
 ROLLOUT = np.array([0.02, 0.68, 0.10, 0.20])
 """What the engine drew from: it hardly ever draws the best token."""
@@ -73,3 +84,23 @@ def test_training_on_weighted_rollouts_reaches_a_better_policy(
     raw = trained(corrected, trainer, torch.ones_like)
     assert REWARDS @ START < raw < weighted
     assert weighted - raw > 0.02
+
+
+@pytest.mark.parametrize("dump", DUMPS)
+def test_the_loader_reads_what_filter_writes_of_every_sample(
+    dump: str, trainer: dict[str, Any], tmp_path: Path
+) -> None:
+    corrected = tmp_path / "corrected.parquet"
+    filter_dump(SAMPLES / dump, corrected, "token_is")
+    rows, columns = pl.read_parquet(corrected), DUMPS[dump]
+    batches = list(trainer["loader"](corrected, 3))
+    assert sum(len(batch["response_mask"]) for batch in batches) == len(rows) > 3
+    assert set(batches[0]) == {"response_mask", "rollout_is_weights", *columns}
+    n_tokens = rows["response_mask"].list.sum().sum()
+    assert sum(int(batch["response_mask"].sum()) for batch in batches) == n_tokens
+    for batch in batches:
+        n_rows, _ = shape = batch["response_mask"].shape
+        assert all(batch[name].shape in (shape, (n_rows, 1)) for name in batch)
+        assert all(batch[name].shape == shape for name in batch if name != "advantages")
+        if "advantages" in batch:
+            assert math.isfinite(trainer["loss"](torch.full(shape, -1.0), batch))
