@@ -57,7 +57,7 @@ def test_a_framework_config_is_known_by_its_keys_or_read_by_its_profile(tmp_path
 
 
 def test_knobs_turn_as_flags_do() -> None:
-    chosen = choose_plan("token_is", is_high=3.0, rs="k3.token:,0.01", veto=1e-4, mode="bypass")
+    chosen = choose_plan("token_is", is_="token:,3", rs="k3.token:,0.01", veto=1e-4, mode="bypass")
     assert chosen.plan.weighting is not None
     assert (chosen.plan.weighting.bounds.high, chosen.plan.mode) == (3.0, "bypass")
     assert [rejection.statistic for rejection in chosen.plan.rejections] == ["k3", "ratio"]
@@ -143,18 +143,18 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a preset of another": (lambda: analyze(BF16, "opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
     "a plan beside a profile": (lambda: analyze(BF16, Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),
     "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),
-    "no weighting": (lambda: choose_plan(is_high=2.0), 'is_scope="token"'),
+    "no weighting": (lambda: choose_plan(normalize="batch"), 'is_="token:,2"'),
     "device": (lambda: analyze(BF16, device="cuda:99"), 'device="auto" or cpu'),
     "unknown format": (lambda: analyze(BF16, format="csv"), "csv"),
     "columns": (lambda: analyze(BF16, columns={"old_log_probs": "nothing"}), 'columns={"old_log_probs": "nothing"}'),
     "no columns": (lambda: analyze(BF16, columns="old_log_probs=x"), "columns should map"),
     "no rows": (lambda: analyze(BF16, limit=0), "limit"),
-    "no threads": (lambda: analyze(BF16, threads=0), "threads"),
+    "no workers": (lambda: analyze(BF16, workers=0), "workers"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
-    "a quarantine of no place": (
+    "an action that is none": (
         lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")),
-        'quarantine="bad.parquet"',
+        "must be one of error, skip",
     ),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
     "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
@@ -165,7 +165,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a baseline of no limit": (lambda: check(BF16, baseline="b.json"), 'max_increase={"kl": "20%"}'),
     "a limit of no baseline": (lambda: check(BF16, max_increase={"kl": "20%"}), 'baseline="report.json"'),
     "unknown kind": (lambda: plot(BF16, kinds="pie"), "pie"),
-    "unknown measure": (lambda: inspect_dump(BF16, by="k4"), "by must be one of"),
+    "unknown measure": (lambda: inspect_dump(BF16, rank="k4"), "rank must be one of"),
     "unknown row": (lambda: show_row(BF16, "nobody"), "inspect(dumps, worst=5)"),
     "no report": (lambda: to_html("report.json"), "a str"),
     "unknown form": (lambda: save(analyze(BF16, limit=1), "report.xyz"), "report.xyz"),

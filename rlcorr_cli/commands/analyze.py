@@ -35,6 +35,7 @@ from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_co
 from rlcorr_cli.errors import DataError, RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.plans.objective import DEFAULT_CLIPS, Objective
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
 from rlcorr_cli.show import forms
 
@@ -57,7 +58,6 @@ def analyze(
     extreme_ratio: Annotated[
         float, Opt(help="A token beyond this ratio, or its inverse, is extreme.", panel=PLAN)
     ] = 2.0,
-    ppo_clip: Annotated[float, Opt(help="PPO's epsilon, for the drift from old to current.", panel=PLAN)] = 0.2,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
     by_step: ByStep = False,
@@ -102,7 +102,6 @@ def analyze(
                 "The plan": (other_plan(chosen.plan, run.plan) if plan is not None or mode else None, run.plan.name),
                 "--cluster-by": (cluster_by, held["cluster_by"]),
                 "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
-                "--ppo-clip": (None if ppo_clip == 0.2 else ppo_clip, held["ppo_clip"]),
                 "--seed": (seed or None, run.provenance.seed),
                 "--by-step": (by_step or None, held.get("by_step")),
                 "--objective": (wanted and wanted.name, held.get("objective.name")),
@@ -120,7 +119,7 @@ def analyze(
         report = analysis.analyze(
             reading,
             chosen,
-            settings=DiagnosticSettings(extreme_ratio, ppo_clip),
+            settings=DiagnosticSettings(extreme_ratio, *_ppo_clips(wanted)),
             computing=compute,
             seed=seed,
             watch=how.get("watch"),
@@ -195,7 +194,14 @@ ROW = Opt(
     metavar="ID",
 )
 WORST = Opt(help="Name the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
-BY = Opt(help="The measure of the worst: k3 unless named.", panel=LOOKING, typed=Measure | None)
+RANK = Opt(help="What the worst are ranked by: k3 unless named.", panel=LOOKING, typed=Measure | None)
+
+
+def _ppo_clips(objective: "Objective | None") -> tuple[float, float]:
+    """How far below and above 1 PPO lets a ratio be: as the objective has it, else PPO's usual 0.2."""
+    if objective is None or objective.name != "ppo":
+        return DEFAULT_CLIPS["ppo"]
+    return objective.clip_low, objective.clip_high
 
 
 def inspect(
@@ -203,7 +209,7 @@ def inspect(
     plan: PlanOfOurs = None,
     *,
     worst: Annotated[int, WORST] = 0,
-    by: Annotated[str, BY] = "k3",
+    rank: Annotated[str, RANK] = "k3",
     mode: PlanMode = None,
     **how: Unpack[HowRead],
 ) -> "Inspected":
@@ -215,12 +221,12 @@ def inspect(
     from rlcorr_cli.runs import inspect as inspection
 
     refuse_outside(0, MOST_ROWS, worst=worst)
-    one_of("--by", by, tuple(MEASURES))
+    one_of("--rank", rank, tuple(MEASURES))
     chosen = choose_plan(plan, mode=mode)
     reading = request(dumps, how)
     notes = check_touched(quarantines(reading), reading.paths, plan=chosen)
     with computing(how) as compute:
-        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
+        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=rank)
     return replace(inspected, notes=inspected.notes + notes)
 
 
@@ -247,7 +253,7 @@ def typed_inspect(
     *,
     row: Annotated[str | None, ROW] = None,
     worst: Annotated[int, WORST] = 0,
-    by: Annotated[Measure | None, BY] = None,
+    rank: Annotated[Measure | None, RANK] = None,
     json: bool,
     **how: Unpack[HowRead],
 ) -> "Inspected | OneRow":
@@ -258,12 +264,12 @@ def typed_inspect(
     """
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
-    if by is not None and not worst:
-        raise UsageError("--by is the measure of the worst, and none are asked for.", "Add --worst 5.")
+    if rank is not None and not worst:
+        raise UsageError("--rank orders the worst, and none are asked for.", "Add --worst 5.")
     if row is not None:
         return inspect_row(dumps, row, plan, **how)
     try:
-        return inspect(dumps, plan, worst=worst, by=by or "k3", **how)
+        return inspect(dumps, plan, worst=worst, rank=rank or "k3", **how)
     except DataError:
         if not json:
             from rlcorr_cli.reading.dump import schema_of

@@ -57,8 +57,8 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
     ),
     "sweep": (
-        "rlcorr sweep dump.parquet --rs ratio.seq_mean --target-keep 0.95",
-        "rlcorr sweep dump.parquet --is sequence --bound high --target-ess 0.5",
+        "rlcorr sweep dump.parquet --vary ratio.seq_mean --target-keep 0.95",
+        "rlcorr sweep dump.parquet --is sequence --vary is.high --target-ess 0.5",
     ),
     "filter": (
         "rlcorr filter dump.parquet --preset token_is --dry-run",
@@ -69,7 +69,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
         "rlcorr check dump.parquet --fail-on anomaly --junit rlcorr.xml",
     ),
-    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --by abs_log_ratio"),
+    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --rank abs_log_ratio"),
     "convert": (
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
@@ -13,7 +13,7 @@ from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.bad_rows import BadRowAction, BadRowPolicy, NonfiniteAction
+from rlcorr_cli.reading.bad_rows import BadRowPolicy, NonfiniteAction
 from rlcorr_cli.reading.formats import NAMES, STREAMED
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
 from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
@@ -127,17 +127,13 @@ Limit = Annotated[
 def bad_row_policy(
     *,
     action: Annotated[
-        BadRowAction,
-        Opt(
-            help="Stop at the first, leave them out, or also write them to --quarantine.",
-            panel=READING,
-            flags=("--on-bad-row",),
-        ),
+        Literal["error", "skip"],
+        Opt(help="Stop at the first bad row, or leave bad rows out.", panel=READING, flags=("--on-bad-row",)),
     ] = "error",
     quarantine: Annotated[
         str | None,
         Opt(
-            help="Where bad rows go, with the reason: .jsonl for JSON lines, else .parquet.",
+            help="Leave bad rows out, and write them here with the reason: .jsonl or .parquet.",
             panel=READING,
             metavar="PATH",
         ),
@@ -227,10 +223,6 @@ class Computed(TypedDict, total=False):
             panel=COMPUTING,
             metavar="HOST:PORT",
         ),
-    ]
-    threads: Annotated[
-        int | None,
-        Opt(help="The same as --engine threads --workers N.", panel=COMPUTING, metavar="N", least=1, most=MOST_WORKERS),
     ]
 
 
@@ -339,22 +331,19 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts."""
     from rlcorr_cli.runs import computing as engines
 
-    workers, threads, batch_tokens = how.get("workers"), how.get("threads"), how.get("batch_tokens")
+    workers, batch_tokens = how.get("workers"), how.get("batch_tokens")
     # Callers from Python may pass anything.
     device: Any = how.get("device", "auto")
     engine: Any = how.get("engine", "auto")
     ray_address: Any = how.get("ray_address")
-    refuse_outside(1, MOST_WORKERS, threads=threads, workers=workers)
+    refuse_outside(1, MOST_WORKERS, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
         raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
     one_of("--engine", engine, EngineName)
-    if threads is not None and (workers is not None or engine not in ("auto", "threads")):
-        raise UsageError("--threads stands for --engine threads --workers.", "Name the engine and its --workers alone.")
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
-    name = engine if threads is None else "threads"
-    return engines.computing(device, batch_tokens, engine=name, workers=workers or threads, ray_address=ray_address)
+    return engines.computing(device, batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
 
 
 def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
@@ -423,16 +412,12 @@ def _policy(bad_rows: Any) -> BadRowPolicy:
         return BadRowPolicy()
     if not isinstance(bad_rows, BadRowPolicy):
         raise UsageError(f"bad_rows should be a BadRowPolicy, not {kind_of(bad_rows)}.", 'Write BadRowPolicy("skip").')
-    action = one_of("--on-bad-row", bad_rows.action, BadRowAction)
+    action = one_of("--on-bad-row", bad_rows.action, Literal["error", "skip"])
     one_of("--nonfinite", bad_rows.nonfinite, NonfiniteAction)
-    if bad_rows.quarantine is not None and action == "error":  # a place asks for their quarantine
+    if bad_rows.quarantine is not None:  # a file for bad rows asks to go on without them
         action = "quarantine"
-    if bad_rows.quarantine is not None and action == "skip":
-        raise UsageError("--on-bad-row skip leaves nothing for --quarantine.", "Use one of the two.")
-    if bad_rows.quarantine is None and action == "quarantine":
-        raise UsageError("--on-bad-row quarantine needs a place.", "Add --quarantine bad.parquet, or .jsonl.")
     if action == "error" and bad_rows.max_fraction is not None:
-        raise UsageError("--max-bad-fraction needs --on-bad-row skip or quarantine.", "Add --on-bad-row skip.")
+        raise UsageError("--max-bad-fraction needs --on-bad-row skip or --quarantine.", "Add --on-bad-row skip.")
     if bad_rows.quarantine is not None:
         return replace(bad_rows, action=action, quarantine=output_path("--quarantine", bad_rows.quarantine))
     return bad_rows

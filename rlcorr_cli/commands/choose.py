@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXTS, ModeName, kind_of, one_of
@@ -13,9 +13,9 @@ from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
 from rlcorr_cli.places import scheme
-from rlcorr_cli.plans.flags import override, parse_rejection
-from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveChoice
-from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, Plan, Rejection, WeightScope
+from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
+from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
+from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, Plan, Rejection
 from rlcorr_cli.plans.plan import veto as veto_rejection
 from rlcorr_cli.plans.swept import plain
 
@@ -28,9 +28,6 @@ PLAN_LIKE = (
     "A preset's name, a file (.toml, .yaml, .json, a URI), a Plan, what `choose_plan` made, or a mapping: our own "
     "records or a framework's config. None measures alone."
 )
-
-FlagOutside = Literal["clamp", "zero"]
-"""What a flag may ask for outside the bounds; plan files know more."""
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 
@@ -51,10 +48,17 @@ class Knobs(TypedDict, total=False):
     """What is turned on a plan, a knob at a time."""
 
     mode: ModeName
-    is_scope: Annotated[WeightScope | None, Opt(help="IS weights, by what ratio.", panel=PLAN, flags=("--is",))]
-    is_high: Annotated[float | None, Opt(help="Upper bound of the weights.", panel=PLAN)]
-    is_low: Annotated[float | None, Opt(help="Lower bound of the weights.", panel=PLAN)]
-    is_outside: Annotated[FlagOutside | None, Opt(help="What weights outside the bounds become.", panel=PLAN)]
+    is_: Annotated[
+        str | None,
+        Opt(
+            help="Importance weights: token, sequence or geometric, with bounds, such as token:,2 or token:0.5,5:zero "
+            "(0 outside the bounds; else clamped to them).",
+            panel=PLAN,
+            flags=("--is",),
+            metavar="SCOPE:LOW,HIGH[:zero]",
+            offers=completion.weight_scopes,
+        ),
+    ]
     normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN)]
     rs: Annotated[str | Rejection | Sequence[str | Rejection], RS]
     veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this, such as 1e-4.", panel=PLAN)]
@@ -123,25 +127,24 @@ def choose_plan(plan: Annotated[PlanLike | None, PythonOnly(PLAN_LIKE)] = None, 
     that it has.  Rejections are records, or texts such as 'k3.token:,0.01'.
     """
     rs, veto, mode = knobs.get("rs", ()), knobs.get("veto"), knobs.get("mode")
-    scope, high, low = knobs.get("is_scope"), knobs.get("is_high"), knobs.get("is_low")
-    outside, normalize = knobs.get("is_outside"), knobs.get("normalize")
+    weights: Any = knobs.get("is_")  # callers from Python may pass anything
+    normalize = knobs.get("normalize")
+    if weights is not None and not isinstance(weights, str):
+        raise UsageError(f"--is should be text such as 'token:,2', not {kind_of(weights)}.", 'Write is_="token:,2".')
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
-    turned = any(knob is not None for knob in (scope, high, low, outside, normalize, veto))
+    turned = any(knob is not None for knob in (weights, normalize, veto))
     chosen = _resolved(plan, knobs.get("profile", CANONICAL), turned=bool(rejections) or turned)
     vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,
-        scope=_choice("--is", scope, WeightScope),
-        high=high,
-        low=low,
-        outside=_choice("--is-outside", outside, FlagOutside),
+        weights=None if weights is None else parse_weights(weights),
         normalize=_choice("--normalize", normalize, Normalize),
         rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in [*rejections, *vetoes]),
         mode=_choice("--mode", mode, Mode),
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
-    options = {"--mode": mode, "--is": scope, "--is-high": high, "--is-low": low, "--is-outside": outside}
-    named = _options(chosen.options, options | {"--normalize": normalize, "--veto": veto}, rejections)
+    options = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
+    named = _options(chosen.options, options, rejections)
     return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)), options=named)
 
 
@@ -171,22 +174,20 @@ class ObjectiveKnobs(TypedDict, total=False):
 
     clip_low: Annotated[float | None, Opt(help="How far below 1 a ratio may lie: 0.2, gspo 3e-4.", panel=OBJECTIVE)]
     clip_high: Annotated[float | None, Opt(help="How far above 1: 0.2, gspo 4e-4.", panel=OBJECTIVE)]
-    dual_clip: Annotated[float | None, Opt(help="PPO's second clip, where A < 0; none unless named.", panel=OBJECTIVE)]
-    aggregation: Annotated[
-        Aggregation | None,
-        Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE, flags=("--loss-agg",)),
+    loss_agg: Annotated[
+        Aggregation | None, Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE)
     ]
+
+
+class AllObjectiveKnobs(ObjectiveKnobs, total=False):
+    """Those, and what on a command line the `objective` block of a plan file says."""
+
+    dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")]
     loss_constant: Annotated[
-        float | None, Opt(help="What seq-mean-token-sum-norm divides a sequence's sum by.", panel=OBJECTIVE)
+        float | None, PythonOnly("What seq-mean-token-sum-norm divides a sequence's sum by, such as 8192.")
     ]
     denominator: Annotated[
-        Denominator,
-        Opt(
-            help="Divide by what is kept, or by all that is valid.",
-            panel=OBJECTIVE,
-            flags=("--loss-denominator",),
-            default="kept",
-        ),
+        Denominator | None, PythonOnly("Divide by what the plan keeps (kept, the default), or by all that is valid.")
     ]
 
 
@@ -203,8 +204,8 @@ def typed_objective(
     objective: ObjectiveName = None, **knobs: Unpack[ObjectiveKnobs]
 ) -> Callable[[ChosenPlan], Objective] | None:
     """What chooses a plan's objective; None where no option asks for one.  A knob alone asks for the plan's own."""
-    turned = {name: value for name, value in knobs.items() if value not in (None, "kept")}
-    return partial(choose_objective, objective=objective or "auto", **knobs) if objective or turned else None
+    turned = any(value is not None for value in knobs.values())
+    return partial(choose_objective, objective=objective, **knobs) if objective or turned else None
 
 
 ObjectiveAsked = Annotated[ObjectiveLike | None, Via(make=typed_objective, help=OBJECTIVE_LIKE)]
@@ -213,36 +214,39 @@ ObjectiveAsked = Annotated[ObjectiveLike | None, Via(make=typed_objective, help=
 def choose_objective(
     plan: Annotated[PlanLike | None, PythonOnly(PLAN_LIKE)] = None,
     objective: Annotated[
-        ObjectiveChoice, PythonOnly("Its name; auto is PPO or reinforce, as the plan's loss is.")
-    ] = "auto",
-    **knobs: Unpack[ObjectiveKnobs],
+        ObjectiveChoice | None, PythonOnly("Its name; auto is PPO or reinforce, as the plan's loss is.")
+    ] = None,
+    **knobs: Unpack[AllObjectiveKnobs],
 ) -> Objective:
     """The policy objective of a plan, for `analyze`, with its knobs as by `--clip-low`, `--loss-agg` and the like.
 
-    Knobs left out are those of the method's paper: clips 0.2 (3e-4 and 4e-4 of GSPO), the token mean (GSPO: of each
-    sequence's mean).
+    Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
+    4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    numbers = {name: knobs.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
+    given: Mapping[str, Any] = knobs
+    numbers = {name: given.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
     for name, value in numbers.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
-    one_of("--objective", objective, ObjectiveChoice)
-    return Objective.of(
-        choose_plan(plan).plan,
-        None if objective == "auto" else objective,
-        clip_low=knobs.get("clip_low"),
-        clip_high=knobs.get("clip_high"),
-        dual_clip=knobs.get("dual_clip"),
-        aggregation=_choice("--loss-agg", knobs.get("aggregation"), Aggregation),
-        loss_constant=knobs.get("loss_constant"),
-        denominator=one_of("--loss-denominator", knobs.get("denominator", "kept"), Denominator),
+    _choice("--objective", objective, ObjectiveChoice)
+    chosen = choose_plan(plan)
+    turned = ObjectiveBlock(
+        name=objective,
+        clip_low=numbers["clip_low"],
+        clip_high=numbers["clip_high"],
+        dual_clip=numbers["dual_clip"],
+        aggregation=_choice("--loss-agg", knobs.get("loss_agg"), Aggregation),
+        loss_constant=numbers["loss_constant"],
+        denominator=_choice("denominator", knobs.get("denominator"), Denominator),
     )
+    return turned.over(chosen.objective).of(chosen.plan)
 
 
 def objective_under(plan: ChosenPlan, objective: Any) -> Objective | None:
-    """The objective that is asked for under a plan: one that was chosen, a name, or what chooses."""
+    """The objective that is asked for under a plan: one that was chosen, a name, what chooses, or the block of the
+    plan's file."""
     if objective is None:
-        return None
+        return None if plan.objective is None else choose_objective(plan)
     if not isinstance(objective, Objective):
         return objective(plan) if callable(objective) else choose_objective(plan, objective)
     if objective.mode != plan.plan.mode:
@@ -304,12 +308,19 @@ def _source(plan: Any, profile: "Framework | None", *, is_preset: bool) -> Chose
 
         file = read_plan(str(plan), profile)
         options = (f"--plan {shlex.quote(str(plan))}",)
-        return ChosenPlan(plan=file.plan, profile=profile, notes=file.notes, file=str(plan), options=options)
+        return ChosenPlan(
+            plan=file.plan,
+            profile=profile,
+            notes=file.notes,
+            file=str(plan),
+            options=options,
+            objective=file.objective,
+        )
     if isinstance(plan, Mapping):
         from rlcorr_cli.frameworks.read import plan_in
 
         read = plan_in(dict(plan), profile)
-        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes)
+        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective)
     raise UsageError(
         f"plan should be a Plan, a preset's name, a file's path or a mapping, not {kind_of(plan)}.",
         'For example plan="token_is".',

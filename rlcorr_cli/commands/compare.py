@@ -42,25 +42,23 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.choose import (
     OBJECTIVE_LIKE,
     PLAN_LIKE,
-    RS,
     ObjectiveLike,
     PlanLike,
-    Typed,
     choose_plan,
     named_file,
     objective_under,
     typed_objective,
     typed_plan,
 )
-from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.declared import Opt, Via
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.plans.plan import Mode, Plan, Rejection, WeightScope
-from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
+from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.plans.swept import VARY, Swept, swept
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import sheet_destinations
@@ -195,33 +193,21 @@ def default_plans() -> list[ChosenPlan]:
     return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
 
 
-def typed_base(bound: Literal["low", "high"] | None, **typed: Unpack[Typed]) -> ChosenPlan | None:
-    """What else is done to a dump than the rejection without bounds."""
-    if bound is not None and typed.get(f"is_{bound}") is not None:
-        raise UsageError(f"--bound {bound} moves the bound that --is-{bound} sets.", "Leave one of the two out.")
-    rejections: Any = typed.get("rs") or ()
-    typed["rs"] = tuple(text for text in rejections if ":" in text)
-    return typed_plan(**typed)
-
-
-def free_bounds(texts: Sequence[str]) -> list[str]:
-    """The rejections without bounds."""
-    return [text for text in texts or () if ":" not in text]
-
-
 def sweep(
     dumps: Dumps,
     plan: Annotated[
-        PlanLike | None, Via(make=typed_base, help=f"What else is done to the dump. {PLAN_LIKE}", without=("profile",))
+        PlanLike | None, Via(make=typed_plan, help=f"What else is done to the dump. {PLAN_LIKE}", without=("profile",))
     ] = None,
     *,
-    rs: Annotated[str | Rejection | Sequence[str | Rejection], replace(RS, parse=free_bounds)] = (),
-    is_scope: Annotated[WeightScope | None, PythonOnly("Weights whose bound moves, in place of the plan's.")] = None,
-    bound: Annotated[
-        Literal["low", "high"] | None, Opt(help="Move this bound of the weights, not a rejection's.", panel=PLAN)
-    ] = None,
-    side: Annotated[
-        Side | None, Opt(help="Of a ratio's rejection: move both bounds (default), or one.", panel=PLAN)
+    vary: Annotated[
+        str | None,
+        Opt(
+            help="What moves: is.high or is.low (a bound of the weights), or STATISTIC.SCOPE (a rejection, such as "
+            "ratio.seq_mean; .low or .high behind it moves one side).",
+            panel=PLAN,
+            metavar="BOUND",
+            offers=completion.varied,
+        ),
     ] = None,
     target_keep: Annotated[
         float | None,
@@ -240,9 +226,9 @@ def sweep(
     output: TotalledOutputs = (),
     **how: Unpack[How],
 ) -> "Sweep":
-    """See what one bound does at every threshold; --rs without bounds, or --bound, says which.
+    """Try a range of limits for one bound of a correction.
 
-    One rejection stands without bounds, 'ratio.seq_mean', and moves; any number with bounds stay.  The share that is
+    `vary` names it. Every other part of the plan stays as it is.  The share that is
     kept is of tokens for token statistics.  The effective sample size is of capped weights, of those that are swept; of
     a rejection, of the true weights e^S of what it keeps.  `batch_by` is of plans that divide weights by their batch's
     mean.  Files of its own totals (.rlcorr) stand in the place of a dump, and are added; the plan is then theirs, and
@@ -257,8 +243,8 @@ def sweep(
     outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in sheet_destinations(path)]
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
-    is_named = bool(plan is not None or rs or is_scope or bound or side or mode)
-    swept = _swept(plan, rs=rs, is_scope=is_scope, bound=bound, side=side, mode=mode) if is_named or not parts else None
+    is_named = plan is not None or vary is not None or mode is not None
+    moved = _swept(plan, vary, mode) if is_named or not parts else None
     if parts:
         from rlcorr_cli.results.swept import SweepRun, sweep_of
 
@@ -272,22 +258,22 @@ def sweep(
         refuse_conflicting(
             first,
             {
-                "The free bound": (swept and swept.told, run.swept.told),
-                "The rest of the plan": (swept and swept.base.id, run.swept.base.id),
+                "The free bound": (moved and moved.told, run.swept.told),
+                "The rest of the plan": (moved and moved.base.id, run.swept.base.id),
             },
         )
         with Outputs() as staging:
             result = result_of(first, run, partial(sweep_of, n_points=points, targets=targets, candidates={}))
             return finished(replace(result, totals=run), notes, outputs, staging)
-    assert swept is not None
-    if how.get("batch_by") is not None and not divides_by_mean(swept.base):
+    assert moved is not None
+    if how.get("batch_by") is not None and not divides_by_mean(moved.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
     reading = request(dumps, how)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=plan)
     with Outputs() as staging, computing(how) as compute:
         result = sweeping.sweep(
             reading,
-            swept,
+            moved,
             targets,
             n_points=points,
             computing=compute,
@@ -298,45 +284,18 @@ def sweep(
         return finished(result, notes, outputs, staging)
 
 
-def _swept(
-    plan: Any,
-    *,
-    rs: str | Rejection | Sequence[str | Rejection],
-    is_scope: WeightScope | None,
-    bound: Any,
-    side: Any,
-    mode: Mode | None,
-) -> Swept:
-    """The one free bound among what is asked for."""
-    listed = [rs] if isinstance(rs, str | Rejection) else list(rs)
-    free = [each for each in listed if isinstance(each, str) and ":" not in each]
-    fixed = [each for each in listed if each not in free]
-    if len(free) + (bound is not None) != 1:
-        raise UsageError(
-            "One bound should be free, and " + ("none is." if not free and bound is None else "more than one is."),
-            "Write --rs STATISTIC.SCOPE without bounds, such as --rs ratio.seq_mean, or --is token --bound high.",
-        )
-    chosen = plan if isinstance(plan, ChosenPlan) and not (fixed or is_scope or mode) else None
-    chosen = chosen or choose_plan(plan, mode=mode, is_scope=is_scope, rs=fixed)
+def _swept(plan: PlanLike | None, vary: Any, mode: Mode | None) -> Swept:
+    """What moves, and the rest of the plan."""
+    if not isinstance(vary, str):
+        raise UsageError("sweep moves one bound, and --vary does not say which.", VARY)
+    chosen = plan if isinstance(plan, ChosenPlan) and not mode else choose_plan(plan, mode=mode)
     base = chosen.plan
     if base.budgets:
         raise UsageError(
             f"{base.name} keeps a budget, whose bound each batch sets by itself.",
             "`rlcorr analyze` with this plan says what it comes to; sweep another plan.",
         )
-    if free:
-        one_of("--side", side or "both", Side)
-        return swept_rejection(base, free[0], side, chosen.options)
-    one_of("--bound", bound, Literal["low", "high"])
-    if side is not None:
-        raise UsageError("--side applies to a rejection.", "--bound says which bound of the weights moves.")
-    if base.weighting is None:
-        raise UsageError("There are no weights whose bound could move.", "Add --is token, or a --preset with weights.")
-    if not base.applies_weights:
-        raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
-    if base.weighting.outside == "cap" and bound == "low":
-        raise UsageError("These weights are capped from above alone.", "Write --bound high.")
-    return swept_weighting(base, bound, chosen.options)
+    return swept(base, vary, chosen.options)
 
 
 DiffFailOn = Literal["moved"]
@@ -361,10 +320,10 @@ def diff(
             metavar="A B...",
         ),
     ],
-    by: Annotated[
+    pair_by: Annotated[
         str | None,
         Opt(
-            help="What tells rows apart: default sample_id, with step where both have it.",
+            help="Key that matches rows (default: sample_id and step).",
             panel=COMPARING,
             metavar="COLUMN",
         ),
@@ -417,7 +376,7 @@ def diff(
         raise UsageError("One dump has nothing to be compared with.", "Name another.")
     refuse_stdin_twice(*map(paths, dumps))
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
-    read: Read = {"format": format, "columns": _columns(columns, by), "limit": limit, "bad_rows": bad_rows}
+    read: Read = {"format": format, "columns": _columns(columns, pair_by), "limit": limit, "bad_rows": bad_rows}
     asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
     places = [place for path in files for place in sheet_destinations(path)]
     notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
@@ -426,9 +385,9 @@ def diff(
         try:
             difference = run(asked, settings, computing=compute, mode=mode, watch=watch)
         except RlcorrError as error:
-            if by is None:
+            if pair_by is None:
                 raise
-            raise type(error)(_of_by(error.message, by), _of_by(error.hint, by)) from error
+            raise type(error)(_paired(error.message, pair_by), _paired(error.hint, pair_by)) from error
         for place in report_file:
             from rlcorr_cli.show.check import junit as document
 
@@ -436,15 +395,17 @@ def diff(
         return finished(difference, notes, files, staging)
 
 
-def _of_by(text: str, by: str) -> str:
+def _paired(text: str, pair_by: str) -> str:
     """A message of the reading, which names another option for the rows' own column than this command does."""
-    return text.replace(f"--map sample_id={by}", f"--by {by}").replace("--map sample_id=COLUMN", "--by COLUMN")
+    return text.replace(f"--map sample_id={pair_by}", f"--pair-by {pair_by}").replace(
+        "--map sample_id=COLUMN", "--pair-by COLUMN"
+    )
 
 
-def _columns(columns: Any, by: str | None) -> Any:
-    """Columns with that of `by` as the rows' own."""
-    if by is None:
+def _columns(columns: Any, pair_by: str | None) -> Any:
+    """Columns with that of `pair_by` as the rows' own."""
+    if pair_by is None:
         return columns
     if columns and "sample_id" in columns:
-        raise UsageError("--by and --map sample_id both name the rows' own column.", "Use one of the two.")
-    return {**(columns or {}), "sample_id": by}
+        raise UsageError("--pair-by and --map sample_id both name the rows' own column.", "Use one of the two.")
+    return {**(columns or {}), "sample_id": pair_by}

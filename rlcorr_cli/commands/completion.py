@@ -51,6 +51,21 @@ def rejections() -> Offers:
     return _offers({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
 
 
+def varied() -> Offers:
+    """What `rlcorr sweep --vary` takes."""
+    weights = [("is.high", "The upper bound of the weights."), ("is.low", "Their lower bound.")]
+    return [*weights, *((name.removesuffix(":"), about) for name, about in rejections())]
+
+
+def weight_scopes() -> Offers:
+    """Each scope of weights, bounds to follow: 'token:'."""
+    from typing import get_args
+
+    from rlcorr_cli.plans.plan import WeightScope
+
+    return [(f"{scope}:", "") for scope in get_args(WeightScope)]
+
+
 def limited_metrics(incomplete: str) -> Offers:
     """Every metric as a rule names it: 'kl='; an objective's once one is begun: 'objective/ppo/loss='."""
     if not incomplete.startswith(OBJECTIVE):

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
 
 from rlcorr_cli.commands.arguments import (
     JOINING,
@@ -28,6 +27,7 @@ from rlcorr_cli.commands.arguments import (
     Watching,
     computing,
     names,
+    one_of,
     refuse_outside,
     refuse_stdin_twice,
     request,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.reading.tables import Table
     from rlcorr_cli.results.written import Converted, Filtered
 
+Coef = Literal["raw", "normalized"] | None
 DATASET = Opt(
     help=f"The corrected dataset: {', '.join(WRITTEN)}, or a directory of parts.",
     panel=OUTPUT,
@@ -91,24 +92,15 @@ def typed_rejected(
 def typed_coefs(
     objective: ObjectiveName = None,
     *,
-    coef: Annotated[
-        bool,
-        Opt(
-            help="Write every token's coefficient in the objective's gradient, before its batch's divisor: "
-            "rlcorr_coef.",
-            panel=OBJECTIVE,
-            argument="objective",
-        ),
-    ] = False,
-    coef_normalized: bool,
+    coef: Coef,
     **knobs: Unpack[ObjectiveKnobs],
 ) -> Callable[[ChosenPlan], Objective] | None:
     """What chooses the objective whose coefficients are written; None where none are."""
     choose = typed_objective(objective, **knobs)
-    if coef or coef_normalized:
-        return choose or partial(choose_objective, objective="auto")
+    if coef is not None:
+        return choose or choose_objective
     if choose is not None:
-        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef.")
+        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef raw.")
     return None
 
 
@@ -146,11 +138,15 @@ def filter_dump(
         ),
     ] = None,
     seed: Annotated[int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED)] = 0,
-    write_unused_weights: Annotated[
-        bool, Opt(help="Write weights even where the plan's loss takes none (PPO in bypass mode).", panel=OUTPUT)
-    ] = False,
     objective: Annotated[ObjectiveLike | None, Via(make=typed_coefs, help=OBJECTIVE_LIKE)] = None,
-    coef_normalized: Annotated[bool, Opt(help="The same over the divisor; one more pass.", panel=OBJECTIVE)] = False,
+    coef: Annotated[
+        Coef,
+        Opt(
+            help="Write every token's coefficient in the objective's gradient, as rlcorr_coef: before the division by "
+            "its batch's tokens (raw), or after it (normalized; one more pass).",
+            panel=OBJECTIVE,
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     **how: Unpack[How],
 ) -> "Filtered":
@@ -164,8 +160,8 @@ def filter_dump(
     refuse_outside(0, MOST_SEED, seed=seed)
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
     chosen = choose_plan(plan, profile=profile, mode=mode)
-    if coef_normalized and objective is None:
-        raise UsageError("--coef-normalized needs an objective.", "Add --objective auto.")
+    if coef is not None:
+        one_of("--coef", coef, get_args(Coef)[0])
     wanted = objective_under(chosen, objective)
     if wanted is None:
         _refuse_idle(chosen)
@@ -177,9 +173,8 @@ def filter_dump(
         rows_per_file=rows_per_file,
         resample=resample,
         seed=seed,
-        unused_weights=write_unused_weights,
         objective=wanted,
-        divides_coefs=coef_normalized,
+        divides_coefs=coef == "normalized",
     )
     reading = request(dumps, how)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
-from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
+from rlcorr_cli.errors import OutputError, RlcorrError, UsageError, address_space, not_one_of, require_address_space
 from rlcorr_cli.show.stdout import (
     ClosedStdout,
     clean,
@@ -171,7 +171,7 @@ def parsed(args: list[str]) -> int:
     """The status of a command line that typer parses."""
     import typer
 
-    from rlcorr_cli.commands import app
+    from rlcorr_cli.commands import app, gone
 
     if args[:1] and args[0] in app.COMMANDS and args[0] not in LIGHT and not {"-h", "--help"} & {*args}:
         require_address_space(LEAST_BYTES)
@@ -182,9 +182,16 @@ def parsed(args: list[str]) -> int:
         return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
         refused = _REFUSED_CHOICE.match(error.format_message())
+        if refused is not None and (refused["option"], refused["value"]) in gone.VALUES:
+            hint = gone.VALUES[refused["option"], refused["value"]]
+            return _show(UsageError(f"{refused['option']} {refused['value']} is gone.", hint), args)
         if refused is not None:
             return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
         command = next((arg for arg in args if arg in app.COMMANDS), None)
+        option = getattr(error, "option_name", "")
+        instead = gone.instead_of(command, option)
+        if instead is not None:
+            return _show(UsageError(f"{option} is gone.", instead), args)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
     except typer.Abort as aborted:  # what typer makes of an EOFError, as if one had been asked something
@@ -221,7 +228,7 @@ def _no_memory(error: BaseException) -> RlcorrError | None:
     words = LACKS_MEMORY if limit is None else (*LACKS_MEMORY, *FAILS_SILENTLY)
     if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
         return None
-    hint = "Try a smaller --batch-tokens, or fewer --threads."
+    hint = "Try a smaller --batch-tokens, or fewer --workers."
     if limit is not None:
         hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.7."
     return RlcorrError("Out of memory.", hint)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class ChosenPlan:
     """The resolved plan.
 
     profile: the framework's, None for canonical names.  notes: what the user should know.  file: where it was read.
-    options: those of the command line that name it, each with its value; None where none do.
+    options: those of the command line that name it, each with its value; None where none do.  objective: the block of
+    its file, if there is one.
     """
 
     plan: Plan
@@ -37,6 +39,7 @@ class ChosenPlan:
     notes: tuple[str, ...] = ()
     file: str | None = None
     options: tuple[str, ...] | None = None
+    objective: ObjectiveBlock | None = None
 
 
 def profile_called(name: str) -> "Framework | None":

@@ -18,7 +18,8 @@ from rlcorr_cli.frameworks.slime import SLIME
 from rlcorr_cli.frameworks.trl import TRL
 from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
 from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
-from rlcorr_cli.plans.files import load, plan_from_dict
+from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
+from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import PRESETS, Preset
@@ -37,10 +38,11 @@ LISTED = 6
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A file's plan and what its reader should know about it."""
+    """A file's plan, what its reader should know about it, and its `objective` block."""
 
     plan: Plan
     notes: tuple[str, ...]
+    objective: ObjectiveBlock | None = None
 
 
 def read_plan(path: str, profile: Framework | None) -> PlanFile:
@@ -50,7 +52,7 @@ def read_plan(path: str, profile: Framework | None) -> PlanFile:
         read = plan_in(data, profile)
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", error.hint) from None
-    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)))
+    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)), read.objective)
 
 
 def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
@@ -60,7 +62,9 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
         return PlanFile(profile.read(config), profile.config_notes(config))
     known_by = [framework for framework in FRAMEWORKS if not framework.is_profile and framework.knows(data)]
     if len(known_by) != 1:
-        return PlanFile(plan_from_dict(data), ())
+        own = dict(data)
+        block = own.pop("objective", None)
+        return PlanFile(plan_from_dict(own), (), None if block is None else objective_block(block))
     (framework,) = known_by
     config = framework.options(data)
     plan = framework.read(config)

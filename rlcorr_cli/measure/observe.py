@@ -241,7 +241,7 @@ def _measured(
     )
     return _Measured(
         of_tokens=of_tokens,
-        drifts={mode: drift(of_mode, settings.ppo_clip) for mode, of_mode in tokens.items()},
+        drifts={mode: drift(of_mode, settings) for mode, of_mode in tokens.items()},
         log_ratio={mode: host(of_mode.log_ratio) for mode, of_mode in tokens.items()},
         plans=plans,
         compared=compared,

@@ -211,8 +211,8 @@ def diagnostics(of_tokens: Columns) -> Columns:
     return columns
 
 
-def drift(tokens: Tokens, ppo_clip: float) -> Columns:
-    """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clip range."""
+def drift(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
+    """Old -> current policy, c = current - old: e^c, old - current, and tokens outside PPO's clips."""
     change = tokens.current_change
     if change is None or tokens.current_logp is None:
         return Columns()
@@ -221,8 +221,8 @@ def drift(tokens: Tokens, ppo_clip: float) -> Columns:
         sums={
             "drift.ratio": rows.sum(ratio),
             "drift.kl": -rows.sum(change),
-            "drift.high": rows.count(ratio > 1 + ppo_clip),
-            "drift.low": rows.count(ratio < 1 - ppo_clip),
+            "drift.high": rows.count(ratio > 1 + settings.clip_high),
+            "drift.low": rows.count(ratio < 1 - settings.clip_low),
         },
         maxs={"drift.ratio": rows.max(ratio)},
     )

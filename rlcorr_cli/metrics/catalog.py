@@ -124,21 +124,21 @@ FAMILIES: tuple[Family, ...] = (
         brought=lambda plan: _has_weights(plan) and _has_rules(plan) and not plan.normalizes,
         # Totals that were saved by an older release have no such sum.
         of=lambda numbers, plan: _weights(numbers, plan) if numbers.has("applied.kept") else {},
-        how="It comes with weights beside a rejection: --preset geo_rs --is token --is-high 2.",
+        how="It comes with weights beside a rejection: --preset geo_rs --is token:,2.",
     ),
     Family(
         rows=(OOB,),
         heading="Importance weights",
         brought=lambda plan: plan.weighting is not None and plan.weighting.outside == "zero",
         of=_weights,
-        how="It comes with weights that are zeroed: --is token --is-high 2 --is-outside zero.",
+        how="It comes with weights that are zeroed: --is token:,2:zero.",
     ),
     Family(
         rows=(FACTOR,),
         heading="Importance weights",
         brought=lambda plan: plan.normalizes,
         of=_weights,
-        how="It comes with weights of batch mean 1: --is token --is-high 2 --normalize batch.",
+        how="It comes with weights of batch mean 1: --is token:,2 --normalize batch.",
     ),
     Family(
         rows=EACH_REJECTION,

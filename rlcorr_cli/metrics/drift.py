@@ -36,7 +36,7 @@ DRIFT: tuple[Metric, ...] = (
     ),
     Metric(
         name="ppo_clip_fraction_high",
-        formula="share of tokens with e^(theta - old) > 1 + eps",
+        formula="share of tokens with e^(theta - old) > 1 + eps_high",
         unit="share",
         ideal=0.0,
         meaning="How many tokens lie beyond PPO's upper clip.",
@@ -46,7 +46,7 @@ DRIFT: tuple[Metric, ...] = (
     ),
     Metric(
         name="ppo_clip_fraction_low",
-        formula="share of tokens with e^(theta - old) < 1 - eps",
+        formula="share of tokens with e^(theta - old) < 1 - eps_low",
         unit="share",
         ideal=0.0,
         meaning="How many tokens lie beyond PPO's lower clip.",

@@ -127,7 +127,8 @@ SYMBOLS: dict[str, str] = {
     "z": "what an average divides a token's loss by, as a factor: 1 / N, 1 / B and the like",
     "c": "a token's coefficient, the derivative of the whole loss by its theta: z w dL / dtheta",
     "M": "sum of |c| over a sequence",
-    "eps": "PPO's clip, set by --ppo-clip (0.2)",
+    "eps_low": "PPO's lower clip, set by --clip-low (0.2)",
+    "eps_high": "PPO's upper clip, set by --clip-high (0.2)",
 }
 
 _RESTS_ON: dict[str, str] = {

@@ -115,7 +115,7 @@ OBJECTIVE: tuple[Metric, ...] = (
     ),
     Metric(
         name="dual_clip_fraction",
-        formula="share of kept tokens with A < 0 whose loss is above -A times --dual-clip",
+        formula="share of kept tokens with A < 0 whose loss is above -A times dual_clip",
         unit="share",
         meaning="How many tokens the second clip keeps from being unlearned without end.",
         source="verl's actor/pg_clipfrac_lower",

@@ -14,15 +14,14 @@ RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01)
 
 @dataclass(frozen=True)
 class DiagnosticSettings:
-    """extreme_ratio: a token is extreme when |l| > log of this (AReaL: 2).  ppo_clip: PPO's epsilon (0.2)."""
+    """extreme_ratio: a token is extreme when |l| > log of this (AReaL: 2).  clip_low, clip_high: PPO's clips (0.2)."""
 
     extreme_ratio: float = 2.0
-    ppo_clip: float = 0.2
+    clip_low: float = 0.2
+    clip_high: float = 0.2
 
     def __post_init__(self) -> None:
         if not 1 < self.extreme_ratio < math.inf:
             finite = "" if self.extreme_ratio < math.inf else " and finite"
             what = f"--extreme-ratio must be above 1{finite}, got {self.extreme_ratio:g}."
             raise UsageError(what, "2.0 is the default.")
-        if not 0 < self.ppo_clip < 1:
-            raise UsageError(f"--ppo-clip must lie between 0 and 1, got {self.ppo_clip:g}.", "0.2 is the default.")

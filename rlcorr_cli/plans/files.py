@@ -2,7 +2,7 @@
 
 verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
 
-Our own (see `Plan.to_dict`):
+Our own (see `Plan.to_dict`), to which a block `objective` may be added (see `ObjectiveBlock`):
 
     name = "mine"
     [weighting]
@@ -21,14 +21,22 @@ so and noted with its line.  1e-4, which PyYAML alone reads as text, is a number
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import SUFFIXES, parse, read_text
+from rlcorr_cli.plans.objective import Aggregation, Denominator, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Plan
 
+OBJECTIVE_KEYS = tuple(each.name for each in fields(ObjectiveBlock))
+OBJECTIVE_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "name": get_args(ObjectiveChoice),
+    "aggregation": get_args(Aggregation),
+    "denominator": get_args(Denominator),
+}
 FAULTS = 5
 """How many of a file's faults an error names."""
 RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
@@ -77,6 +85,26 @@ def load(path: str, what: str = "plan file", records: str = RECORDS) -> tuple[di
     if not isinstance(document.data, dict):
         raise UsageError(f"{path} holds no mapping of options.", records)
     return document.data, document.notes
+
+
+def objective_block(data: Any) -> ObjectiveBlock:
+    """The `objective` block of a plan file; a UsageError of the first key that is none, or whose value cannot be."""
+    if not isinstance(data, Mapping):
+        raise UsageError("objective: a block holds keys and values.", "See `rlcorr help objectives`.")
+    for key, value in data.items():
+        choices = OBJECTIVE_CHOICES.get(key)
+        if key not in OBJECTIVE_KEYS:
+            raise UsageError(
+                f"objective.{shortened(key, quotes=False)} is no key of the block.",
+                f"Keys: {', '.join(OBJECTIVE_KEYS)}.",
+            )
+        if choices is not None and value not in choices:
+            raise not_one_of(f"objective.{key}", value, choices)
+        if choices is None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UsageError(
+                f"objective.{key} should be a number, not {shortened(value)}.", "Leave it out for the default."
+            )
+    return ObjectiveBlock(**data)
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:

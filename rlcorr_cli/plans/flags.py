@@ -1,9 +1,42 @@
-"""Single knobs of the command line on top of a plan: --rs, --is, --is-high and the like."""
+"""Single knobs of the command line on top of a plan: --is, --rs and the like."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plans.plan import Bounds, Mode, Normalize, Outside, Plan, Rejection, Weighting, WeightScope
+from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.plans.plan import Bounds, Mode, Normalize, Plan, Rejection, Weighting, WeightScope
+
+FlagOutside = Literal["clamp", "zero"]
+"""What --is may ask for outside the bounds; plan files know more."""
+
+
+@dataclass(frozen=True)
+class WeightFlag:
+    """What --is asks for.  bounds, outside: None where those of the plan stay."""
+
+    scope: WeightScope
+    bounds: Bounds | None = None
+    outside: FlagOutside | None = None
+
+
+def parse_weights(text: str) -> WeightFlag:
+    """'SCOPE', 'SCOPE:LOW,HIGH' or 'SCOPE:LOW,HIGH:zero' -> WeightFlag; either bound may be left empty: 'token:,2'."""
+    scope, *rest = (part.strip() for part in text.split(":"))
+    ends = rest[0].split(",") if rest else []
+    if len(rest) > 2 or len(ends) not in (0, 2):
+        raise UsageError(
+            f"Cannot read the weights '{text}'.",
+            "Write --is SCOPE:LOW,HIGH, for example token:,2 or token:0.5,5:zero.",
+        )
+    for value, choices, what in (
+        (scope, get_args(WeightScope), "scope of weights"),
+        (rest[1] if len(rest) == 2 else "clamp", get_args(FlagOutside), "way to treat what is outside"),
+    ):
+        if value not in choices:
+            hint = f"Write one of {', '.join(choices)}; nearest: {nearest(value, choices, 1)}."
+            raise UsageError(f"There is no {what} '{value}' (--is {text}).", hint)
+    bounds = Bounds(*(_bound(end, text) for end in ends)) if ends else None
+    return WeightFlag(scope, bounds, rest[1] if len(rest) == 2 else None)  # pyrefly: ignore[bad-argument-type]  # checked above
 
 
 def parse_rejection(text: str) -> Rejection:
@@ -26,38 +59,33 @@ def _bound(text: str, context: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(
-            f"'{text}' in '{context}' is not a number.", "Bounds are plain numbers: ratio.token:0.5,2.0."
-        ) from None
+        raise UsageError(f"'{text}' in '{context}' is not a number.", "Bounds are plain numbers: 0.5,2.0.") from None
 
 
 def override(
     plan: Plan,
     *,
-    scope: WeightScope | None = None,
-    high: float | None = None,
-    low: float | None = None,
-    outside: Outside | None = None,
+    weights: WeightFlag | None = None,
     normalize: Normalize | None = None,
     rejections: tuple[Rejection, ...] = (),
     mode: Mode | None = None,
 ) -> Plan:
     """`plan` with single knobs turned (the command line's flags).
 
-    Weighting knobs change the plan's weighting, or start one (which needs `scope` to be named).  A rejection replaces
+    Weighting knobs change the plan's weighting, or start one (which takes `weights`).  A rejection replaces
     the plan's of the same statistic and scope, and keeps its name; else it is added.
     """
-    knobs = (scope, high, low, outside, normalize)
     weighting = plan.weighting
-    if any(knob is not None for knob in knobs):
-        if weighting is None and scope is None:
-            raise UsageError("There is no weighting to change.", "Add --is token (or sequence, geometric).")
-        base = weighting or Weighting(scope or "token")
+    if weights is not None or normalize is not None:
+        if weighting is None and weights is None:
+            raise UsageError("There is no weighting to change.", "Add --is token:,2 (or sequence:,2, geometric:,2).")
+        base = weighting or Weighting("token")
+        asked = weights or WeightFlag(base.scope)
         weighting = replace(
             base,
-            scope=scope or base.scope,
-            bounds=Bounds(base.bounds.low if low is None else low, base.bounds.high if high is None else high),
-            outside=outside or base.outside,
+            scope=asked.scope,
+            bounds=asked.bounds or base.bounds,
+            outside=asked.outside or base.outside,
             normalize=normalize or base.normalize,
         )
     all_rejections = _replaced(plan.rejections, rejections)

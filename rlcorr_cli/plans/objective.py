@@ -8,7 +8,7 @@ what the aggregation divides by.  A gradient step moves theta of a token in prop
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of
@@ -59,7 +59,7 @@ class Objective(Record):
         for option, value, choices in (
             ("--objective", self.name, ObjectiveName),
             ("--loss-agg", self.aggregation, Aggregation),
-            ("--loss-denominator", self.denominator, Denominator),
+            ("denominator", self.denominator, Denominator),
         ):
             if value not in get_args(choices):
                 raise not_one_of(option, value, get_args(choices))
@@ -123,17 +123,51 @@ class Objective(Record):
         if self.dual_clip is None:
             return
         if self.name != "ppo":
-            raise UsageError(f"--dual-clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
+            raise UsageError(f"dual_clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
         if not 1 < self.dual_clip < math.inf:
-            raise UsageError(f"--dual-clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
+            raise UsageError(f"dual_clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
 
     def _check_constant(self) -> None:
         divides = self.aggregation == "seq-mean-token-sum-norm"
         if divides and self.loss_constant is None:
-            hint = "Add --loss-constant, the longest response of the run, such as 8192."
+            hint = "Add loss_constant = 8192, the longest response of the run, to the objective block of a plan file."
             raise UsageError(f"--loss-agg {self.aggregation} divides by a constant, and there is none.", hint)
         if not divides and self.loss_constant is not None:
             hint = "Leave it out, or add --loss-agg seq-mean-token-sum-norm."
             raise UsageError(f"--loss-agg {self.aggregation} divides by no constant.", hint)
         if self.loss_constant is not None and not 0 < self.loss_constant < math.inf:
-            raise UsageError(f"--loss-constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
+            raise UsageError(f"loss_constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveBlock:
+    """What is asked of an objective; None leaves a key to the plan, or to the method's paper.
+
+    In a plan file it is the block `objective`, whose keys are those of a report's `objective`.
+    """
+
+    name: ObjectiveChoice | None = None
+    clip_low: float | None = None
+    clip_high: float | None = None
+    dual_clip: float | None = None
+    aggregation: Aggregation | None = None
+    loss_constant: float | None = None
+    denominator: Denominator | None = None
+
+    def over(self, other: "ObjectiveBlock | None") -> "ObjectiveBlock":
+        """What is asked for here, and where nothing is, what another asks for."""
+        asked = {key: value for key, value in vars(self).items() if value is not None}
+        return replace(other or ObjectiveBlock(), **asked)
+
+    def of(self, plan: Plan) -> Objective:
+        """The objective of a plan."""
+        return Objective.of(
+            plan,
+            None if self.name in (None, "auto") else self.name,
+            clip_low=self.clip_low,
+            clip_high=self.clip_high,
+            dual_clip=self.dual_clip,
+            aggregation=self.aggregation,
+            loss_constant=self.loss_constant,
+            denominator=self.denominator or "kept",
+        )

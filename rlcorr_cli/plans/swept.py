@@ -11,7 +11,7 @@ from typing import Literal
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.plans.flags import target
-from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import SCOPES, Bounds, Plan, Rejection, Scope, Weighting
 from rlcorr_cli.plans.statistics import STATISTICS
 
 Side = Literal["both", "low", "high"]
@@ -78,9 +78,12 @@ class Swept:
         """The options of the command line that are the whole plan with these bounds, as far as options name it."""
         low, high = ("" if edge is None else plain(edge) for edge in (bounds.low, bounds.high))
         if isinstance(self.record, Weighting):
-            own = f"--is-{self.side} {low if self.side == 'low' else high}"
-            own = f"--is {self.record.scope} {own}" if self.beside is None else own
-            replaced: tuple[str, ...] = (f"--is-{self.side} ",)
+            named = [each for each in self.beside or () if each.startswith("--is ") and each.count(":") == 2]
+            outside = (
+                f":{self.record.outside}" if named or (self.beside is None and self.record.outside == "zero") else ""
+            )
+            own = f"--is {self.record.scope}:{low},{high}{outside}"
+            replaced: tuple[str, ...] = ("--is ",)
         else:
             kind = f"--rs {self.record.statistic}.{self.record.scope}:"
             own = f"{kind}{low},{high}"
@@ -88,25 +91,43 @@ class Swept:
         return " ".join([*(each for each in self.beside or () if not each.startswith(replaced)), own])
 
 
-def swept_rejection(base: Plan, text: str, side: Side | None, beside: tuple[str, ...] | None = ()) -> Swept:
-    """The rejection of 'STATISTIC.SCOPE' with free bounds, in place of the plan's own of that kind."""
-    statistic, dot, scope = text.partition(".")
-    if not dot or statistic not in STATISTICS or scope not in SCOPES:
-        what, names = ("Scopes", ", ".join(SCOPES))
-        if statistic not in STATISTICS:
-            what, names = "Statistics", nearest(statistic, STATISTICS)
-        raise UsageError(
-            f"Cannot read what to sweep, '{text}'.",
-            f"Write --rs STATISTIC.SCOPE without bounds, for example ratio.seq_mean. {what}: {names}.",
-        )
+WEIGHTS = "is"
+"""What --vary calls a plan's weights."""
+VARY = "Write --vary is.high, --vary is.low or --vary STATISTIC.SCOPE, for example ratio.seq_mean."
+
+
+def swept(base: Plan, text: str, beside: tuple[str, ...] | None = ()) -> Swept:
+    """What 'is.high', 'is.low', 'STATISTIC.SCOPE' or 'STATISTIC.SCOPE.high' (or .low) moves of a plan."""
+    head, *rest = text.split(".")
+    side = rest.pop() if rest and rest[-1] in ("low", "high") else None
+    if head == WEIGHTS:
+        if side is None or rest:
+            raise UsageError(f"Cannot read what to vary, '{text}'.", VARY)
+        return _swept_weighting(base, side, beside)  # pyrefly: ignore[bad-argument-type]  # low or high
+    if head not in STATISTICS:
+        names = nearest(head, [*STATISTICS, WEIGHTS])
+        raise UsageError(f"Cannot read what to vary, '{text}'.", f"{VARY} Nearest: {names}.")
+    if len(rest) != 1 or rest[0] not in SCOPES:
+        raise UsageError(f"Cannot read what to vary, '{text}'.", f"{VARY} Scopes: {', '.join(SCOPES)}.")
+    return _swept_rejection(base, head, rest[0], side=side, beside=beside)  # pyrefly: ignore[bad-argument-type]  # looked up above
+
+
+def _swept_rejection(
+    base: Plan, statistic: str, scope: Scope, *, side: Side | None, beside: tuple[str, ...] | None
+) -> Swept:
+    """The rejection of a statistic and scope with free bounds, in place of the plan's own of that kind."""
     record = Rejection(statistic, scope, Bounds(None, 1.0))
     two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"
     if side is not None and not two_sided:
-        raise UsageError(f"{statistic} is never negative: it has no low side.", "Leave --side out.")
+        raise UsageError(
+            f"{statistic} is never negative: only its upper bound moves.", f"Write --vary {statistic}.{scope}."
+        )
     # As a flag does: in the place of the plan's own, unless that looks at other policies, or one sign of the advantage.
     own = [rule for rule in base.rejections if target(rule) == target(record)]
     if own and not own[0].applied:
-        raise UsageError(f"{base.name} measures {text} alone.", "Its bounds move nothing: sweep another rejection.")
+        raise UsageError(
+            f"{base.name} measures {statistic}.{scope} alone.", "Its bounds move nothing: vary another rejection."
+        )
     others = tuple(rule for rule in base.rejections if rule not in own)
     place = base.rejections.index(own[0]) if own else len(others)
     record = replace(own[0], bounds=record.bounds) if own else record
@@ -119,9 +140,16 @@ def swept_rejection(base: Plan, text: str, side: Side | None, beside: tuple[str,
     )
 
 
-def swept_weighting(base: Plan, side: Literal["low", "high"], beside: tuple[str, ...] | None = None) -> Swept:
+def _swept_weighting(base: Plan, side: Literal["low", "high"], beside: tuple[str, ...] | None) -> Swept:
     """The weighting of a plan with one free bound."""
-    assert base.weighting is not None
+    if base.weighting is None:
+        raise UsageError(
+            "There are no weights whose bound could move.", "Add --is token:,2, or a --preset with weights."
+        )
+    if not base.applies_weights:
+        raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
+    if base.weighting.outside == "cap" and side == "low":
+        raise UsageError("These weights are capped from above alone.", "Write --vary is.high.")
     fixed = replace(base.weighting.bounds, **{side: None})
     if base.weighting.outside == "cap":
         fixed = Bounds()  # a lower bound merely counts there

@@ -3,8 +3,8 @@
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
 TERMS: dict[str, str] = {
-    "tis": "Truncated importance sampling: weights clamped to an upper bound, --is token --is-high 2.",
-    "icepop": "Weights that are 0 outside two bounds: --is token --is-low 0.5 --is-high 5 --is-outside zero.",
+    "tis": "Truncated importance sampling: weights clamped to an upper bound, --is token:,2.",
+    "icepop": "Weights that are 0 outside two bounds: --is token:0.5,5:zero.",
     "mis": "Masked importance sampling: weights, and a rejection of what lies outside bounds.",
     "cis": "Clipped importance sampling: weights clamped to two bounds.",
     "geometric": "The geometric mean e^g of a sequence's token ratios, which does not depend on its length: "

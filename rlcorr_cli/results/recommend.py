@@ -318,7 +318,7 @@ def _sequence_weights(evidence: Evidence) -> list[Reason]:
         f"Where gradients average over more than {MANY_SEQUENCES:,} sequences, sequence weights with a cap of 10 do "
         "better (in simulation):"
     )
-    option = "--is sequence --is-high 10"
+    option = "--is sequence:,10"
     return [Reason(code="sequence_weights", text=text, option=option, values={"seq_ess": seq_ess})]
 
 

@@ -73,7 +73,9 @@ _TAIL = (
 )
 
 
-_SPREAD = "Take a lower --is-high; if that does not help, the policies differ too much to reuse this data."
+_SPREAD = (
+    "Limit the weights more (--is token:,2); if that does not help, the policies differ too much to reuse this data."
+)
 
 
 _VETO = "Lower the veto's bound, and look for numerical faults in the log-probs of the vetoed sequences."
@@ -387,7 +389,10 @@ def _narrower_weights(situation: RemedyContext) -> str:
     weighting = situation.plan.weighting
     if weighting is None or weighting.scope == "token":
         return ""
-    return "Take token weights (--is token), which spread far less than those of sequences, or a lower --is-high."
+    return (
+        "Take token weights (--is token:,2), which spread far less than those of sequences, or limit these more "
+        "(--is sequence:,2)."
+    )
 
 
 def _mean_of_weights(situation: RemedyContext) -> str:
@@ -396,7 +401,8 @@ def _mean_of_weights(situation: RemedyContext) -> str:
     if weighting is None or weighting.scope != "sequence":
         return ""
     return (
-        "The few sequences that would bring the mean back to 1 are not in this dump: take token weights (--is token). "
+        "The few sequences that would bring the mean back to 1 are not in this dump: take token weights (--is "
+        "token:,2). "
         "If their mean is far from 1, too, check that the right columns were compared."
     )
 

@@ -127,10 +127,10 @@ class RunTotals(MeasuredRun):
     def setting_notes(self) -> list[str]:
         """What was set away from its default and no other part of a report says."""
         default, settings, seed = DiagnosticSettings(), self.provenance.settings, self.provenance.seed
-        extreme_ratio, ppo_clip = settings["extreme_ratio"], settings["ppo_clip"]
+        extreme_ratio, clips = settings["extreme_ratio"], (settings["clip_low"], settings["clip_high"])
         settings_set = (
             (extreme_ratio != default.extreme_ratio, f"extreme ratio {extreme_ratio:g}"),
-            (ppo_clip != default.ppo_clip, f"PPO clip {ppo_clip:g}"),
+            (clips != (default.clip_low, default.clip_high), f"PPO clips {clips[0]:g} and {clips[1]:g}"),
             (bool(seed), f"bootstrap seed {seed}"),
         )
         chosen = ", ".join(words for differs, words in settings_set if differs)

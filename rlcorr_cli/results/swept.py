@@ -239,7 +239,7 @@ def swept_report(
         acted_on = gated if curve.totals.n_always else "lie inside the other bound"
         raise DataError(
             f"The bound moves nothing: none of the {swept.units} {acted_on}.",
-            "Sweep other weights: --is token --bound high.",
+            "Sweep other weights: --is token:,2 --vary is.high.",
         )
     reading = _Reading(totals, curve, swept)
     record = swept.record

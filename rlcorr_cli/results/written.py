@@ -44,8 +44,7 @@ class Target:
 
     path: None for a dry run.  keep_rejected: rows without a token left stay in.  rejected: where those rows go
     instead.  resample: how many rows to draw in proportion to their weights (None: no drawing), with `seed`.
-    unused_weights: write (and draw by) weights that the plan's loss does not take, too.  objective: whose coefficients
-    are written as well; divides_coefs: by each batch's divisor.
+    objective: whose coefficients are written as well; divides_coefs: by each batch's divisor.
     """
 
     path: Path | None
@@ -55,7 +54,6 @@ class Target:
     rows_per_file: int = ROWS_PER_FILE
     resample: int | None = None
     seed: int = 0
-    unused_weights: bool = False
     objective: Objective | None = None
     divides_coefs: bool = False
 

@@ -195,7 +195,7 @@ def letter(place: int) -> str:
 
 def _check_alike(a: RunTotals, b: RunTotals) -> None:
     """Refuse two whose metrics would not mean the same."""
-    names = ("extreme_ratio", "ppo_clip")
+    names = ("extreme_ratio", "clip_low", "clip_high")
     (here, there) = ({name: run.provenance.settings[name] for name in names} for run in (a, b))
     for name in names:
         if here[name] != there[name]:

@@ -63,7 +63,7 @@ def filter_dump(
     with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
         writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
         tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
-        more_notes = (*_unused_weights(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
+        more_notes = (*_unused_weights(plan), *_clamped(tally.n_clamped), *_losses(outputs))
         chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
@@ -126,12 +126,12 @@ def rejected_rows(target: Target) -> Destination | None:
     return None if target.rejected is None else dataset(target.rejected, "--rejected-output", target.overwrite)
 
 
-def _unused_weights(plan: Plan, target: Target) -> tuple[str, ...]:
+def _unused_weights(plan: Plan) -> tuple[str, ...]:
     """A note where weights are not written because the plan's loss does not apply them."""
-    if plan.weighting is None or plan.applies_weights or target.unused_weights:
+    if plan.weighting is None or plan.applies_weights:
         return ()
     reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
-    return (f"The weights are measured, not written: {reason}. --write-unused-weights writes them.",)
+    return (f"The weights are measured, not written: {reason}.",)
 
 
 def _clamped(n_tokens: int) -> tuple[str, ...]:
@@ -139,7 +139,9 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
     if not n_tokens:
         return ()
     written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
-    return (f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is-high) avoids this.",)
+    return (
+        f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is token:,1000) avoids this.",
+    )
 
 
 def _coefs(report: Report, target: Target) -> tuple[str, ...]:

@@ -170,7 +170,7 @@ class FilterShard:
 
     def _written_weights(self, decision: Decision, rows: CheckedRows) -> tuple[Decision, int]:
         """The decision with its weights as they are written, and how many had to be made smaller for that."""
-        if not (self.observation.plan.applies_weights or self.target.unused_weights):
+        if not self.observation.plan.applies_weights:
             return replace(decision, weights=None, row_weights=(decision.n_kept > 0).astype(np.float64)), 0
         decision = self._scaled(decision, rows)
         if decision.weights is None:

@@ -258,8 +258,8 @@ def _about_weights() -> list[str]:
     """How a plan weights tokens, before the table of what is measured."""
     text = (
         "An importance weight is the ratio of both policies: of a token e^l, of a whole sequence e^S, or their "
-        "geometric mean e^g (--is token, sequence, geometric), clamped to bounds or 0 outside them (--is-low, "
-        "--is-high, --is-outside). `rlcorr presets` lists those of frameworks. What is measured of them:"
+        "geometric mean e^g (--is token, sequence, geometric), clamped to bounds or 0 outside them (--is "
+        "token:0.5,5:zero). `rlcorr presets` lists those of frameworks. What is measured of them:"
     )
     return ["weights", *indented(text), *_where_in(text)]
 

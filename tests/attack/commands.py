@@ -15,7 +15,7 @@ READ_FILES = ("--plan", "--rules", "--baseline", "--join")
 """Options that name a file to read; every other option that names a path names an output."""
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
-SWEPT = ("--rs", "ratio.seq_mean")
+SWEPT = ("--vary", "ratio.seq_mean")
 DUMPS = ("analyze", "diagnose", "compare", "sweep", "filter", "plot", "check", "inspect", "convert")
 """Commands that read a dump."""
 
@@ -69,7 +69,7 @@ def _forms() -> Iterator[Form]:
     yield Form(("compare",))
     yield Form(("compare", "--json", "--group-by", "step"))
     yield Form(("sweep", *SWEPT, "--target-keep", "0.9"))
-    yield Form(("sweep", "--is", "token", "--bound", "high", "--target-ess", "0.9", "--json"))
+    yield Form(("sweep", "--is", "token", "--vary", "is.high", "--target-ess", "0.9", "--json"))
     for suffix in SHEETS:
         if suffix not in PICTURE_SUFFIXES:  # the dump is too small for a diagnosis to have something to draw
             yield _form("diagnose", o=f"d{suffix}")
@@ -93,7 +93,7 @@ def _forms() -> Iterator[Form]:
     yield Form(("inspect",))
     yield Form(("inspect", "--json"))
     yield Form(("inspect", "--worst", "2"))
-    yield Form(("inspect", "--worst", "9", "--by", "seq_log_ratio", "--json"))
+    yield Form(("inspect", "--worst", "9", "--rank", "seq_log_ratio", "--json"))
     yield Form(("inspect", "--row", "1"))
     yield Form(("inspect", "--row", "1", "--json"))
     yield Form(("inspect", "--row", "a"))

@@ -111,7 +111,7 @@ def part() -> bytes:
     with TemporaryDirectory() as folder:
         dump, saved = Path(folder) / "dump.parquet", Path(folder) / "part.rlcorr"
         dump.write_bytes(sample())
-        save(analyze(dump, group_by="step", pictures=True, totals=True, threads=1), saved)
+        save(analyze(dump, group_by="step", pictures=True, totals=True, workers=1), saved)
         return saved.read_bytes()
 
 

@@ -214,7 +214,7 @@ def _odd_values() -> Iterator[Case]:
         )
     rewards = written(DUMP, of_type(".parquet", "reward", "huge double", ""))
     yield _case("F31", "rewards of 1e308", ("analyze", DUMP), rewards)
-    yield _case("F31", "--is-low 1e308", ("analyze", DUMP, "--is", "token", "--is-low", "1e308"), ends=(OK, USAGE))
+    yield _case("F31", "--is token:1e308,", ("analyze", DUMP, "--is", "token:1e308,"), ends=(OK, USAGE))
     wide = Surroundings(environment=(("COLUMNS", "10000000"),))
     for args in (("analyze", DUMP), ("analyze", "--help"), ("presets",)):
         yield _case("F31", f"COLUMNS=10000000 {args[0]} {args[-1]}", args, around=wide)
@@ -332,7 +332,7 @@ def _tracebacks() -> Iterator[Case]:
     # A row is some 20 bytes: no disk holds them, and what is drawn until then is in no memory.
     line = _filter(DUMP, "-o", "k.jsonl", "--resample", str(2**40))
     yield _case("F12", f"filter --resample {2**40}", line, ends=(OUTPUT,), around=Surroundings(largest_file=1 << 20))
-    for option in ("--max-bad-fraction", "--extreme-ratio", "--ppo-clip"):
+    for option in ("--max-bad-fraction", "--extreme-ratio", "--clip-low"):
         for value in ("nan", "inf"):
             yield _case("F12", f"{option} {value}", ("analyze", DUMP, option, value), ends=(USAGE,))
     for line in (_filter(DUMP, "-o", "ftp://x/k"), ("plot", DUMP, "--kind", "ratio", "-o", "ftp://x/p")):

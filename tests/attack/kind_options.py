@@ -57,7 +57,7 @@ TEXTS = (
 NAMES = (*PRESETS, *list(PICTURES), *list(DEFINITIONS)[:6])
 """Values that some option takes; every option is tried with each of them."""
 VALUES = (*NUMBERS, *TEXTS, *NAMES)
-SMALL = ("--seed", "--limit", "--threads")
+SMALL = ("--seed", "--limit", "--workers")
 """What goes along with an option by lot."""
 
 

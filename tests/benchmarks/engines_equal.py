@@ -27,7 +27,7 @@ import rlcorr_cli
 COMMANDS = (
     ("analyze", "--preset", "geo_rs"),
     ("compare",),
-    ("sweep", "--rs", "k3.token", "--target-keep", "0.99"),
+    ("sweep", "--vary", "k3.token", "--target-keep", "0.99"),
     ("diagnose",),
     ("check", "--preset", "token_is"),
     ("inspect", "--worst", "3"),

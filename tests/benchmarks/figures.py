@@ -280,7 +280,7 @@ def diagnose_memory(bench: Bench) -> Figure:
 
 def sweep(bench: Bench) -> Figure:
     """The curve of a geometric rejection on W1 over analyze on it, both whole; a detail gives it with a target."""
-    command = [RLCORR, "sweep", bench.dump("W1"), "--rs", "ratio.seq_mean", "--json"]
+    command = [RLCORR, "sweep", bench.dump("W1"), "--vary", "ratio.seq_mean", "--json"]
     works = {
         "analyze": bench.wall("W1"),
         "curve": partial(wall, *command),

@@ -64,7 +64,7 @@ CASES = (
     filtering("-o", "a.parquet", *SKIP, *WORKERS, outputs=("a.parquet",)),
     Case((*GROUPED, "-o", "r.rlcorr", "-o", "r.json"), ("r.rlcorr", "r.json")),
     Case(("compare", "DUMP", *SKIP, "--group-by", "step", "-o", "c.html", "-o", "c.json"), ("c.html", "c.json")),
-    Case(("sweep", "DUMP", *SKIP, "--rs", "ratio.seq_mean", "-o", "s.csv", "-o", "s.svg"), ("s.csv", "s.svg")),
+    Case(("sweep", "DUMP", *SKIP, "--vary", "ratio.seq_mean", "-o", "s.csv", "-o", "s.svg"), ("s.csv", "s.svg")),
     Case((*DIFFED, "-o", "d.html", "--junit", "d.xml"), ("d.html", "d.xml")),
     Case(("diagnose", "DUMP", *SKIP, "-o", "y.html", "-o", "y.json"), ("y.html", "y.json")),
     Case(("convert", "DUMP", "-o", "v.parquet"), ("v.parquet",), ("--overwrite",)),

@@ -39,6 +39,8 @@ def samples(sampler: str, dump: Path, *options: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         raw = Path(folder, "raw.txt")
         profiler = [sampler, "record", "--rate", RATE, "--format", "raw", "--output", raw, *options, "--"]
-        run = cost([*profiler, RLCORR, "analyze", dump, "--preset", PRESET, "--threads", "1", "--json"])
+        run = cost(
+            [*profiler, RLCORR, "analyze", dump, "--preset", PRESET, "--engine", "threads", "--workers", "1", "--json"]
+        )
         stacks = (line.rpartition(" ") for line in raw.read_text().splitlines())
         return sum(int(n) for stack, _, n in stacks if IN_A_WORKER in stack) / run.wall

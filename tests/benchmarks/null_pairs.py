@@ -58,7 +58,7 @@ def null_pair(number: int) -> Diff:
     first = texts(draw)
     second = first if number % 2 else texts(draw)
     return diff(
-        scored(draw, first, size, freedom), scored(draw, second, size, freedom), min_effect=0, threads=1, seed=number
+        scored(draw, first, size, freedom), scored(draw, second, size, freedom), min_effect=0, workers=1, seed=number
     )
 
 

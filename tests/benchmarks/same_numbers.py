@@ -97,9 +97,8 @@ def command_lines(number: int, dump: Dump, others: tuple[Dump, Dump]) -> Iterato
             return ["--preset", name, *(sometimes(0.2, "--normalize", "batch") if weighs else [])]
         statistics = [str(name) for name in draw.choice(list(STATISTICS), draw.integers(1, 4), replace=False)]
         rules = [f"{name}.{chosen(SCOPES)}:{bounds(name)}" for name in statistics]
-        weights = sometimes(0.5, "--is", chosen(("token", "sequence", "geometric")))
-        weights += sometimes(0.5, "--is-high", "1.5") if weights else []
-        weights += sometimes(0.3, "--is-low", "0.5", "--is-outside", "zero") if weights else []
+        limits = chosen(("", ":,1.5", ":0.5,:zero", ":0.5,1.5:zero"))
+        weights = sometimes(0.5, "--is", chosen(("token", "sequence", "geometric")) + limits)
         weights += sometimes(0.3, "--normalize", "batch") if weights else []
         return [*(word for rule in rules for word in ("--rs", rule)), *weights, *sometimes(0.2, "--veto", "1e-4")]
 
@@ -116,17 +115,22 @@ def command_lines(number: int, dump: Dump, others: tuple[Dump, Dump]) -> Iterato
     for _ in range(2):
         statistic = chosen(STATISTICS)
         target = ("--target-keep", chosen((0.5, 0.9, 0.99))) if draw.random() < 0.5 else ("--target-ess", "0.5")
-        weights = ["--is", chosen(("token", "sequence", "geometric")), "--bound", chosen(("high", "high", "low"))]
-        swept = weights if draw.random() < 0.3 else ["--rs", f"{statistic}.{chosen(SCOPES)}"]
+        weights = [
+            "--is",
+            chosen(("token", "sequence", "geometric")),
+            "--vary",
+            chosen(("is.high", "is.high", "is.low")),
+        ]
+        swept = weights if draw.random() < 0.3 else ["--vary", f"{statistic}.{chosen(SCOPES)}"]
         yield ["sweep", *read(), *swept, *sometimes(0.6, *target)]
     diffed = [others[0].name, *grouped()] if draw.random() < 0.6 else [others[1].name]
     yield ["diff", dump.name, *diffed, "--on-bad-row", "skip", "--all", *sometimes(0.3, "--min-effect", "0")]
     yield ["diagnose", *read(), *grouped()]
-    yield ["inspect", *read(), *plan(), "--worst", "3", "--by", chosen(("k3", "abs_log_ratio", "seq_log_ratio"))]
+    yield ["inspect", *read(), *plan(), "--worst", "3", "--rank", chosen(("k3", "abs_log_ratio", "seq_log_ratio"))]
     suffix = dump.name.partition(".")[2]
-    coefficients = sometimes(0.6, chosen(("--coef", "--coef-normalized")), "--objective", "ppo")
+    coefficients = sometimes(0.6, "--coef", chosen(("raw", "normalized")), "--objective", "ppo")
     coefficients = coefficients if "advantages" in dump.columns else []
-    written = ["--write-unused-weights", "--rejected", chosen(("drop", "keep", "keep"))]
+    written = ["--rejected", chosen(("drop", "keep", "keep"))]
     written = written if coefficients or draw.random() < 0.9 else ["--resample", "20"]
     yield ["filter", *read(), *plan(), *coefficients, *written, "-o", f"written.{suffix}"]
     if draw.random() < 0.15:
@@ -142,7 +146,9 @@ def play(line: list[str], device: str, folder: Path) -> dict[str, Any]:
         contextlib.redirect_stderr(err),
     ):
         warnings.simplefilter("always")
-        status = command_line.run([*line, "--device", device, "--threads", "1", "--quiet", "--json"])
+        status = command_line.run(
+            [*line, "--device", device, "--engine", "threads", "--workers", "1", "--quiet", "--json"]
+        )
     found: dict[str, Any] = {"status": status, "json": json.loads(out.getvalue() or "null"), "err": err.getvalue()}
     found["warnings"] = sorted({f"{each.filename}:{each.lineno}: {each.message}" for each in warned})
     if line[0] == "filter" and status == 0:

@@ -62,9 +62,10 @@ def serve(path: Path, delay: float) -> None:
         listener.serve_forever()
 
 
-def seconds(dump: str, environment: dict[str, str], threads: int) -> float:
+def seconds(dump: str, environment: dict[str, str], workers: int) -> float:
     """The wall time of one run, start included."""
-    command = [sys.executable, "-m", "rlcorr_cli", "analyze", dump, "--quiet", "--threads", str(threads)]
+    command = [sys.executable, "-m", "rlcorr_cli", "analyze", dump, "--quiet", "--engine", "threads"]
+    command += ["--workers", str(workers)]
     started = time.perf_counter()
     subprocess.run(command, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started
@@ -76,7 +77,7 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--serve", action="store_true")
     args = parser.parse_args()
     if args.serve:

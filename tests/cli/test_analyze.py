@@ -38,7 +38,7 @@ TOP = [
 ]
 COUNTS = ["rows", "sequences", "empty_sequences", "tokens", "masked_tokens", "bad_rows"]
 STEP = ("--group-by", "step")
-NORMALIZED = ("--is", "token", "--is-high", "1.1", "--normalize", "batch")
+NORMALIZED = ("--is", "token:,1.1", "--normalize", "batch")
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +190,8 @@ def test_grouping_does_not_change_the_whole() -> None:
 @pytest.mark.parametrize(
     ("dump", "computing"),
     [
-        (STEPS, ("--threads", "1")),
-        (STEPS, ("--threads", "5")),
+        (STEPS, ("--engine", "threads", "--workers", "1")),
+        (STEPS, ("--engine", "threads", "--workers", "5")),
         (BF16, ("--batch-tokens", "1")),
         (STEPS, ("--device", "cpu")),
     ],
@@ -216,7 +216,7 @@ def test_thresholds_change_what_they_name() -> None:
 
 
 def test_flags_change_a_preset_in_the_reported_plan() -> None:
-    plan = analyzed(BF16, "--preset", "geo_rs", "--veto", "0.01", "--is", "token", "--is-high", "3")["plan"]
+    plan = analyzed(BF16, "--preset", "geo_rs", "--veto", "0.01", "--is", "token:,3")["plan"]
     assert plan["name"] == "decoupled_geo_rs+flags"
     ours = {"scope": "token", "low": None, "high": 3.0, "outside": "clamp", "normalize": "none"}
     assert plan["weighting"] == {**ours, "of": "mismatch", "gate": "any"}

@@ -326,7 +326,7 @@ def test_an_id_may_come_again_in_another_step(tmp_path: Path) -> None:
 def test_a_file_named_otherwise_but_written_twice_is_noticed(tmp_path: Path) -> None:
     paths = [parquet(tmp_path / f"{name}.parquet", good(5)) for name in ("a", "b")]
     assert run("analyze", *paths).status == 3
-    found = analyzed(*paths, *SKIP, "--threads", "4")
+    found = analyzed(*paths, *SKIP, "--engine", "threads", "--workers", "4")
     assert found["problems"]["duplicate_id"]["rows"] == 5
     assert "b.parquet, row 0 (0-based)" in found["problems"]["duplicate_id"]["first"]
     assert found["metrics"] == analyzed(paths[0])["metrics"]
@@ -358,7 +358,7 @@ def test_a_quarantine_is_in_the_dumps_order(threads: str, tmp_path: Path) -> Non
     apart.parent.mkdir()
     paths = [str(tmp_path / f"{i}.parquet") for i in range(3)]
     assert (
-        run("analyze", *paths, "--quarantine", str(apart), "--max-bad-fraction", "1", "--threads", threads).status == 0
+        run("analyze", *paths, "--quarantine", str(apart), "--max-bad-fraction", "1", "--workers", threads).status == 0
     )
     ids = pq.read_table(apart)["sample_id"].to_pylist()
     assert ids == [f"b{i:03}" for i in range(90) if i % 3]
@@ -370,10 +370,9 @@ def test_a_limit_counts_bad_rows_too(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "no place": (("--on-bad-row", "quarantine"), 2, "--quarantine bad.parquet"),
-    "a place for nothing": (("--on-bad-row", "skip", "--quarantine", "bad.parquet"), 2, "Use one of the two"),
+    "an action that is gone": (("--on-bad-row", "quarantine"), 2, "Write --quarantine PATH alone."),
     "a share of nothing": (("--max-bad-fraction", "0.5"), 2, "--on-bad-row skip"),
-    "unknown policy": (("--on-bad-row", "drop"), 2, "error, skip, quarantine"),
+    "unknown policy": (("--on-bad-row", "drop"), 2, "error, skip, got"),
     "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask, keep"),
     "another format": (("--quarantine", "bad.jsonl"), 2, ".parquet"),
     "no such folder": (("--quarantine", "none/bad.parquet"), 4, "no directory"),

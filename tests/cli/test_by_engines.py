@@ -38,9 +38,9 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 COMMANDS = {
     "analyze": ("analyze", "--group-by", "step", "--preset", "geo_rs"),
-    "a batch's mean": ("analyze", "--is", "token", "--is-high", "2", "--normalize", "batch"),
+    "a batch's mean": ("analyze", "--is", "token:,2", "--normalize", "batch"),
     "compare": ("compare",),
-    "sweep": ("sweep", "--rs", "k3.token", "--target-keep", "0.99"),
+    "sweep": ("sweep", "--vary", "k3.token", "--target-keep", "0.99"),
     "diagnose": ("diagnose", "--group-by", "step"),
     "check": ("check", "--preset", "token_is"),
     "inspect": ("inspect", "--worst", "3"),
@@ -152,16 +152,25 @@ def test_workers_that_cannot_share_the_work_are_told_so_once(tmp_path: Path, cap
     assert told("analyze", path, *skipping, "--workers", "4", "--limit", "2") == limited
     assert told("analyze", path, *skipping, "--workers", "1", "--limit", "2") == []
     assert told("analyze", path, *skipping, "--workers", "4") == []
-    filtering = ("filter", path, *skipping, "--threads", "2", "--preset", "token_is", "--normalize", "batch")
+    filtering = (
+        "filter",
+        path,
+        *skipping,
+        "--engine",
+        "threads",
+        "--workers",
+        "2",
+        "--preset",
+        "token_is",
+        "--normalize",
+        "batch",
+    )
     skipped = ["share the work: one thread looks for ids that come twice, to leave out their later rows."]
     assert told(*filtering, "-o", str(tmp_path / "kept.jsonl")) == skipped
 
 
-def test_threads_stands_for_the_engine_of_that_name(dump: str) -> None:
-    assert "by 3 threads.\n" in run("analyze", dump, "--threads", "3", "--debug").err
-    said = run("analyze", dump, "--threads", "3", "--workers", "2")
-    refused(said, 2, "--threads stands for --engine threads --workers.")
-    refused(run("analyze", dump, "--threads", "3", "--engine", "processes"), 2, "--threads stands for")
+def test_an_engine_is_named_with_its_workers(dump: str) -> None:
+    assert "by 3 threads.\n" in run("analyze", dump, "--engine", "threads", "--workers", "3", "--debug").err
     refused(run("analyze", dump, "--engine", "spark"), 2, "--engine must be one of auto, threads, processes")
     refused(run("analyze", dump, "--workers", "0"), 2, "--workers")
 

@@ -273,7 +273,7 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a peer's name and ours": (("--max", "kl=1", "--max", "rollout_corr/kl=2"), ("--max names kl twice",)),
     "weights": (("--min", "rollout_is_eff_sample_size=0.3"), ("not in this report", "--preset token_is")),
     "a veto": (("--max", "rollout_is_veto_fraction=0.1", "--rs", "k3.token:,1"), ("--veto 1e-4",)),
-    "zeroed weights": (("--max", "rollout_is_oob_ratio=0.1", "--preset", "token_is"), ("--is-outside zero",)),
+    "zeroed weights": (("--max", "rollout_is_oob_ratio=0.1", "--preset", "token_is"), ("--is token:,2:zero",)),
     "a batch mean": (("--max", "rollout_is_batch_norm_factor=2", "--preset", "token_is"), ("--normalize batch",)),
     "what is kept": (("--max", "kept_kl=0.1", "--preset", "token_is"), ("kept_kl is not in", "--preset geo_rs")),
     "all rejections": (("--max", "rollout_rs_masked_fraction=0.1"), ("--preset geo_rs",)),

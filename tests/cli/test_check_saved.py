@@ -157,7 +157,7 @@ def test_what_is_no_report_is_status_3(case: str, tmp_path: Path, folder: Path) 
     ("command", "what"),
     [
         (("compare", BF16, "--preset", "token_is"), "a comparison of plans"),
-        (("sweep", BF16, "--rs", "ratio.seq_mean"), "a sweep"),
+        (("sweep", BF16, "--vary", "ratio.seq_mean"), "a sweep"),
         (("diff", BF16, STEPS), "a comparison of dumps"),
     ],
     ids=["compare", "sweep", "diff"],

@@ -10,7 +10,7 @@ NO_ADVANTAGES = BF16.replace("bf16", "fp32")
 
 
 @pytest.mark.parametrize(
-    "options", [("ppo",), ("gspo", "--loss-agg", "seq-mean-token-sum"), ("auto", "--dual-clip", "3")]
+    "options", [("ppo",), ("gspo", "--loss-agg", "seq-mean-token-sum"), ("auto", "--clip-high", "0.28")]
 )
 def test_each_plan_has_the_numbers_of_its_own_analysis(options: tuple[str, ...]) -> None:
     objective = ("--objective", *options)

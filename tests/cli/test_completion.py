@@ -45,7 +45,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("check", BF16, "--max", "ob"): ["objective/"],
     ("check", BF16, "--fail-on", ""): ["anomaly", "moved", "far", "outliers", "cause"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
-    ("analyze", BF16, "--is", ""): ["token", "sequence", "geometric"],
+    ("analyze", BF16, "--is", ""): ["token:", "sequence:", "geometric:"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],
     ("presets", "tr"): ["trl", *(row.name for row in of_family("trl"))],
     ("explain", "seq_e"): ["seq_ess"],

@@ -147,8 +147,8 @@ def test_rows_pair_by_another_column_and_by_step_where_both_have_it(tmp_path: Pa
     assert diffed(a, b)["pairs"]["both"] == 0
     assert diffed(a, c)["pairs"]["both"] == 8
     assert diffed(a, d)["pairs"]["both"] == 0
-    assert diffed(a, d, "--by", "own")["pairs"]["both"] == 8
-    refused(run("diff", a, d, "--by", "own", "--map", "sample_id=own"), 2, "--by and --map sample_id")
+    assert diffed(a, d, "--pair-by", "own")["pairs"]["both"] == 8
+    refused(run("diff", a, d, "--pair-by", "own", "--map", "sample_id=own"), 2, "--pair-by and --map sample_id")
 
 
 def test_pairs_of_another_length_are_another_text(tmp_path: Path) -> None:
@@ -348,9 +348,9 @@ def test_chance_seldom_moves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_on_the_rows_column_speak_of_by(tmp_path: Path) -> None:
-    refused(run("diff", BF16, BF16, "--by", "foo"), 2, "--by foo: there is no column 'foo'.")
-    ran = run("diff", BF16, BF16, "--by", "response_mask")
-    refused(ran, 3, "response_mask", "name the rows' own with --by COLUMN.")
+    refused(run("diff", BF16, BF16, "--pair-by", "foo"), 2, "--pair-by foo: there is no column 'foo'.")
+    ran = run("diff", BF16, BF16, "--pair-by", "response_mask")
+    refused(ran, 3, "response_mask", "name the rows' own with --pair-by COLUMN.")
 
 
 def test_no_number_is_cut_where_changes_are_huge() -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import py_compile
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, jsonl, parquet, row, run, run_installed, run_process
+from running import BF16, STEPS, jsonl, parquet, refused, row, run, run_installed, run_process
+
+from rlcorr_cli.commands.gone import OPTIONS as GONE
 
 NAN = float("nan")
 
@@ -118,15 +121,16 @@ def test_bad_values_on_masked_tokens_are_no_error(bad: float, tmp_path: Path) ->
 USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown preset": (("--preset", "tokn_is"), ("tokn_is", "token_is", "rlcorr presets")),
     "unknown profile": (("--profile", "verl-0.5"), ("verl-0.5", "verl-0.9")),
-    "negative high": (("--is", "token", "--is-high", "-1"), ("-1", "positive")),
-    "low above high": (("--is", "token", "--is-low", "3", "--is-high", "2"), ("3", "2")),
-    "high without weights": (("--is-high", "2"), ("no weighting", "--is token")),
+    "negative high": (("--is", "token:,-1"), ("-1", "positive")),
+    "low above high": (("--is", "token:3,2"), ("3", "2")),
+    "a mean without weights": (("--normalize", "batch"), ("no weighting", "--is token")),
     "unknown weight scope": (("--is", "tokens"), ("--is", "tokens", "token")),
-    "unknown outside": (("--is", "token", "--is-outside", "clip"), ("--is-outside", "clamp")),
+    "unknown outside": (("--is", "token:,2:clip"), ("'clip' (--is token:,2:clip)", "clamp")),
+    "weights of one bound": (("--is", "token:2"), ("Cannot read the weights 'token:2'", "token:,2")),
     "unknown normalize": (("--is", "token", "--normalize", "step"), ("--normalize", "batch")),
     "unknown mode": (("--mode", "bypas"), ("--mode", "bypass")),
     "unknown option": (("--presset", "x"), ("--presset", "analyze --help")),
-    "not a number": (("--is", "token", "--is-high", "two"), ("--is-high", "number")),
+    "not a number": (("--is", "token:,two"), ("two", "not a number")),
     "rejection without bounds": (("--rs", "ratio.token"), ("ratio.token", "STATISTIC.SCOPE:LOW,HIGH")),
     "rejection of open bounds": (("--rs", "ratio.token:,"), ("bound",)),
     "rejection of a word": (("--rs", "ratio.token:low,2"), ("low",)),
@@ -137,7 +141,7 @@ USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "preset and plan": (("--preset", "token_is", "--plan", "x.toml"), ("--preset", "--plan")),
     "missing plan": (("--plan", "none.toml"), ("none.toml",)),
     "unknown report form": (("-o", "report.xyz"), ("report.xyz", ".json")),
-    "no threads": (("--threads", "0"), ("--threads",)),
+    "no workers": (("--workers", "0"), ("--workers",)),
     "unknown device": (("--device", "tpu"), ("tpu", "cpu")),
     "unknown format": (("--format", "csv"), ("csv", "parquet")),
     "map without a column": (("--map", "old_log_probs"), ("--map",)),
@@ -145,6 +149,19 @@ USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "extreme ratio below 1": (("--extreme-ratio", "0.5"), ("--extreme-ratio",)),
     "same file twice": ((BF16,), ("named twice",)),
 }
+
+
+@pytest.mark.parametrize("option", GONE)
+def test_an_option_that_is_gone_says_what_to_type_instead(option: str) -> None:
+    refused(run("analyze", BF16, option, "2"), 2, f"{option} is gone.", GONE[option])
+    if instead := re.match(r"Write (--[\w-]+) ?([\w:,.]*)", GONE[option]):
+        command = {"--vary": "sweep", "--coef": "filter"}.get(instead[1], "analyze")
+        assert instead[1] in run(command, "--help").out
+
+
+def test_a_command_says_what_to_type_for_an_option_that_others_have() -> None:
+    refused(run("diff", BF16, BF16, "--by", "step"), 2, "--by is gone.", "Write --pair-by COLUMN.")
+    refused(run("inspect", BF16, "--worst", "2", "--by", "k3"), 2, "--by is gone.", "Write --rank MEASURE.")
 
 
 @pytest.mark.parametrize("case", USAGE)

@@ -128,10 +128,10 @@ def test_added_columns_have_their_types_whatever_the_first_json_lines_hold(tmp_p
 
 
 def test_parquet_and_json_lines_agree_whatever_the_batch_and_threads(tmp_path: Path) -> None:
-    plan = ["--is", "sequence", "--is-high", "1.5", "--normalize", "batch", "--rs", "ratio.token:0.9,1.1"]
+    plan = ["--is", "sequence:,1.5", "--normalize", "batch", "--rs", "ratio.token:0.9,1.1"]
     wanted = output(tmp_path / "a.parquet", BF16, *plan)
     assert any(0 in one["response_mask"] for one in wanted)
-    for i, given in enumerate(([BF16, "--batch-tokens", "64"], [BF16, "--threads", "1"])):
+    for i, given in enumerate(([BF16, "--batch-tokens", "64"], [BF16, "--engine", "threads", "--workers", "1"])):
         assert output(tmp_path / f"{i}.parquet", *given, *plan) == wanted
     twin = output(tmp_path / "twin.parquet", JSONL, "--batch-tokens", "500", *plan)
     assert len(twin[0]) > 10

@@ -87,7 +87,7 @@ def test_the_worst_rows_are_those_of_a_full_sort(tmp_path: Path) -> None:
         "seq_log_ratio": ([abs(one.sum()) for one in logs], [np.abs(one) for one in logs]),
     }
     for by, (sequences, tokens) in measures.items():
-        found = inspected(str(tmp_path / "d.parquet"), "--worst", "5", "--by", by, "--batch-tokens", "500")["worst"]
+        found = inspected(str(tmp_path / "d.parquet"), "--worst", "5", "--rank", by, "--batch-tokens", "500")["worst"]
         order = np.argsort(sequences)[::-1][:5]
         assert found["by"] == by
         assert [one["sample_id"] for one in found["sequences"]] == [ids[i] for i in order]
@@ -99,7 +99,7 @@ def test_the_worst_rows_are_those_of_a_full_sort(tmp_path: Path) -> None:
 
 
 def test_one_row_token_by_token_with_what_the_plan_says() -> None:
-    plan = ("--is", "token", "--is-high", "1.02", "--rs", "k3.token:,0.001", "--rs", "ratio.seq_mean:0.999,1.001")
+    plan = ("--is", "token:,1.02", "--rs", "k3.token:,0.001", "--rs", "ratio.seq_mean:0.999,1.001")
     given = pq.read_table(BF16).slice(7, 1).to_pylist()[0]
     found = run("inspect", BF16, "--row", given["sample_id"], *plan, "--json").json
     assert found["place"].endswith("row 7 (0-based)")
@@ -142,7 +142,7 @@ def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
     [
         (("--row", "none"), "There is no row of sample_id none"),
         (("--row", "1", "--worst", "2"), "Use one of the two"),
-        (("--worst", "2", "--by", "kl"), "k3, abs_log_ratio, seq_log_ratio"),
+        (("--worst", "2", "--rank", "kl"), "k3, abs_log_ratio, seq_log_ratio"),
     ],
 )
 def test_wrong_uses(args: tuple[str, ...], part: str) -> None:
@@ -180,7 +180,7 @@ def test_standard_input_is_inspected() -> None:
 
 
 def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
-    refused(run("inspect", BF16, "--by", "k3"), 2, "--by is the measure of the worst", "Add --worst 5.")
-    refused(run("inspect", BF16, "--by", "k3", "--row", "s003"), 2, "--by is the measure of the worst")
-    by_k3 = run("inspect", BF16, "--worst", "2", "--by", "k3").out
+    refused(run("inspect", BF16, "--rank", "k3"), 2, "--rank orders the worst", "Add --worst 5.")
+    refused(run("inspect", BF16, "--rank", "k3", "--row", "s003"), 2, "--rank orders the worst")
+    by_k3 = run("inspect", BF16, "--worst", "2", "--rank", "k3").out
     assert run("inspect", BF16, "--worst", "2", "-q").out == by_k3

@@ -26,7 +26,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("filter", "-o", "o.parquet", "--preset", "token_is"),
     ("inspect",),
     ("plot", "-o", "o.png"),
-    ("sweep", "--rs", "ratio.seq_mean"),
+    ("sweep", "--vary", "ratio.seq_mean"),
 )
 OF_ADVANTAGES: tuple[tuple[str, ...], ...] = (
     ("analyze", *GATED),

@@ -46,7 +46,7 @@ PICTURES = {
     "plot": ("plot", "DUMP", "--kind", "ratio"),
     "plot of plans": ("plot", "DUMP", "--kind", "compare"),
     "compare of objectives": ("compare", "DUMP", "--preset", "token_is", "--objective", "ppo"),
-    "sweep": ("sweep", "DUMP", "--rs", "ratio.seq_mean"),
+    "sweep": ("sweep", "DUMP", "--vary", "ratio.seq_mean"),
     "diagnose": ("diagnose", "DUMP"),
 }
 

@@ -89,7 +89,7 @@ def test_a_budget_is_the_same_however_the_dump_is_read(tmp_path: Path) -> None:
     assert 0.00001 < report["metrics"]["rollout_rs_m2po_masked_fraction"] < 0.1
     assert any(note.startswith("m2po keeps log_ratio_squared up to") for note in report["notes"])
     assert any("m2po is kept in each batch: 5 values of step" in note for note in report["notes"])
-    for given in (["--batch-tokens", "1000"], ["--threads", "1"], ["--group-by", "step"]):
+    for given in (["--batch-tokens", "1000"], ["--engine", "threads", "--workers", "1"], ["--group-by", "step"]):
         found = analyzed(STEPS, *plan, *given)["metrics"]
         assert numbers(found) == pytest.approx(numbers(report["metrics"]), rel=1e-9, abs=1e-12)
     whole = analyzed(STEPS, *plan, "--batch-by", "none")

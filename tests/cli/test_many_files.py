@@ -10,7 +10,7 @@ SIZES = 70, 90, 130
 """Files: more than are looked at for a cause."""
 PAIRS = (130**2 - 90**2) - 2 * (90**2 - 70**2)
 COMMANDS = {
-    "filter": ("--preset", "token_is", "--threads", "1", "-o"),
+    "filter": ("--preset", "token_is", "--engine", "threads", "--workers", "1", "-o"),
     "convert": ("-o",),
 }
 

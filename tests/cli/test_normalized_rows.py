@@ -12,7 +12,7 @@ def test_a_row_weight_is_divided_by_its_batch_mean(scope: str, tmp_path: Path) -
     columns = ["step", "rollout_is_weights", "rollout_is_seq_weight"]
     plain, divided = tmp_path / "plain.parquet", tmp_path / "divided.parquet"
     for path, normalize in ((plain, "none"), (divided, "batch")):
-        ran = run("filter", STEPS, "--is", scope, "--is-high", "1.5", "--normalize", normalize, "-o", str(path))
+        ran = run("filter", STEPS, "--is", f"{scope}:,1.5", "--normalize", normalize, "-o", str(path))
         assert ran.status == 0, ran.err
     divisors: dict[int, set[float]] = {}
     tables = (pq.read_table(path, columns=columns).to_pylist() for path in (plain, divided))

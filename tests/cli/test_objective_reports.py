@@ -11,6 +11,8 @@ from running import BF16, SAMPLE, STEPS, Ran, analyzed, refused, run
 from rlcorr_cli import analyze, choose_objective
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
+from rlcorr_cli.plans.files import plan_to_toml
+from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.show.numbers import number
 
@@ -67,7 +69,9 @@ def test_a_batch_is_what_a_dump_of_it_alone_is(of_steps: Any, tmp_path: Path) ->
     assert_close(alone["metrics"], batch["metrics"])
 
 
-@pytest.mark.parametrize("more", [("--batch-tokens", "700"), ("--group-by", "group_id"), ("--threads", "1")])
+@pytest.mark.parametrize(
+    "more", [("--batch-tokens", "700"), ("--group-by", "group_id"), ("--engine", "threads", "--workers", "1")]
+)
 def test_portions_and_groups_do_not_change_it(more: tuple[str, ...], of_steps: Any) -> None:
     assert_close(objective(*TOKEN_IS, *more)["metrics"], of_steps["metrics"])
 
@@ -88,7 +92,7 @@ def test_batches_are_those_that_are_asked_for() -> None:
 
 
 def test_weights_of_batch_mean_1_scale_it() -> None:
-    weights = (BF16, "--is", "token", "--is-high", "2", "--objective", "ppo")
+    weights = (BF16, "--is", "token:,2", "--objective", "ppo")
     plain, normed = analyzed(*weights), analyzed(*weights, "--normalize", "batch")
     factor = normed["metrics"]["rollout_is_batch_norm_factor"]
     for name, power in (("loss", 1), ("coef_abs_sum", 1), ("coef_square_sum", 2), ("cos_to_none", 0)):
@@ -137,16 +141,17 @@ def test_a_group_that_is_a_batch_has_the_batchs_numbers() -> None:
         assert_close(group["objective"], full_names(batch["metrics"], "ppo"))
 
 
-@pytest.mark.parametrize("weights", [("--preset", "seq_is_rs"), ("--is", "token", "--is-high", "2")])
-def test_a_groups_numbers_are_of_its_rows_alone(weights: tuple[str, ...], tmp_path: Path) -> None:
-    options = (*weights, "--objective", "ppo", "--loss-denominator", "all")
+@pytest.mark.parametrize("weights", ["seq_is_rs", "token_is"])
+def test_a_groups_numbers_are_of_its_rows_alone(weights: str, tmp_path: Path) -> None:
+    block = {"name": "ppo", "denominator": "all"}
+    options = ("--plan", plan_with_objective(tmp_path / "plan.toml", weights, block))
     pl.read_parquet(STEPS).filter(pl.col("group_id") == "g3").write_parquet(tmp_path / "g3.parquet")
     alone = objective(str(tmp_path / "g3.parquet"), *options)["metrics"]
     assert_close(of_group(STEPS, *options, "--group-by", "group_id")[3], full_names(alone, "ppo"))
 
 
 def test_groups_of_batches_with_a_mean_of_1_are_divided_by_their_batchs() -> None:
-    options = (STEPS, "--is", "token", "--is-high", "2", "--normalize", "batch", "--objective", "ppo")
+    options = (STEPS, "--is", "token:,2", "--normalize", "batch", "--objective", "ppo")
     report = analyzed(*options, "--group-by", "step")
     for group, batch in zip(report["groups"], report["objective"]["batches"], strict=True):
         assert_close(group["objective"], full_names(batch["metrics"], "ppo"))
@@ -247,14 +252,47 @@ def test_what_cannot_be_is_refused() -> None:
         run("analyze", INT8, "--objective", "ppo"), 3, "There is no column for advantages", "--map advantages=COLUMN"
     )
     norm = ("--loss-agg", "seq-mean-token-sum-norm")
-    refused(run("analyze", BF16, *norm), 2, "divides by a constant", "--loss-constant")
-    refused(run("analyze", BF16, "--objective", "gspo", "--dual-clip", "3"), 2, "--dual-clip is PPO's")
+    refused(run("analyze", BF16, *norm), 2, "divides by a constant", "loss_constant = 8192")
     refused(run("analyze", BF16, "--clip-low", "nan"), 2, "--clip-low should lie in [0, 1]")
+
+
+def plan_with_objective(path: Path, name: str, block: dict[str, Any]) -> str:
+    """A plan file of a preset, with an objective block."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in block.items()]
+    path.write_text("\n".join([plan_to_toml(preset(name).plan), "[objective]", *lines, ""]))
+    return str(path)
+
+
+def test_the_block_of_a_plan_file_asks_for_an_objective(tmp_path: Path) -> None:
+    norm = {"name": "cispo", "aggregation": "seq-mean-token-sum-norm", "loss_constant": 96}
+    path = plan_with_objective(tmp_path / "plan.toml", "token_is", norm)
+    chosen = choose_objective("token_is", "cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96)
+    by_block, by_choice = analyze(BF16, path), analyze(BF16, "token_is", objective=chosen)
+    assert by_block.objective is not None
+    assert by_block.objective.objective == chosen
+    assert by_block.objective == by_choice.objective
+    clipped = objective(BF16, "--plan", path, "--clip-high", "0.3")["settings"]
+    assert (clipped["name"], clipped["clip_high"], clipped["loss_constant"]) == ("cispo", 0.3, 96)
+
+
+@pytest.mark.parametrize(
+    ("block", "parts"),
+    [
+        ({"name": "sft"}, ("objective.name must be one of auto, ppo", "'sft'")),
+        ({"clip": 0.2}, ("objective.clip is no key of the block", "clip_low")),
+        ({"dual_clip": "3"}, ("objective.dual_clip should be a number",)),
+        ({"name": "gspo", "dual_clip": 3}, ("dual_clip is PPO's; gspo has none",)),
+        ({"aggregation": "seq-mean-token-sum-norm"}, ("divides by a constant", "loss_constant = 8192")),
+    ],
+)
+def test_a_block_that_cannot_be_is_refused(block: dict[str, Any], parts: tuple[str, ...], tmp_path: Path) -> None:
+    path = plan_with_objective(tmp_path / "plan.toml", "token_is", block)
+    refused(run("analyze", BF16, "--plan", path), 2, *parts)
 
 
 def test_python_takes_a_name_or_an_objective() -> None:
     by_name = analyze(BF16, objective="cispo").objective
-    chosen = choose_objective(None, "cispo", aggregation="seq-mean-token-sum-norm", loss_constant=96)
+    chosen = choose_objective(None, "cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96)
     by_choice = analyze(BF16, objective=chosen).objective
     assert by_name is not None
     assert by_choice is not None

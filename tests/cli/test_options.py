@@ -87,7 +87,7 @@ def test_every_argument_in_the_table_is_one_of_the_api() -> None:
         ("Use --map to name another column.", "Use columns to name another column."),
         ("name it: --map response_mask=COLUMN.", 'name it: columns={"response_mask": "COLUMN"}.'),
         ("Try --on-bad-row skip, or", 'Try bad_rows=BadRowPolicy(action="skip"), or'),
-        ("--is token --is-high 2 --is-outside zero.", 'is_scope="token" is_high=2 is_outside="zero".'),
+        ("--is token:,2:zero.", 'is_="token:,2:zero".'),
         ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds bad_rows=BadRowPolicy(max_fraction=0.01): not_finite"),
         ("--veto 1e-4.", "veto=1e-4."),
         ("such as --max kl=0.1.", 'such as at_most={"kl": 0.1}.'),
@@ -119,9 +119,8 @@ def test_defaults_of_options_are_those_of_the_api() -> None:
 def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert {option for _, option, _ in CHOICES} == {
-        "--mode", "--on-bad-row", "--nonfinite", "--is", "--is-outside", "--normalize", "--rejected", "--by",
-        "--objective", "--loss-agg", "--loss-denominator", "--sort", "--bound",
-        "--side", "--engine",
+        "--mode", "--on-bad-row", "--nonfinite", "--normalize", "--rejected", "--rank", "--coef",
+        "--objective", "--loss-agg", "--sort", "--engine",
     }  # fmt: skip
     pages = {command: run(command, "--help").out for command in {command for command, _, _ in CHOICES}}
     for command, option, choices in CHOICES:
@@ -187,7 +186,7 @@ def test_an_empty_name_of_a_dump_is_refused() -> None:
 def test_choices_are_those_of_the_code() -> None:
     (format_option,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "format")
     assert re.findall(r"[\w-]+", format_option.help.split(": ")[1]) == ["auto", *NAMES]
-    assert next(choices for _, option, choices in CHOICES if option == "--by") == tuple(MEASURES)
+    assert next(choices for _, option, choices in CHOICES if option == "--rank") == tuple(MEASURES)
     (profile,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "profile")
     assert re.findall(r"[\w.-]*\w", profile.help.split(": ")[1]) == list(PROFILES)
 

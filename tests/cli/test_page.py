@@ -19,7 +19,7 @@ from rlcorr_cli.show.correction import correction
 from rlcorr_cli.show.report import document, to_do
 
 pytestmark = pytest.mark.xdist_group("pages")
-PLAN = ("--preset", "geo_rs", "--is", "token", "--is-high", "2")
+PLAN = ("--preset", "geo_rs", "--is", "token:,2")
 LAID_OUT = """() => [...document.querySelectorAll("body *:not(svg *, script, wbr)")].filter(element => {
   if (!element.getClientRects().length) return false;
   const [inner, outer] = [element, element.parentElement].map(one => one.getBoundingClientRect());

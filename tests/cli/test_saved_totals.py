@@ -23,7 +23,7 @@ CUTS = (0, 20, 90, 100, 180, 222, 300, 320)
 """Where the five steps of 64 rows are cut into seven shards, so that no step is in one alone."""
 PLANS = {
     "rejections": ("--preset", "seq_is_rs", "--group-by", "step"),
-    "batches": ("--is", "token", "--is-high", "2", "--normalize", "batch", "--seed", "3"),
+    "batches": ("--is", "token:,2", "--normalize", "batch", "--seed", "3"),
     "profile": ("--profile", "verl-0.9", "--preset", "token_is", "--group-by", "step", "--group-by", "sample_id"),
     "bypass": ("--map", "current_log_probs=old_log_probs", "--mode", "bypass", "--extreme-ratio", "1.5"),
 }
@@ -307,8 +307,8 @@ OTHER_COMMANDS = {
     "compare": ("--group-by", "step"),
     "compare with objectives": ("--objective", "ppo", "--preset", "token_is", "--preset", "seq_is_rs"),
     "diagnose": ("--group-by", "step", "--by", "group_id"),
-    "sweep": ("--rs", "ratio.seq_mean"),
-    "sweep by batches": ("--is", "token", "--is-high", "2", "--normalize", "batch", "--rs", "k3.token"),
+    "sweep": ("--vary", "ratio.seq_mean"),
+    "sweep by batches": ("--is", "token:,2", "--normalize", "batch", "--vary", "k3.token"),
 }
 """Command -> options that its totals are made with."""
 
@@ -332,7 +332,7 @@ def test_other_commands_add_their_own_totals_to_the_result_of_one_run(case: str,
 def test_totals_are_added_by_their_own_command_alone(tmp_path: Path) -> None:
     totals = {command: str(tmp_path / f"{command}.rlcorr") for command in ("analyze", "compare", "diagnose", "sweep")}
     for command, path in totals.items():
-        more = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        more = ("--vary", "ratio.seq_mean") if command == "sweep" else ()
         assert run(command, BF16, *more, "-o", path).status == 0
     for command, path in totals.items():
         for other, others in totals.items():
@@ -349,7 +349,7 @@ def test_totals_are_added_by_their_own_command_alone(tmp_path: Path) -> None:
 
 WITH_OTHER_OPTIONS = {
     ("analyze", "--preset", "geo_rs"): "The plan: decoupled_geo_rs is asked for",
-    ("analyze", "--preset", "token_is", "--is-high", "9"): "The plan: ",
+    ("analyze", "--preset", "token_is", "--is", "token:,9"): "The plan: ",
     ("analyze", "--seed", "3"): "--seed: 3 is asked for",
     ("analyze", "--nonfinite", "mask"): "--nonfinite applies to reading a dump",
     ("analyze", "--cluster-by", "none"): "--cluster-by: none is asked for",
@@ -359,7 +359,7 @@ WITH_OTHER_OPTIONS = {
     ("compare", "--preset", "geo_rs"): "The plans: decoupled_geo_rs is asked for",
     ("compare", "--objective", "ppo"): "--objective: ppo is asked for",
     ("diagnose", "--by", "group_id"): "--by: group_id is asked for",
-    ("sweep", "--rs", "k3.token"): "The free bound: k3.token, its high bound is asked for",
+    ("sweep", "--vary", "k3.token"): "The free bound: k3.token, its high bound is asked for",
     ("sweep", "--target-keep", "0.9"): "A target is found by reading the dump again",
 }
 """Command and options -> what is said where its totals were made with others."""
@@ -372,7 +372,7 @@ def under_token_is(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for command in ("analyze", "compare", "diagnose", "sweep"):
         made[command] = str(folder / f"{command}.rlcorr")
         plan = () if command == "diagnose" else ("--preset", "token_is")
-        free = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        free = ("--vary", "ratio.seq_mean") if command == "sweep" else ()
         assert run(command, BF16, *plan, *free, "-o", made[command]).status == 0
     return made
 
@@ -387,7 +387,7 @@ def test_an_option_that_says_otherwise_than_the_totals_is_refused_by_name(
 
 def test_an_option_that_says_what_the_totals_say_is_taken(under_token_is: dict[str, str]) -> None:
     for command in ("analyze", "compare", "sweep"):
-        free = ("--rs", "ratio.seq_mean") if command == "sweep" else ()
+        free = ("--vary", "ratio.seq_mean") if command == "sweep" else ()
         ran = run(command, under_token_is[command], "--preset", "token_is", *free)
         assert ran.status == 0, ran.err
 

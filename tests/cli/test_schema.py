@@ -48,7 +48,7 @@ def assert_is(name: str, document: Any) -> None:
     assert [other for other in NAMES if schema(other).is_valid(document)] == [name]
 
 
-WEIGHTED = ("--is", "token", "--is-high", "2", "--is-outside", "zero", "--normalize", "batch")
+WEIGHTED = ("--is", "token:,2:zero", "--normalize", "batch")
 ANALYSES: dict[str, tuple[str, ...]] = {
     "plain": (BF16,),
     "grouped": (STEPS, "--group-by", "step", "--group-by", "train_precision"),
@@ -57,7 +57,7 @@ ANALYSES: dict[str, tuple[str, ...]] = {
     "weights": (BF16, *WEIGHTED, "--rs", "ratio.seq_mean:0.9,", "--veto", "1e-4"),
     "budget": (BF16, "--preset", "m2po"),
     "tight": (BF16, "--rs", "ratio.seq_mean:0.9999,1.0001", "--rs", "k3.token:,0.00001"),
-    "objective": (STEPS, "--preset", "token_is", "--objective", "ppo", "--dual-clip", "3"),
+    "objective": (STEPS, "--preset", "token_is", "--objective", "ppo", "--clip-high", "0.28"),
     "objective by group": (STEPS, "--objective", "gspo", "--group-by", "group_id"),
     "bypass": (BF16, "--mode", "bypass", "--map", "current_log_probs=old_log_probs"),
 }
@@ -96,7 +96,7 @@ def test_what_filter_prints_is_as_the_schema_says(tmp_path: Path) -> None:
     assert_is("filter", tight)
     written = ("-o", str(tmp_path / "out.parquet"), "--rejected-output", str(tmp_path / "no.parquet"))
     assert_is("filter", run("filter", *given, *written).json)
-    assert_is("filter", run("filter", *given, "--coef-normalized", "--dry-run").json)
+    assert_is("filter", run("filter", *given, "--coef", "normalized", "--dry-run").json)
 
 
 def test_what_inspect_prints_is_as_the_schema_says(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def right(name: str) -> Any:
         "filter": ("filter", BF16, "--preset", "geo_rs", "--dry-run"),
         "check": ("check", BF16),
         "compare": ("compare", STEPS, "--group-by", "step", "--preset", "token_is", "--objective", "ppo"),
-        "sweep": ("sweep", BF16, "--rs", "ratio.seq_mean", "--target-keep", "0.95"),
+        "sweep": ("sweep", BF16, "--vary", "ratio.seq_mean", "--target-keep", "0.95"),
         "error": ("analyze", "none.parquet"),
     }[name]
     ran = run(*given, "--json")
@@ -331,10 +331,10 @@ def test_plans_compared_are_as_the_schema_says(more: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        ("--rs", "k3.token"),
-        ("--is", "sequence", "--bound", "low", "--target-ess", "0.99"),
-        ("--rs", "k3.seq_mean", "--target-ess", "0.99"),
-        ("--is", "token", "--bound", "high", "--target-ess", "0.1", "--limit", "1"),
+        ("--vary", "k3.token"),
+        ("--is", "sequence", "--vary", "is.low", "--target-ess", "0.99"),
+        ("--vary", "k3.seq_mean", "--target-ess", "0.99"),
+        ("--is", "token", "--vary", "is.high", "--target-ess", "0.1", "--limit", "1"),
     ],
     ids=["no target", "no floor", "out of reach", "none needed"],
 )

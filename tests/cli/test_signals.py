@@ -80,7 +80,18 @@ def started(*args: str, stdin: int = subprocess.DEVNULL) -> Iterator[Process]:
 def test_a_signal_in_the_middle_of_a_dump_ends_it(
     number: signal.Signals, program: Callable[[], str], big: Path, tmp_path: Path
 ) -> None:
-    args = ("analyze", str(big), "--batch-tokens", "100", "--threads", "2", "-o", str(tmp_path / "report.json"))
+    args = (
+        "analyze",
+        str(big),
+        "--batch-tokens",
+        "100",
+        "--engine",
+        "threads",
+        "--workers",
+        "2",
+        "-o",
+        str(tmp_path / "report.json"),
+    )
     with started(program(), *args) as process:
         wait_for(Reading(process, big), process)
         process.send_signal(number)

@@ -22,7 +22,7 @@ FILES = {
     "filter": (BF16, "--preset", "geo_rs", "-o", "{out}.parquet", "--rejected-output", "{out}-rejected.parquet"),
     "check": (BF16, "--max", "kl=0.1"),
     "compare": (BF16,),
-    "sweep": (BF16, "--rs", "ratio.seq_mean"),
+    "sweep": (BF16, "--vary", "ratio.seq_mean"),
     "diff": (BF16, INT8),
     "diagnose": (BF16,),
     "inspect": (BF16,),

@@ -16,7 +16,7 @@ FP32 = BF16.replace("bf16", "fp32")
 REPORTS = {
     "diagnostics": (BF16,),
     "weights and groups": (STEPS, "--preset", "token_is", "--group-by", "step"),
-    "normalised": (STEPS, "--is", "sequence", "--is-high", "2", "--normalize", "batch"),
+    "normalised": (STEPS, "--is", "sequence:,2", "--normalize", "batch"),
     "rejections": (
         STEPS,
         "--preset",

@@ -163,7 +163,7 @@ def test_numbers_that_json_has_not_become_null_are_counted_and_read_back(tmp_pat
         "say": pa.array(["NaN", "Infinity", "x"]),
     }
     source, out = dump(tmp_path / "a.parquet", columns, masked), tmp_path / "out.jsonl"
-    plan = ("--is", "token", "--is-high", "2")
+    plan = ("--is", "token:,2")
     ran = run("filter", source, *plan, "-o", str(out), "--json")
     assert "Numbers that are NaN or infinite, which JSON lacks, are written as null: 3." in ran.json["notes"]
     rows = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text().splitlines()]

@@ -10,7 +10,7 @@ COMMANDS = {
     "check": ("check", BF16, "--junit", "{uri}.xml"),
     "filter": ("filter", BF16, "--preset", "token_is", "-o", "{uri}.parquet"),
     "rejected rows": ("filter", BF16, "--preset", "geo_rs", "-o", "k.parquet", "--rejected-output", "{uri}.parquet"),
-    "bad rows": ("analyze", BF16, "--on-bad-row", "quarantine", "--quarantine", "{uri}.parquet"),
+    "bad rows": ("analyze", BF16, "--quarantine", "{uri}.parquet"),
     "plot": ("plot", BF16, "--kind", "ratio", "-o", "{uri}.png"),
 }
 

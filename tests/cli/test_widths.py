@@ -69,8 +69,8 @@ KINDS = {
     "sweep": Shown(
         print_result,
         [
-            lambda p: api.sweep(p, rs="ratio.seq_mean"),
-            lambda p: api.sweep(p, is_scope="token", bound="high", target_ess=0.5),
+            lambda p: api.sweep(p, vary="ratio.seq_mean"),
+            lambda p: api.sweep(p, api.choose_plan(is_="token"), vary="is.high", target_ess=0.5),
         ],
         [BF16, INT8],
     ),

@@ -128,7 +128,7 @@ def test_workers_upload_what_is_written_on_a_disk(store: Proxy, dump: str, tmp_p
     ran = run("filter", "s3://dumps/written/in", *GEO, *PROCESSES, *outputs)
     assert ran.status == 0, ran.err
     local = ("-o", str(tmp_path / "kept"), "--rejected-output", str(tmp_path / "dropped"))
-    assert run("filter", dump, *GEO, "--threads", "1", *local).status == 0
+    assert run("filter", dump, *GEO, "--engine", "threads", "--workers", "1", *local).status == 0
     for name in ("kept", "dropped"):
         assert rows(f"written/{name}").equals(local_rows(tmp_path / name))
         told = json.loads(get(server(), f"written/{name}/{SEAL}"))

@@ -223,7 +223,7 @@ def test_the_pipeline_of_the_manual_corrects_as_filter_does(dump: Path, tmp_path
 
 COMMANDS = {
     "analyze": ("analyze", "--group-by", "step", "--preset", "geo_rs"),
-    "a batch's mean": ("analyze", "--is", "token", "--is-high", "2", "--normalize", "batch"),
+    "a batch's mean": ("analyze", "--is", "token:,2", "--normalize", "batch"),
     "compare": ("compare",),
     "check": ("check", "--preset", "token_is"),
 }

@@ -127,8 +127,6 @@ def test_filter_writes_no_weights_that_the_loss_does_not_take(profile: str, tmp_
     config = {"bypass_mode": True, "rollout_is": "token", "rollout_rs": "token_k2", "rollout_rs_threshold": 1.0}
     rows = [bypassed([-1.0, -1.0], [-1.5, -3.0])]
     assert filtered(tmp_path, profile, config, rows) == [([1, 0], None)]
-    ((_, weights),) = filtered(tmp_path, profile, config, rows, "--write-unused-weights")
-    assert weights == pytest.approx([exp(0.5), 2.0], rel=1e-6)
     metrics = report(tmp_path, profile, config, rows)["metrics"]
     assert metrics["rollout_corr/rollout_is_max"] == pytest.approx(exp(2) if profile == "verl-0.7" else 2.0)
 
@@ -139,11 +137,11 @@ def test_rows_are_not_drawn_by_weights_that_the_loss_does_not_take(tmp_path: Pat
     rows = [bypassed([-1.0], [-3.0]), bypassed([-21.0], [-1.0])]
     path, plan = tmp_path / "dump.jsonl", PROFILES["verl-0.9"].read(config)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    drawn = [
-        filter_dump(path, None, plan, resample=1000, write_unused_weights=unused).rows_dropped
-        for unused in (False, True)
-    ]
-    assert drawn == [0, 1]
+    assert filter_dump(path, None, plan, resample=1000).rows_dropped == 0
+    drawn_by_weight = PROFILES["verl-0.9"].read({"rollout_is": "token"})
+    decoupled = [{**row, "old_log_probs": row["current_log_probs"]} for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in decoupled))
+    assert filter_dump(path, None, drawn_by_weight, resample=1000).rows_dropped == 1
 
 
 def test_filter_writes_the_weights_that_reinforce_takes(tmp_path: Path) -> None:

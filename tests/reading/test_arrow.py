@@ -29,9 +29,9 @@ def written(folder: Path, form: str) -> Path:
 
 
 @pytest.mark.parametrize("form", ["arrow", "ipc", "feather"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_form_gives_the_numbers_of_parquet(tmp_path: Path, form: str, threads: int) -> None:
-    report = analyze(str(written(tmp_path, form)), threads=threads)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_form_gives_the_numbers_of_parquet(tmp_path: Path, form: str, workers: int) -> None:
+    report = analyze(str(written(tmp_path, form)), engine="threads", workers=workers)
     assert report.whole.counts["sequences"] == TABLE.num_rows
     assert report.whole.values == pytest.approx(RIGHT, rel=1e-12, nan_ok=True)
 

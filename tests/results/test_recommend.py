@@ -214,7 +214,7 @@ def test_noise_is_named_with_what_weights_cost_in_case() -> None:
 def test_large_batches_of_moved_policies_may_weight_sequences(metrics: dict[str, Value], advised: bool) -> None:
     reasons = decided(of(ZEROED, 0.9), metrics=metrics).reasons
     assert [each.option for each in reasons if each.code == "sequence_weights"] == (
-        ["--is sequence --is-high 10"] if advised else []
+        ["--is sequence:,10"] if advised else []
     )
 
 

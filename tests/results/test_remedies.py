@@ -67,12 +67,12 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
 
 def test_narrower_scopes_and_lower_bounds_raise_the_sample_and_lower_the_spread(spread: str) -> None:
     for metric in ("rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"):
-        assert "--is token" in (remedy(metric, SEQUENCE) or "")
-        assert "lower --is-high" in (remedy(metric, TOKEN) or "")
-    of_sequences = value(spread, "rollout_is_eff_sample_size", is_scope="sequence", is_high=5.0)
-    assert value(spread, "rollout_is_eff_sample_size", is_scope="token", is_high=5.0) > of_sequences
-    assert value(spread, "rollout_is_eff_sample_size", is_scope="sequence", is_high=1.5) > of_sequences
-    token, sequence = (value(spread, "rollout_is_std", is_scope=scope) for scope in ("token", "sequence"))
+        assert "--is token:,2" in (remedy(metric, SEQUENCE) or "")
+        assert "--is token:,2" in (remedy(metric, TOKEN) or "")
+    of_sequences = value(spread, "rollout_is_eff_sample_size", is_="sequence:,5")
+    assert value(spread, "rollout_is_eff_sample_size", is_="token:,5") > of_sequences
+    assert value(spread, "rollout_is_eff_sample_size", is_="sequence:,1.5") > of_sequences
+    token, sequence = (value(spread, "rollout_is_std", is_=scope) for scope in ("token", "sequence"))
     assert token < sequence
 
 
@@ -91,9 +91,9 @@ def test_a_mean_weight_far_below_1_comes_back_with_token_weights(tmp_path: Path)
     train = [np.minimum(row + rng.normal(-0.02, 0.2, 400), -1e-6) for row in rollout]
     path = tmp_path / "long.parquet"
     pq.write_table(pa.table({"rollout_log_probs": rollout, "old_log_probs": train}), path)
-    assert "--is token" in (remedy("rollout_is_mean", SEQUENCE) or "")
-    assert value(str(path), "rollout_is_mean", is_scope="sequence") < 0.5
-    assert value(str(path), "rollout_is_mean", is_scope="token") == pytest.approx(1, abs=0.1)
+    assert "--is token:,2" in (remedy("rollout_is_mean", SEQUENCE) or "")
+    assert value(str(path), "rollout_is_mean", is_="sequence") < 0.5
+    assert value(str(path), "rollout_is_mean", is_="token") == pytest.approx(1, abs=0.1)
 
 
 def test_a_plan_of_token_weights_is_not_told_to_take_them() -> None:

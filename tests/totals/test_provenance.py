@@ -88,8 +88,8 @@ def test_two_modes_do_not_add() -> None:
 def test_two_settings_do_not_add() -> None:
     message = refusal(measured(TOKEN), measured(TOKEN, thresholds=DiagnosticSettings(extreme_ratio=1.5)))
     assert message.endswith("extreme_ratio is 2.0 in one and 1.5 in the other.")
-    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=DiagnosticSettings(ppo_clip=0.3)))
-    assert message.endswith("ppo_clip is 0.2 in one and 0.3 in the other.")
+    message = refusal(measured(TOKEN), measured(TOKEN, thresholds=DiagnosticSettings(clip_high=0.3)))
+    assert message.endswith("clip_high is 0.2 in one and 0.3 in the other.")
 
 
 def test_two_seeds_do_not_add() -> None:
