@@ -122,3 +122,8 @@ class _Repr(reprlib.Repr):
 
 _REPR = _Repr()
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxdict, _REPR.maxstring, _REPR.maxlong = 2, 4, 4, 40, 40
+
+
+def plain(value: float) -> str:
+    """The shortest digits that are this number."""
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)

@@ -18,7 +18,7 @@ from test_architecture import MAY_IMPORT
 
 from rlcorr_cli.api import save
 from rlcorr_cli.commands import app, main
-from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.plans.plan import STATISTICS
 from rlcorr_cli.show.forms import FORMS
 from rlcorr_cli.show.pages import PAGES
 

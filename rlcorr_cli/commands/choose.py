@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXTS, ModeName, kind_of, one_of
 from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
 from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, Plan, Rejection
 from rlcorr_cli.plans.plan import veto as veto_rejection
-from rlcorr_cli.plans.swept import plain
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.framework import Framework

@@ -56,9 +56,9 @@ from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, r
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.plans.swept import VARY, Swept, swept
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import sheet_destinations

@@ -45,8 +45,7 @@ def profiles() -> Offers:
 
 def rejections() -> Offers:
     """Each statistic at each scope: 'ratio.seq_mean:'."""
-    from rlcorr_cli.plans.plan import SCOPES
-    from rlcorr_cli.plans.statistics import STATISTICS
+    from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 
     return _offers({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
 

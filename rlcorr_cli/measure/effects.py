@@ -15,8 +15,7 @@ from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens, exp_as_rho
-from rlcorr_cli.plans.plan import Bounds
-from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.plans.plan import STATISTICS, Bounds
 from rlcorr_cli.totals.exact import Floats
 
 Ends = tuple[float | None, float | None]

@@ -1,7 +1,7 @@
-"""One function per formula, and the tables that rejections pick from: every row of `plans/statistics.py` is in one, but
+"""One function per formula, and the tables that rejections pick from: every row of `plans/plan.py` is in one, but
 `prob_gap`, which needs both probabilities.
 
-A new statistic is a function and its row here, and a row in `plans/statistics.py`, without which no plan knows it.
+A new statistic is a function and its row here, and a row in `plans/plan.py`, without which no plan knows it.
 
 All take float64 arrays of any one shape and return the same shape; nats.  log_ratio l = a - b (training minus
 rollout).  A formula that grows like e^l wants l limited first.

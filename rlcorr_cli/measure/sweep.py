@@ -13,8 +13,8 @@ from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, reduce_log_ratio, weigh
 from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Weighting
-from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
 from rlcorr_cli.totals.histogram import Floats

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.plans.statistics import STATISTICS
+from rlcorr_cli.plans.plan import STATISTICS, Bounds, Plan
 from rlcorr_cli.totals.families import StatisticFamily
 
 if TYPE_CHECKING:

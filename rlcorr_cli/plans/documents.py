@@ -2,7 +2,7 @@
 
 All are read here, from a disk or a store, because the same can be wrong with each: it is a pipe that never ends, it is
 larger than it can usefully be, it says a thing twice.  A reason is raised as a UsageError without the file's name,
-which callers add.
+which callers add.  JSON is here; `files.py` reads TOML, too, and `yaml_files.py` YAML.
 
 Limits are of what a document comes to, aliases and merges of YAML expanded, so that nothing that is later done with one
 (validating it, showing a part of it) takes long.
@@ -10,32 +10,60 @@ Limits are of what a document comes to, aliases and merges of YAML expanded, so 
 
 import json
 import os
-import re
 import stat
-import tomllib
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.places import Uri
-from rlcorr_cli.plans.limits import (
-    LARGEST_INTEGER,
-    MOST_BYTES,
-    MOST_DEPTH,
-    MOST_VALUES,
-    Document,
-    not_valid,
-    too_deep,
-    too_large,
-    too_many,
-    twice,
-)
 
-MOST_DOTS = 100
-"""Of a line of TOML: the time that tomllib takes grows with the square of a dotted key's length."""
+MOST_BYTES = 1 << 20
+"""A whole trainer's config has some ten thousand."""
+MOST_VALUES = 20_000
+MOST_DEPTH = 64
+LARGEST_INTEGER = 10**4000
+"""Python refuses to write integers of more than 4,300 digits, be they in a message."""
 
-SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+
+@dataclass(frozen=True)
+class Document:
+    """What a document holds, and notes on scalars of it that may not mean what they show."""
+
+    data: Any
+    notes: tuple[str, ...] = ()
+
+
+def not_valid(form: str, error: ValueError) -> UsageError:
+    """The error for a text that the parser of a form does not take."""
+    # Python gives a length, and its own advice, for integers of more than 4,300 digits.
+    return too_large() if "int_max_str_digits" in str(error) else invalid(form, str(error))
+
+
+def invalid(form: str, problem: str) -> UsageError:
+    """The error for a text that is not of its form."""
+    return UsageError(f"not valid {form}: {problem}.", "Fix the file.")
+
+
+def twice(key: object, line: int | None = None) -> UsageError:
+    """The error for a mapping that has a key twice.  line: that of the second, if it is known."""
+    where = "" if line is None else f", again in line {line}"
+    return UsageError(f"the key {shortened(key)} comes twice in one mapping{where}.", "Keep one of the two.")
+
+
+def too_many() -> UsageError:
+    """The error for a document of too many values."""
+    return UsageError(f"it comes to more than {MOST_VALUES:,} values.", "Name a file that holds the options alone.")
+
+
+def too_deep() -> UsageError:
+    """The error for a document that is nested too deep."""
+    return UsageError(f"it is nested more than {MOST_DEPTH} deep.", "Name a file that holds the options alone.")
+
+
+def too_large() -> UsageError:
+    """The error for a number that cannot be shown, or is beyond every float."""
+    return UsageError("it holds a number that is too large.", "Use null for no bound.")
 
 
 def read_bytes(path: str, most_bytes: int = MOST_BYTES) -> bytes:
@@ -84,24 +112,6 @@ def _read(path: str, n_bytes: int) -> bytes:
         os.close(descriptor)
 
 
-def parse(text: str, suffix: str) -> Document:
-    """What a text in TOML, YAML or JSON holds, as plain values within the limits."""
-    try:
-        if suffix == ".toml":
-            document = Document(_toml(text))
-        elif suffix == ".json":
-            document = Document(parse_json(text))
-        else:
-            # Here, not above: presets and explain read no YAML, and it takes time to load.
-            from rlcorr_cli.plans.yaml_files import parse_yaml
-
-            document = parse_yaml(text)
-    except RecursionError:
-        raise too_deep() from None
-    _check_size(document.data)
-    return document
-
-
 def parse_json(text: str, **more: Any) -> Any:
     """What a text in JSON holds.  more: arguments of `json.loads`."""
     try:
@@ -119,42 +129,3 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         raise twice(next(key for key, _ in pairs if key in seen or seen.add(key)))
     return mapping
-
-
-def _toml(text: str) -> dict[str, Any]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > MOST_DOTS:
-            raise UsageError(f"line {number} has more than {MOST_DOTS} dots.", "Write a dotted key as tables.")
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError, or an integer of too many digits
-        if again := re.match(r"Cannot overwrite a value \(at (?:line (\d+)|end of document)", str(error)):
-            lines = text.rstrip().splitlines()
-            number = int(again[1] or len(lines))
-            key, equals, _ = lines[number - 1].partition("=")
-            if equals:
-                raise twice(key.strip(), number) from None
-        raise not_valid("TOML", error) from None
-
-
-def _check_size(data: Any) -> None:
-    """Refuse values that are more, deeper or larger than the limits."""
-    for n_values, (depth, value) in enumerate(_walk(data), 1):
-        if n_values > MOST_VALUES:
-            raise too_many()
-        if depth > MOST_DEPTH:
-            raise too_deep()
-        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise too_large()
-
-
-def _walk(data: Any) -> Iterator[tuple[int, Any]]:
-    """Every key and value with its depth, without recursion."""
-    waiting: list[tuple[int, Any]] = [(1, data)]
-    while waiting:
-        depth, value = waiting.pop()
-        yield depth, value
-        if isinstance(value, dict):
-            waiting += [(depth + 1, part) for pair in value.items() for part in pair]
-        elif isinstance(value, (list, tuple, set)):
-            waiting += [(depth + 1, part) for part in value]

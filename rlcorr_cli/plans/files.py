@@ -20,14 +20,28 @@ so and noted with its line.  1e-4, which PyYAML alone reads as text, is a number
 
 import json
 import math
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import located
-from rlcorr_cli.plans.documents import SUFFIXES, parse, read_text
+from rlcorr_cli.plans.documents import (
+    LARGEST_INTEGER,
+    MOST_DEPTH,
+    MOST_VALUES,
+    Document,
+    not_valid,
+    parse_json,
+    read_text,
+    too_deep,
+    too_large,
+    too_many,
+    twice,
+)
 from rlcorr_cli.plans.objective import Aggregation, Denominator, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Plan
 
@@ -37,6 +51,10 @@ OBJECTIVE_CHOICES: Mapping[str, tuple[str, ...]] = {
     "aggregation": get_args(Aggregation),
     "denominator": get_args(Denominator),
 }
+MOST_DOTS = 100
+"""Of a line of TOML: the time that tomllib takes grows with the square of a dotted key's length."""
+
+SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 FAULTS = 5
 """How many of a file's faults an error names."""
 RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
@@ -105,6 +123,63 @@ def objective_block(data: Any) -> ObjectiveBlock:
                 f"objective.{key} should be a number, not {shortened(value)}.", "Leave it out for the default."
             )
     return ObjectiveBlock(**data)
+
+
+def parse(text: str, suffix: str) -> Document:
+    """What a text in TOML, YAML or JSON holds, as plain values within the limits."""
+    try:
+        if suffix == ".toml":
+            document = Document(_toml(text))
+        elif suffix == ".json":
+            document = Document(parse_json(text))
+        else:
+            # Here, not above: presets and explain read no YAML, and it takes time to load.
+            from rlcorr_cli.plans.yaml_files import parse_yaml
+
+            document = parse_yaml(text)
+    except RecursionError:
+        raise too_deep() from None
+    _check_size(document.data)
+    return document
+
+
+def _toml(text: str) -> dict[str, Any]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MOST_DOTS:
+            raise UsageError(f"line {number} has more than {MOST_DOTS} dots.", "Write a dotted key as tables.")
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # TOMLDecodeError, or an integer of too many digits
+        if again := re.match(r"Cannot overwrite a value \(at (?:line (\d+)|end of document)", str(error)):
+            lines = text.rstrip().splitlines()
+            number = int(again[1] or len(lines))
+            key, equals, _ = lines[number - 1].partition("=")
+            if equals:
+                raise twice(key.strip(), number) from None
+        raise not_valid("TOML", error) from None
+
+
+def _check_size(data: Any) -> None:
+    """Refuse values that are more, deeper or larger than the limits."""
+    for n_values, (depth, value) in enumerate(_walk(data), 1):
+        if n_values > MOST_VALUES:
+            raise too_many()
+        if depth > MOST_DEPTH:
+            raise too_deep()
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+            raise too_large()
+
+
+def _walk(data: Any) -> Iterator[tuple[int, Any]]:
+    """Every key and value with its depth, without recursion."""
+    waiting: list[tuple[int, Any]] = [(1, data)]
+    while waiting:
+        depth, value = waiting.pop()
+        yield depth, value
+        if isinstance(value, dict):
+            waiting += [(depth + 1, part) for pair in value.items() for part in pair]
+        elif isinstance(value, (list, tuple, set)):
+            waiting += [(depth + 1, part) for part in value]
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:

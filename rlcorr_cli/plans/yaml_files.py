@@ -1,4 +1,4 @@
-"""YAML as plain values: SafeLoader's types, keys once each, aliases and merges within the limits of `limits.py`.
+"""YAML as plain values: SafeLoader's types, keys once each, aliases and merges within the limits of `documents.py`.
 
 What an alias comes to is counted while nodes are composed, before anything is made of them.
 """
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.plans.limits import (
+from rlcorr_cli.plans.documents import (
     MOST_DEPTH,
     MOST_VALUES,
     Document,

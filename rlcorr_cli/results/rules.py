@@ -21,10 +21,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
-from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value

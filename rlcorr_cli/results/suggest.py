@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rlcorr_cli.errors import plain
 from rlcorr_cli.plans.plan import Rejection
-from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram

@@ -12,8 +12,8 @@ import numpy as np
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.metrics.metric import evaluate
+from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
-from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
 from rlcorr_cli.records.record import Output, Record

@@ -14,8 +14,8 @@ from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.measure.sweep import Units
+from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.swept import Swept
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump

@@ -16,10 +16,9 @@ from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frameworks.chosen import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_as, names
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
+from rlcorr_cli.plans.plan import STATISTICS
 from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
-from rlcorr_cli.plans.presets import PRESETS, families
-from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
+from rlcorr_cli.plans.presets import PRESETS, SCOPE_TERMS, TERMS, families, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results.rules import RULES, Rule

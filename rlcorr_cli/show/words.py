@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
-from rlcorr_cli.plans.swept import plain
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding

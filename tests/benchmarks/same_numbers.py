@@ -36,9 +36,8 @@ import pyarrow.parquet as pq
 from odd_dumps import Dump, odd_dump
 
 from rlcorr_cli.commands import main as command_line
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import STATISTICS, Plan
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.plans.statistics import STATISTICS
 
 ALIKE = 1e-9
 FAULT = 70

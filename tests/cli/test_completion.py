@@ -12,9 +12,8 @@ from rlcorr_cli.frameworks.chosen import CANONICAL, RELEASES
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.objective import BY_FULL_NAME
-from rlcorr_cli.plans.plan import SCOPES
+from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import ALIASES, FAMILIES, PRESETS, families, of_family
-from rlcorr_cli.plans.statistics import STATISTICS
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.pages import PAGES
 

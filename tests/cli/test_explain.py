@@ -7,10 +7,8 @@ from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
 from rlcorr_cli.frameworks.chosen import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
 from rlcorr_cli.metrics.metric import SYMBOLS
-from rlcorr_cli.plans.plan import SCOPES
-from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.plans.statistics import STATISTICS
-from rlcorr_cli.plans.terms import SCOPE_TERMS, TERMS, presets_with
+from rlcorr_cli.plans.plan import SCOPES, STATISTICS
+from rlcorr_cli.plans.presets import PRESETS, SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend

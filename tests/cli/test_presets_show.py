@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from running import BF16, refused, run
 
-from rlcorr_cli.plans.documents import parse
-from rlcorr_cli.plans.files import plan_from_dict
+from rlcorr_cli.plans.files import parse, plan_from_dict
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 

@@ -18,8 +18,10 @@ from made import DEVICES, OFF, computed_on, dumps, edges, metrics, metrics_of, r
 from oracle import Row
 
 from rlcorr_cli.plans.plan import (
+    BUDGETABLE,
     SCOPES,
     SIGNS,
+    STATISTICS,
     Bounds,
     Budget,
     Gate,
@@ -34,7 +36,6 @@ from rlcorr_cli.plans.plan import (
     veto,
 )
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.plans.statistics import BUDGETABLE, STATISTICS
 from rlcorr_cli.totals.families import Values
 
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")

@@ -15,8 +15,8 @@ from test_comparison import compared
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.sweep import Units, swept_units
+from rlcorr_cli.plans.flags import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
-from rlcorr_cli.plans.swept import Side, Swept, swept_rejection, swept_weighting
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.results.swept import Point, Sweep, SweepRun, Targets, sweep_of
 from rlcorr_cli.runs.sweep import _places, candidates_of

@@ -9,9 +9,8 @@ import pytest
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.read import read_plan
-from rlcorr_cli.plans.documents import parse, read_text
-from rlcorr_cli.plans.files import load, plan_from_dict
-from rlcorr_cli.plans.limits import MOST_BYTES, MOST_DEPTH, MOST_VALUES
+from rlcorr_cli.plans.documents import MOST_BYTES, MOST_DEPTH, MOST_VALUES, read_text
+from rlcorr_cli.plans.files import load, parse, plan_from_dict
 from rlcorr_cli.plans.plan import MOST_RULES
 from rlcorr_cli.results.policy import read_rules
 from rlcorr_cli.results.saved import read_report
@@ -48,8 +47,8 @@ def test_a_key_twice_is_refused_by_its_name(suffix: str, text: str, reason: str)
 
 
 def test_a_key_beside_a_merge_of_it_is_no_key_twice() -> None:
-    text = "base: &base {x: 1}\nmiddle: &middle {<<: *base, x: 2}\ntop: {<<: *middle, y: 3}"
-    assert parse(text, ".yaml").data["top"] == {"x": 2, "y": 3}
+    text = "base: &base {low: 1}\nmiddle: &middle {<<: *base, low: 2}\ntop: {<<: *middle, high: 3}"
+    assert parse(text, ".yaml").data["top"] == {"low": 2, "high": 3}
 
 
 @pytest.mark.parametrize(
