@@ -1,6 +1,6 @@
 """A document on a terminal: its lines in their order, readable at 80 columns, without colour, and piped."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -13,6 +13,10 @@ from rlcorr_cli.show.document import ROOMY, Block, Document, Facts, Note, Table
 from rlcorr_cli.show.stdout import render
 
 OPTION_INDENT = 6
+BESIDE = 120
+"""From this width on tables that follow one another stand in a row where they have room."""
+BETWEEN, INDENT = 4, 2
+"""Columns between them, and before every table."""
 
 
 def print_document(document: Document) -> None:
@@ -23,12 +27,16 @@ def print_document(document: Document) -> None:
 def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
     """Print blocks, and an empty line below each table that something follows."""
     is_below_table = False
-    for block in blocks:
+    for row in _rows(blocks, console.width):
         if is_below_table:
             console.print()
+        block = row[0]
         match block:
             case Table():
-                print_table(console, block)
+                if len(row) > 1:
+                    _print_beside(console, [table for table in row if isinstance(table, Table)])
+                else:
+                    print_table(console, block)
             case Facts(parts):
                 lines: list[str] = []
                 for part in parts:
@@ -40,6 +48,34 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
             case Note():
                 print_note(console, block)
         is_below_table = isinstance(block, Table) and not block.is_tight
+
+
+def _rows(blocks: Iterable[Block], width: int) -> Iterator[list[Block]]:
+    """Each block alone, but for tables that follow one another: as many as a wide terminal has room for stand in a row.
+
+    A tight table belongs to what stands below it, and one that splits would.
+    """
+    row, room = list[Block](), 0
+    for block in blocks:
+        needed = width
+        if width >= BESIDE and isinstance(block, Table) and not block.is_tight and not block.splits:
+            needed = sum(block.widths(folded=False)) - block.gap + BETWEEN
+        if row and needed > room:
+            yield row
+            row = []
+        room = (room if row else width - INDENT + BETWEEN) - needed
+        row.append(block)
+    if row:
+        yield row
+
+
+def _print_beside(console: Console, tables: Sequence[Table]) -> None:
+    """Print tables in a row."""
+    beside = Grid.grid(padding=(0, BETWEEN, 0, 0))
+    for _ in tables:
+        beside.add_column(no_wrap=True)
+    beside.add_row(*map(_grid, tables))
+    console.print(Padding(beside, (0, 0, 0, INDENT)))
 
 
 def print_note(console: Console, note: Note) -> None:
@@ -63,7 +99,7 @@ def print_table(console: Console, table: Table) -> None:
 
     Names and numbers are never cut: where even what is left has no room, lines are longer than the terminal.
     """
-    width = console.width - 2
+    width = console.width - INDENT
     table = table if console.width >= ROOMY else table.without(table.wide)
     shown, left_out = table.within(width)
     is_short = bool(left_out and table.note)
@@ -74,6 +110,18 @@ def print_table(console: Console, table: Table) -> None:
         for half in _halves(table):
             print_table(console, half)
         return
+    grid = _grid(shown)
+    terminal, console.width = console.width, max(console.width, sum(shown.widths()))
+    console.print(Padding(grid, (0, 0, 0, INDENT)))
+    console.width = terminal
+    if left_out:
+        print_note(console, Note(f"no room here for {', '.join(left_out)}", "dim"))
+    if is_short:
+        print_note(console, Note(table.note, "dim"))
+
+
+def _grid(shown: Table) -> Grid:
+    """All of a table, as rich has tables."""
     grid = Grid(box=None, pad_edge=False, padding=(0, shown.gap, 0, 0), header_style="dim")
     for i, heading in enumerate(shown.headings):
         is_words = shown.is_words(i)
@@ -89,13 +137,7 @@ def print_table(console: Console, table: Table) -> None:
             for cell, marked in zip(row, has_marks, strict=True)
         ]
         grid.add_row(*cells, style=look or None)
-    terminal, console.width = console.width, max(console.width, sum(shown.widths()))
-    console.print(Padding(grid, (0, 0, 0, 2)))
-    console.width = terminal
-    if left_out:
-        print_note(console, Note(f"no room here for {', '.join(left_out)}", "dim"))
-    if is_short:
-        print_note(console, Note(table.note, "dim"))
+    return grid
 
 
 def _halves(table: Table) -> Iterable[Table]:

@@ -145,3 +145,14 @@ def test_a_group_is_named_however_narrow_the_terminal(tmp_path: Path, monkeypatc
     n_plans = ran.out.count("group 1") - 1
     assert n_plans > 10
     assert f"{n_plans} plans" in ran.out
+
+
+def test_a_wide_terminal_shows_tables_beside_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    def headings(width: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        lines = run("analyze", BF16, "--preset", "seq_is_rs").out.splitlines()
+        return [line for line in lines if "rejected by" in line or "what is kept" in line]
+
+    (together,) = headings(120)
+    assert together.index("rejected by") < together.index("what is kept")
+    assert len(headings(119)) == 2
