@@ -64,7 +64,7 @@ INT8 = BF16.replace("bf16", "int8")
 RESULTS: dict[str, Callable[[], Any]] = {
     "diagnose": lambda: diagnose(STEPS, group_by="step"),
     "compare": lambda: compare(STEPS, group_by="step"),
-    "sweep": lambda: sweep(BF16, rs="ratio.seq_mean", target_keep=0.9),
+    "sweep": lambda: sweep(BF16, vary="ratio.seq_mean", target_keep=0.9),
     "diff": lambda: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda: inspect(BF16, worst=3),
     "filter": lambda: filter_dump(BF16, None, "seq_is_rs"),

@@ -37,7 +37,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "analyze": lambda _: analyze(STEPS, group_by="step", pictures=True),
     "diagnose": lambda _: diagnose(STEPS),
     "compare": lambda _: compare(STEPS, group_by="step"),
-    "sweep": lambda _: sweep(BF16, rs="ratio.seq_mean", target_keep=0.9),
+    "sweep": lambda _: sweep(BF16, vary="ratio.seq_mean", target_keep=0.9),
     "diff": lambda _: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda _: inspect(BF16, worst=20),
     "inspect row": lambda _: inspect_row(BF16, "s003"),
