@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.totals.lists import Stretches
+from rlcorr_cli.totals.row_sample import OF_ALL_TOKENS, OF_ROWS, OF_VALID_TOKENS, RowSample
 from rlcorr_cli.totals.tail import Tail, Tails
 from rlcorr_cli.totals.totals import Totals
 
@@ -24,6 +25,8 @@ def plain(value: Any) -> Any:
         return about, [sorted(each.tolist()) for each in own]
     if isinstance(value, Stretches):
         return value.lengths.tolist(), [column.tolist() for column in value.flat]
+    if isinstance(value, RowSample):  # rows are in no order, and so are its files and the values of its columns
+        return value.most, value.level, sorted((_row(value.rows(np.array([i]))) for i in range(value.n_rows)), key=str)
     if is_dataclass(value):
         return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):
@@ -38,6 +41,17 @@ def plain(value: Any) -> Any:
         # Thousands of sums as lists would take most of the time; counts are in whatever type they fit.
         return (value.shape, value.tobytes()) if value.size > 100 and value.dtype == float else value.tolist()
     return value
+
+
+def _row(sample: RowSample) -> tuple[Any, ...]:
+    """Everything of a sample of one row; what no row of a sample has is as what this one has not."""
+    n_tokens = int(sample.n_tokens[0])
+    arrays = {name: getattr(sample, name) for name in (*OF_ROWS, *OF_VALID_TOKENS, *OF_ALL_TOKENS) if name != "files"}
+    lacking = {"valid": [True] * n_tokens, "token_ids": [-1] * n_tokens}
+    values = lacking | {name: array.tolist() for name, array in arrays.items() if array is not None}
+    columns = {name: column.values[column.codes[0]] for name, column in {**sample.levels, **sample.groups}.items()}
+    of_columns = [(name, value) for name, value in sorted(columns.items()) if value is not None]
+    return sample.place(0), sample.name(0), values, of_columns
 
 
 def assert_same_totals(found: Totals | None, expected: Totals | None, rtol: float = 1e-9) -> None:

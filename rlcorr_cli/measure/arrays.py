@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.measure.gpus import visible_gpu_count
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.row_sample import stretches
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""
@@ -39,8 +40,6 @@ caches, enough for the calls of a block, 0.3 ms, not to count."""
 DEFAULT_BATCH_TOKENS = {"cpu": 3 << 18, "torch": 3 << 18, "cuda": 1 << 22}
 """Tokens a batch holds, by the type of device: enough to hide what is done once a batch, few enough for memory."""
 
-DIAGNOSING_TOKENS = {**DEFAULT_BATCH_TOKENS, "cpu": 1 << 17, "torch": 1 << 17}
-"""The same for `rlcorr diagnose`, which holds some seventy values of every token."""
 
 TORCH_BYTES = 900_000_000
 """Of address space, which torch and what is loaded with it take; measured with torch 2.13 for CPUs."""
@@ -137,12 +136,6 @@ def joined(parts: Sequence[T]) -> T:
     if is_dataclass(first):
         return replace(first, **{f.name: joined([getattr(part, f.name) for part in parts]) for f in fields(first)})
     return first
-
-
-def stretches(starts: Index, lengths: Index) -> Index:
-    """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
 _UFUNCS = {"sum": np.add, "min": np.minimum, "max": np.maximum}

@@ -1,15 +1,14 @@
-"""Some rows of a batch with what stands around them: those of a group, or a sample of a dump's."""
+"""Some rows of a batch with what stands around them, and what rows are known by."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.measure.arrays import stretches
 from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
+from rlcorr_cli.totals.row_sample import stretches
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
@@ -54,13 +53,6 @@ def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
     )
 
 
-def sampled_rows(batch: Batch, share: int) -> Index:
-    """One of `share` rows, by a hash of their length and of how they begin: the same ones however a dump is split."""
-    if share == 1:
-        return np.arange(batch.n_rows)
-    return np.flatnonzero(rollout_keys(batch) % np.uint64(share) == 0)
-
-
 def rollout_keys(batch: Batch) -> Keys:
     """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
     lengths = batch.lengths
@@ -78,40 +70,6 @@ def content_sample(batch: Batch) -> KeySample:
     for logp in (each for each in trained if each is not None):
         keys = joined(keys, keys_of_floats(logp, offsets))
     return KeySample.of(keys)
-
-
-def pooled(parts: Sequence[ChosenRows]) -> ChosenRows:
-    """Rows of several batches as one, without token ids and levels; one part at least."""
-    batches, arounds = zip(*parts, strict=True)
-    first: Batch = batches[0]
-
-    def together(name: str) -> Any:
-        present = [array for batch in batches if (array := getattr(batch, name)) is not None]
-        return np.concatenate(present) if present else None
-
-    lengths = [np.diff(around.offsets) for around in arounds]
-    valid = [np.ones(around.offsets[-1], np.bool_) if around.valid is None else around.valid for around in arounds]
-    unscored = [np.zeros(batch.n_tokens, np.bool_) if batch.unscored is None else batch.unscored for batch in batches]
-    names = ("old_logp", "current_logp", "advantages", "reward", "row_keys")
-    batch = replace(
-        first,
-        offsets=_offsets(np.concatenate([batch.lengths for batch in batches])),
-        rollout_logp=np.concatenate([batch.rollout_logp for batch in batches]),
-        n_masked=np.concatenate([batch.n_masked for batch in batches]),
-        group_index=np.zeros(sum(batch.n_rows for batch in batches), np.int32),
-        group_keys=first.group_keys[:1],
-        cluster_keys=None,
-        unscored=None if all(batch.unscored is None for batch in batches) else np.concatenate(unscored),
-        **{name: together(name) for name in names},
-    )
-    around = TokenContext(
-        offsets=_offsets(np.concatenate(lengths)),
-        valid=None if all(around.valid is None for around in arounds) else np.concatenate(valid),
-        token_ids=None,
-        levels={},
-        prompts=None,
-    )
-    return batch, around
 
 
 def _offsets(lengths: Index) -> Index:

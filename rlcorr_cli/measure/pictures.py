@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, stretches
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats, Histogram
+from rlcorr_cli.totals.row_sample import stretches
 
 
 def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:

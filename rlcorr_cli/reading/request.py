@@ -32,6 +32,8 @@ class ReadRequest:
     batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.  drawn_by: which of
     these, where a dump has them, tell its rows apart.  cluster_by: the column whose rows of one value the bootstrap
     draws together; None for that of prompts, where there is one, and NO_CLUSTERS for every row by itself.
+    sample: how many valid tokens the rows have, at most, in which the cause of a gap is sought; None for as many as
+    cost little.
     """
 
     paths: tuple[str, ...]
@@ -43,6 +45,7 @@ class ReadRequest:
     bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
     drawn_by: tuple[str, ...] = IDS
     cluster_by: str | None = None
+    sample: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

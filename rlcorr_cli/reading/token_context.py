@@ -7,20 +7,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.reading.arrow_values import take
 from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.values import coded, texts
+from rlcorr_cli.totals.row_sample import stretches
 
 RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 """The code of each row, and the levels that codes stand for."""
 
 
-def token_context(rows: CheckedRows, roles: Roles) -> TokenContext:
-    """Of a batch's rows, by the roles that they were read with."""
-    data, prompts = rows.data, dict(roles.levels).get("group_id")
+def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> TokenContext:
+    """Of some rows of a batch, in this order, by the roles that they were read with."""
+    names = [column for _, column in roles.levels] + ([] if roles.token_ids is None else [roles.token_ids])
+    data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
+    lengths = np.diff(rows.offsets)[at]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
     levels: dict[str, RowLevels] = {}
     for name, column in roles.levels:
         codes, values = coded(data.column(column))
@@ -31,13 +36,14 @@ def token_context(rows: CheckedRows, roles: Roles) -> TokenContext:
         lags, codes = np.unique(steps - versions, return_inverse=True)
         if np.isfinite(lags).all():
             levels["lag"] = codes.astype(np.int64), tuple(lags.tolist())
+    advantages = rows.batch.row_advantage
     return TokenContext(
-        offsets=rows.offsets,
-        valid=rows.valid,
-        token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), rows.offsets),
+        offsets=offsets,
+        valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
+        token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), offsets),
         levels=levels,
         prompts=None if prompts is None else keys([data.column(prompts)]),
-        advantages=rows.batch.row_advantage,
+        advantages=None if advantages is None else advantages[at],
     )
 
 

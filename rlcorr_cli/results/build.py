@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, standing
-from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose
+from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
@@ -259,10 +258,8 @@ def report_of(run: RunTotals) -> Report:
         group_bins=measured.group_bins,
         cluster_by=provenance.settings["cluster_by"],
     )
-    if measured.gap is not None:
-        # The name of the advantage is for evidence, which is not told.
-        rollout, train, *_ = run.inputs[0].columns.values()
-        anomalies, cause = standing(run.anomalies, diagnose(measured.gap, Context(rollout, train)))
+    if measured.sample is not None:
+        anomalies, cause = standing(run.anomalies, search(measured.sample).diagnosis)
         report = replace(report, cause=cause, anomalies=anomalies)
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
 

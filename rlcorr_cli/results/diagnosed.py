@@ -4,14 +4,15 @@ A DiagnosisRun holds the statistics of one run, or of several together, of which
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis, unexplained
-from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose
+from rlcorr_cli.causes.search import Search, search
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.errors import UsageError
@@ -32,9 +33,10 @@ from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
+from rlcorr_cli.totals.row_sample import RowSample
 
 MOST_GROUPS = 100
-"""Groups of one dump that are diagnosed each; each takes up to 6 MB."""
+"""Groups of one dump that are diagnosed each; each takes a search of its rows of the sample."""
 COUNTS = ("rows", "sequences", "empty_sequences", "tokens", "masked_tokens")
 
 
@@ -110,57 +112,49 @@ def _is_among(verdict: str, names: Collection[str]) -> bool:
     return verdict in names or (ANY_CAUSE in names and verdict in ALL_CAUSES and verdict != NOISE)
 
 
-@dataclass(frozen=True)
-class GroupGaps:
-    """A group's counts and statistics.  + adds both."""
-
-    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
-    totals: GapTotals = field(default_factory=GapTotals)
-
-    def __post_init__(self) -> None:
-        if set(self.counts) != set(COUNTS) or min(self.counts.values()) < 0:
-            raise ValueError("a group's counts are not those of a diagnosis")
-
-    def check_unpacked(self) -> None:
-        """A ValueError of statistics that do not belong together."""
-        self.totals.check()
-
-    def __add__(self, other: "GroupGaps") -> "GroupGaps":
-        counts = {name: self.counts[name] + other.counts[name] for name in COUNTS}
-        return GroupGaps(counts, self.totals + other.totals)
+GroupCounts = dict[str, int]
+"""COUNTS of a group, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosisRun(SavedRun):
-    """What one run of `diagnose` added up, or several together.
+    """What one run of `diagnose` read, or several together.
 
-    groups: by their values of the columns of `of.groups`.  of: where the statistics come from.  context: what the dump
-    calls its columns.  sample: of the rows by what they hold, where it was asked for.
+    counts: of each group, by its values of the columns of `of.groups`.  sample: of the rows.  of: where both come from.
+    row_contents: a sample of the rows by what they hold, where it was asked for.
     """
 
     command: ClassVar[str] = "diagnose"
-    groups: Mapping[tuple[Any, ...], GroupGaps]
+    counts: Mapping[tuple[Any, ...], GroupCounts]
+    sample: RowSample
     of: Provenance
-    context: Context
-    sample: KeySample | None = None
+    row_contents: KeySample | None = None
+
+    def __post_init__(self) -> None:
+        if any(set(of_group) != set(COUNTS) or min(of_group.values()) < 0 for of_group in self.counts.values()):
+            raise ValueError("a group's counts are not those of a diagnosis")
+        if any(len(key) != len(self.of.groups) for key in self.counts):
+            raise ValueError("a group has another key than its columns")
+        if set(self.of.groups) - set(self.sample.groups) and self.sample.n_rows:
+            raise ValueError("the sample of rows does not tell its groups")
 
     @property
     def provenance(self) -> Provenance:
-        """What the statistics are of."""
+        """Where counts and sample come from."""
         return self.of
 
     @property
     def contents(self) -> KeySample | None:
         """A sample of the rows by what they hold."""
-        return self.sample
+        return self.row_contents
 
     def grouped_by(self, columns: Sequence[str]) -> "DiagnosisRun":
         """The same by some of the columns that it is grouped by."""
         places = self.of.places_of(columns)
-        groups: dict[tuple[Any, ...], GroupGaps] = {}
-        for key, gaps in self.groups.items():
-            add_group(groups, tuple(key[place] for place in places), gaps)
-        return replace(self, groups=groups, of=replace(self.of, groups=tuple(columns)))
+        counts: dict[tuple[Any, ...], GroupCounts] = {}
+        for key, of_group in self.counts.items():
+            add_counts(counts, tuple(key[place] for place in places), of_group)
+        return replace(self, counts=counts, of=replace(self.of, groups=tuple(columns)))
 
     def unplaced(self) -> "DiagnosisRun":
         """Itself: it knows no shards."""
@@ -170,20 +164,29 @@ class DiagnosisRun(SavedRun):
     def added(cls, runs: "Iterable[DiagnosisRun]") -> "DiagnosisRun":
         """The sum of runs, taken one at a time."""
         every: list[DiagnosisRun] = []
-        groups: dict[tuple[Any, ...], GroupGaps] = {}
+        counts: dict[tuple[Any, ...], GroupCounts] = {}
+        samples: list[RowSample] = []
         for run in runs:
             if every:
                 every[0].of.check_same(run.of)
-            for key, gaps in run.groups.items():
-                add_group(groups, key, gaps)
-            every.append(replace(run, groups={}))
-        samples = [run.sample for run in every if run.sample is not None]
-        return replace(every[0], **together(every), groups=groups, sample=reduce(add, samples) if samples else None)
+            for key, of_group in run.counts.items():
+                add_counts(counts, key, of_group)
+            samples = [reduce(add, (*samples, run.sample))]
+            every.append(replace(run, counts={}, sample=RowSample()))
+        contents = [run.row_contents for run in every if run.row_contents is not None]
+        return replace(
+            every[0],
+            **together(every),
+            counts=counts,
+            sample=samples[0],
+            row_contents=reduce(add, contents) if contents else None,
+        )
 
 
-def add_group(groups: dict[tuple[Any, ...], GroupGaps], key: tuple[Any, ...], gaps: GroupGaps) -> None:
-    """Add to one of the groups, in place; a UsageError for more groups than are kept."""
-    groups[key] = groups[key] + gaps if key in groups else gaps
+def add_counts(groups: dict[tuple[Any, ...], GroupCounts], key: tuple[Any, ...], counts: GroupCounts) -> None:
+    """Add to the counts of one group, in place; a UsageError for more groups than are diagnosed."""
+    known = groups.get(key)
+    groups[key] = counts if known is None else {name: known[name] + counts[name] for name in COUNTS}
     if len(groups) > MOST_GROUPS:
         raise UsageError(
             f"There are over {MOST_GROUPS} groups, more than are diagnosed.",
@@ -193,30 +196,29 @@ def add_group(groups: dict[tuple[Any, ...], GroupGaps], key: tuple[Any, ...], ga
 
 def diagnosis_of(run: DiagnosisRun) -> DiagnosedDump:
     """The diagnosis of a run; a dump without rows or without a valid token is a DataError."""
-    whole = sum(run.groups.values(), GroupGaps())
+    of_groups = run.counts.values()
     n_bad_rows = run.problems.n_rows
-    counts = {**whole.counts, "rows": whole.counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    counts = {name: sum(of_group[name] for of_group in of_groups) for name in COUNTS}
+    counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
     refuse_empty(counts, run.inputs)
-    diagnosed = DiagnosedGroup(
-        key={}, counts=counts, diagnosis=diagnose(whole.totals, run.context), totals=whole.totals
-    )
-    by = run.of.groups
+    whole = search(run.sample)
+    by, sampled = run.of.groups, run.sample.groups_of(run.of.groups) if run.of.groups else {}
     groups = [
-        DiagnosedGroup(
-            key=dict(zip(by, key, strict=True)),
-            counts=dict(gaps.counts),
-            diagnosis=diagnose(gaps.totals, run.context),
-            totals=gaps.totals,
-        )
-        for key, gaps in sorted(run.groups.items(), key=lambda item: key_order(item[0]))
+        _group(dict(zip(by, key, strict=True)), of_group, search(run.sample, sampled.get(key, np.zeros(0, np.int64))))
+        for key, of_group in sorted(run.counts.items(), key=lambda item: key_order(item[0]))
         if by
     ]
+    rollout, train, _ = run.sample.columns
     return DiagnosedDump(
         inputs=run.inputs,
-        columns=(run.context.rollout, run.context.train),
-        whole=diagnosed,
+        columns=(rollout, train),
+        whole=_group({}, counts, whole),
         groups=tuple(groups),
-        anomalies=unexplained(run.anomalies, diagnosed.diagnosis),
+        anomalies=unexplained(run.anomalies, whole.diagnosis),
         problems=run.problems.by_class(),
         notes=run.notes,
     )
+
+
+def _group(key: Mapping[str, Any], counts: GroupCounts, found: Search) -> DiagnosedGroup:
+    return DiagnosedGroup(key=key, counts=dict(counts), diagnosis=found.diagnosis, totals=found.totals)

@@ -45,8 +45,6 @@ class RunTotals(MeasuredRun):
             self._check_names(totals)
             if any(tails.size != GROUP_SIZE for tails in totals.tails.values()):
                 raise ValueError("a tail has another size")
-        if self.measured.gap is not None:
-            self.measured.gap.check()
         of_groups = (self.measured.group_replicates or {}).values()
         for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):
             if any(replicates.clusters.most != most for by_mode in drawn for replicates in by_mode.values()):

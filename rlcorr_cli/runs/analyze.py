@@ -17,11 +17,11 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.measure import arrays as devices
-from rlcorr_cli.measure.chosen_rows import ChosenRows
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
@@ -33,11 +33,13 @@ from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, search_budgets
 from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, check_quarantine, one_reading
-from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
+from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
+LARGEST_TOKEN = 64
+"""Bytes that no token takes in the columns that are read of a Parquet file."""
 MANY_GROUPS = 5_000
 """Groups whose sums leave so much memory free that it is worth giving back."""
 
@@ -89,12 +91,24 @@ def analyze(
             observation,
             bounds=budgets.bounds,
             rollouts=rollouts,
-            share=gap_share(dump),
+            sampling=sampling_of(dump, plan.mode),
             by_group=by_group,
         )
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
         report = report_of(run)
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
+
+
+def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = ()) -> Sampling:
+    """How the rows of a dump are sampled: as many as its request says.
+
+    The columns that are read of a Parquet file take LARGEST_TOKEN bytes a token at most, so that their size tells a
+    level that is not above that of the whole sample.  Files of other formats hold more than what is read.
+    """
+    most = dump.request.sample or MOST_TOKENS
+    is_parquet = all(source.format == "parquet" for source in dump.sources)
+    level = max(0, (dump.n_bytes // (LARGEST_TOKEN * most)).bit_length() - 1) if is_parquet else 0
+    return Sampling(mode=mode, groups=groups, most=most, level=level)
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -149,12 +163,12 @@ def measure(
     *,
     bounds: BudgetBounds,
     rollouts: RolloutTotals | None = None,
-    share: int = 0,
+    sampling: Sampling | None = None,
     by_group: bool = False,
 ) -> Measured:
     """Stream the whole dump once; flat memory.  Returns its totals.
 
-    rollouts: as of `observe`.  share: one of how many rows is looked at to tell why the policies differ; 0 for none.
+    rollouts: as of `observe`.  sampling: how rows are sampled, in which the cause of the gap is sought; None for none.
     by_group: as of `analyze`.
     """
     dump = reading.dump
@@ -163,7 +177,7 @@ def measure(
         observation=observation,
         budget_bounds=bounds,
         provenance=provenance_of(dump, observation, bounds),
-        gap_share=share,
+        sampling=sampling,
         rollouts=rollouts,
     )
     gathering = MeasuredSum()
@@ -208,19 +222,18 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureShard(ShardWork[Measured]):
-    """Shard -> its totals.  gap_share, rollouts: as of `measure`."""
+    """Shard -> its totals.  sampling, rollouts: as of `measure`."""
 
     observation: Observation
     budget_bounds: BudgetBounds
     provenance: Provenance
-    gap_share: int = 0
+    sampling: Sampling | None = None
     rollouts: RolloutTotals | None = None
 
     def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> Measured:
         """Measure one shard."""
         device = self.reading.device
-        gap = SampledGap(self.reading, self.gap_share, self.observation.modes[0])
-        sampled: list[ChosenRows] = []
+        sampler = None if self.sampling is None else RowSampler(self.sampling, self.reading.reader.roles)
         running = MeasuredSum()
         for rows in batches:
             observed = observe(rows.batch, self.observation, device, self.budget_bounds, rollouts=self.rollouts)
@@ -236,9 +249,14 @@ class MeasureShard(ShardWork[Measured]):
                     group_bins=observed.group_bins,
                 )
             )
-            sampled += gap.rows(rows)
-        totals = replace(running.measured, gap=gap.totals(sampled))
-        return replace(totals, provenance=self.provenance, covered=frozenset({shard.id}))
+            if sampler is not None:
+                sampler.take(rows)
+        return replace(
+            running.measured,
+            provenance=self.provenance,
+            covered=frozenset({shard.id}),
+            sample=None if sampler is None else sampler.sample,
+        )
 
 
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
@@ -257,6 +275,7 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
         needed=tuple(needed),
         wanted=("rollout_ids",) if by_rollout else (),
         row_advantage=True,
+        levels=True,
         batch=batch,
         batch_required=named is not None,
     )

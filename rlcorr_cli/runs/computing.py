@@ -1,7 +1,7 @@
 """Where a run computes: device, size of batches, and the engine that its shards go through."""
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,11 +33,6 @@ class Computing:
     batch_tokens: int | None = None
     engine: Engine = field(default_factory=ThreadEngine)
     warnings: set[str] | None = field(default=None, compare=False)
-
-    def in_portions(self, tokens: Mapping[str, int]) -> "Computing":
-        """The same in portions of another default.  tokens: by the kind of device."""
-        default = tokens[devices.resolve(self.device).type]
-        return replace(self, batch_tokens=self.batch_tokens or default)
 
     @property
     def as_named(self) -> "Computing":

@@ -10,14 +10,13 @@ import numpy as np
 
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import standing
-from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose
+from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import DataError, NoTrainedPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
-from rlcorr_cli.measure.chosen_rows import ChosenRows
 from rlcorr_cli.measure.decisions import rule_results
 from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.measure.worst import worst
 from rlcorr_cli.places import Place
@@ -30,12 +29,11 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_context import row_id
 from rlcorr_cli.results.inspected import DumpCounts, Inspected, OneRow, RejectionVote, Values, Worst
-from rlcorr_cli.runs.analyze import opened, plan_columns
+from rlcorr_cli.runs.analyze import opened, plan_columns, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
-from rlcorr_cli.runs.sampled_gap import SampledGap, gap_share
-from rlcorr_cli.totals.gap import GapTotals
+from rlcorr_cli.totals.row_sample import RowSample, sample_of
 
 
 @dataclass(frozen=True)
@@ -80,30 +78,35 @@ class ShardInspection:
     tally: DumpCounts
     sequences: tuple[tuple[float, Candidate], ...]
     tokens: tuple[tuple[float, Candidate], ...]
-    gap: GapTotals | None
+    sample: RowSample | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class InspectShard(ShardWork[ShardInspection]):
     """Shard -> what is seen in it.  n_worst: how many of its worst sequences and tokens to name, by which measure.
-    gap_share: one of how many rows is looked at for the cause of the gap, 0 where there is but one policy."""
+    sampling: of the rows in which the cause of the gap is sought; None where there is but one policy."""
 
     n_worst: int
     by: str
-    gap_share: int = 0
+    sampling: Sampling | None = None
 
     def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> ShardInspection:
         """Look at one shard."""
         sequences, tokens = _Worst(self.n_worst), _Worst(self.n_worst)
         tally = DumpCounts()
-        gap = SampledGap(self.reading, self.gap_share)
-        sampled: list[ChosenRows] = []
+        sampler = None if self.sampling is None else RowSampler(self.sampling, self.reading.reader.roles)
         for rows in batches:
             tally += _tally(rows, self.reading.reader.roles)
-            sampled += gap.rows(rows)
+            if sampler is not None:
+                sampler.take(rows)
             if self.n_worst:
                 self._offer(rows, sequences, tokens)
-        return ShardInspection(tally=tally, sequences=sequences.ranked, tokens=tokens.ranked, gap=gap.totals(sampled))
+        return ShardInspection(
+            tally=tally,
+            sequences=sequences.ranked,
+            tokens=tokens.ranked,
+            sample=None if sampler is None else sampler.sample,
+        )
 
     def _offer(self, rows: CheckedRows, sequences: _Worst, tokens: _Worst) -> None:
         largest = worst(rows.batch, self.by, self.n_worst, self.reading.device)
@@ -137,19 +140,18 @@ def inspect(
     anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)
     tally = DumpCounts()
-    share = 0 if lacks else gap_share(dump)
-    work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, gap_share=share)
-    gap = GapTotals()
+    sampling = None if lacks else sampling_of(dump, chosen.plan.mode)
+    work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, sampling=sampling)
+    samples_of_shards: list[RowSample] = []
     with one_reading(dump, computing) as reading:
         for _, inspection in reading.each(work):
             tally += inspection.tally
-            gap = gap if inspection.gap is None else gap + inspection.gap
+            samples_of_shards += [] if inspection.sample is None else [inspection.sample]
             sequences.extend(inspection.sequences)
             tokens.extend(inspection.tokens)
         cause = None
-        if not lacks:
-            diagnosis = diagnose(gap, Context(dump.roles.rollout, dump.roles.train))
-            anomalies, cause = standing(anomalies, diagnosis)
+        if (sample := sample_of(samples_of_shards)) is not None:
+            anomalies, cause = standing(anomalies, search(sample).diagnosis)
         return Inspected(
             inputs=reading.inputs,
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},

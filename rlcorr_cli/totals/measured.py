@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Sum, Totals
 from rlcorr_cli.totals.whole import WholeDump
 
@@ -32,7 +32,7 @@ class Measured:
 
     provenance: what they are of; None of nothing.  covered: the shards.  totals: of each group; None where no row was
     read.  replicates: of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
-    group_replicates: of each group, where these are resampled, too.  gap: of a sample of the rows, where a cause is
+    group_replicates: of each group, where these are resampled, too.  sample: of the rows, where a cause is
     looked for.  group_bins: by surprise, position and length, of each group's values, where each is to have curves of
     its own.
     """
@@ -45,7 +45,7 @@ class Measured:
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
-    gap: GapTotals | None = None
+    sample: RowSample | None = None
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class MeasuredSum:
     pictures: BinnedTotals | None = None
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
-    gap: GapTotals | None = None
+    sample: RowSample | None = None
     group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
 
     def add(self, part: Measured) -> None:
@@ -95,8 +95,8 @@ class MeasuredSum:
             self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
         if part.whole is not None:
             self.whole = part.whole if self.whole is None else self.whole + part.whole
-        if part.gap is not None:
-            self.gap = part.gap if self.gap is None else self.gap + part.gap
+        if part.sample is not None:
+            self.sample = part.sample if self.sample is None else self.sample + part.sample
         self.rows.update(part.rows)
 
     @property
@@ -116,7 +116,7 @@ class MeasuredSum:
             rows=dict(self.rows),
             whole=self.whole,
             group_replicates=self.group_replicates,
-            gap=self.gap,
+            sample=self.sample,
             group_bins=self.group_bins,
         )
 

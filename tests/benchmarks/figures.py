@@ -34,7 +34,7 @@ WITHOUT_CAUSE = """
 import sys
 from rlcorr_cli.commands import main
 from rlcorr_cli.runs import analyze
-analyze.gap_share = lambda dump: 0
+analyze.sampling_of = lambda *_: None
 sys.exit(main.run(sys.argv[1:]))
 """
 """rlcorr, but for the sample of rows in which analyze looks for a cause."""

@@ -27,10 +27,9 @@ from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of
+from rlcorr_cli.runs.analyze import MeasureShard, opened, provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import ShardReading, ShardResult
-from rlcorr_cli.runs.sampled_gap import gap_share
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import ROWS
@@ -47,7 +46,7 @@ def recorded(dump: Dump, chosen: ChosenPlan) -> tuple[bytes, list[Shard], list[b
         observation=observation,
         budget_bounds={},
         provenance=provenance_of(dump, observation, {}),
-        gap_share=gap_share(dump),
+        sampling=sampling_of(dump),
     )
     payload, shards = packed(OneResult(work)), list(islice(dump.shards, RECORDED))
     return payload, shards, [next(outcomes(payload, shard)) for shard in shards]

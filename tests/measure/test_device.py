@@ -17,7 +17,6 @@ from rlcorr_cli.measure.quantities import js, token_columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.runs.computing import Computing
 
 HAS_CUDA = torch.cuda.is_available()
 PLAN = Plan(
@@ -122,12 +121,6 @@ def assert_same(found: Observed, expected: Observed, rel: float) -> None:
         np.testing.assert_allclose(found.totals.tables[merge].values, table.values, rtol=rel, atol=rel / 1000)
     sums, expected_sums = (seen.replicates["decoupled"].sums.values for seen in (found, expected))
     np.testing.assert_allclose(sums, expected_sums, rtol=rel, atol=rel / 1000)
-
-
-def test_a_diagnosis_takes_smaller_batches_unless_a_size_is_asked_for() -> None:
-    default, smaller = arrays.DEFAULT_BATCH_TOKENS["cpu"], arrays.DIAGNOSING_TOKENS
-    assert Computing("cpu").in_portions(smaller).batch_tokens == smaller["cpu"] < default
-    assert Computing("cpu", 1000).in_portions(smaller).batch_tokens == 1000
 
 
 def test_formulas_run_by_the_library_of_the_device() -> None:

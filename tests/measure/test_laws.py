@@ -32,9 +32,7 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
-from rlcorr_cli.results.diagnosed import GroupGaps
 from rlcorr_cli.results.inspected import DumpCounts, Values
-from rlcorr_cli.runs.diagnose import COUNTS as GAP_COUNTS
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values
@@ -46,6 +44,7 @@ from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import Merge, Sum, Table, Totals
@@ -262,7 +261,42 @@ gaps = st.builds(
     vocabulary=none | vocabularies,
     odd_rows=worst_rows,
 )
-group_gaps = st.builds(GroupGaps, st.fixed_dictionaries(dict.fromkeys(GAP_COUNTS, st.integers(0, 99))), gaps)
+
+
+@st.composite
+def drawn_samples(draw: st.DrawFn) -> RowSample:
+    """Of up to six rows among many of a dump, most of which are left out as soon as there are some of them."""
+    n_rows, rng = draw(st.integers(0, 6)), draw(generators)
+    n_valid, n_masked, n_name = (rng.integers(low, 4, n_rows) for low in (1, 0, 0))
+    n_tokens, token = n_valid + n_masked, rng.permutation(int((n_valid + n_masked).sum()))
+    rows = np.repeat(np.arange(n_rows), n_tokens)
+    valid = np.concatenate([np.arange(n) < n_row for n, n_row in zip(n_tokens, n_valid, strict=True)] or [[]])
+    has_worker, has_ids = draw(chances[5]), draw(chances[5])
+    return RowSample(
+        most=8,
+        keys=rng.integers(1, 1 << 62, n_rows, np.uint64) << rng.integers(0, 3, n_rows).astype(np.uint64),
+        n_valid=n_valid,
+        n_tokens=n_tokens,
+        ids=rng.integers(0, 3, n_rows, np.uint64),
+        prompts=rng.integers(0, 3, n_rows, np.uint64),
+        advantages=rng.integers(0, 3, n_rows).astype(np.float64),
+        n_name=n_name,
+        names=np.repeat(rng.integers(97, 99, n_rows), n_name).astype(np.uint8),
+        files=rng.integers(0, 2, n_rows),
+        paths=tuple(draw(st.permutations(["a.parquet", "b.parquet"]))),
+        units=("row", "row"),
+        numbers=rng.integers(0, 9, n_rows),
+        starts=np.zeros(n_rows, np.int64),
+        levels={"worker": ColumnOfKeys.of(rng.integers(0, 3, n_rows), ["w0", None, 2])} if has_worker else {},
+        groups={"step": ColumnOfKeys.of(rng.integers(0, 2, n_rows), [0, 1])},
+        rollout=-rng.random(int(n_valid.sum()), np.float32),
+        train=-rng.random(int(n_valid.sum()), np.float32),
+        valid=None if has_ids and not n_masked.any() else valid.astype(np.bool_),
+        token_ids=token + rows if has_ids else None,
+    ).fitted
+
+
+samples_of_rows = drawn_samples()
 measured = st.builds(
     lambda stretch, **parts: Measured(
         provenance=PROVENANCE, covered=frozenset({ShardId(next(_paths), stretch)}), **parts
@@ -274,7 +308,7 @@ measured = st.builds(
     pictures=none | pictures,
     rows=st.dictionaries(st.sampled_from(["a.parquet", "b.parquet"]), st.integers(1, 100)),
     whole=none | wholes,
-    gap=none | gaps,
+    sample=none | samples_of_rows,
 )
 
 
@@ -313,7 +347,7 @@ LAWS = {
     "Levels": Law(levels, Levels.none()),
     "Vocabulary": Law(vocabularies, NO_VOCABULARY),
     "GapTotals": Law(gaps, GapTotals()),
-    "GroupGaps": Law(group_gaps, GroupGaps()),
+    "RowSample": Law(samples_of_rows, RowSample(most=8)),
 }
 EACH = pytest.mark.parametrize("name", LAWS)
 
@@ -323,7 +357,7 @@ def assert_equal(a: Any, b: Any) -> None:
     assert type(a) is type(b)
     if isinstance(a, Totals):
         a, b = (each.at(sorted(range(len(each)), key=lambda at, each=each: str(each.keys[at]))) for each in (a, b))
-    if (is_dataclass(a) and not isinstance(a, Lists)) or isinstance(a, Mapping):
+    if (is_dataclass(a) and not isinstance(a, (Lists, RowSample))) or isinstance(a, Mapping):
         mine, theirs = (
             {part.name: getattr(value, part.name) for part in fields(value)} if is_dataclass(value) else value
             for value in (a, b)

@@ -1,0 +1,158 @@
+"""Rows of checked batches into a RowSample, and a RowSample back into a batch with what stands around its tokens."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.measure.chosen_rows import HEAD, ChosenRows, rollout_keys
+from rlcorr_cli.measure.tokens import trained_policies
+from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.batch import Batch, TokenContext
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.token_context import token_context
+from rlcorr_cli.reading.values import texts
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
+from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, sample_of, stretches, trailing_zeros
+
+AT_ONCE = 16
+"""Parts that are joined at once: joining copies all rows so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How rows are sampled.
+
+    mode: which trained policy is compared with the rollout's.  groups: the columns that rows are grouped by, where the
+    sample is to tell groups apart.  most: as of RowSample.  level: the least that the sample of the whole dump can
+    have, so that fewer rows are copied.
+    """
+
+    mode: Mode = "decoupled"
+    groups: tuple[str, ...] = ()
+    most: int = MOST_TOKENS
+    level: int = 0
+
+
+@dataclass
+class RowSampler:
+    """Takes a sample of the rows of batches that come one after another.  roles: as the rows were read."""
+
+    sampling: Sampling
+    roles: Roles
+    level: int = field(init=False)
+    _parts: list[RowSample] = field(default_factory=list[RowSample], init=False)
+
+    def __post_init__(self) -> None:
+        self.level = self.sampling.level
+
+    def take(self, rows: CheckedRows) -> None:
+        """Take those of these rows that belong to the sample."""
+        batch = rows.batch
+        keys = self._keys(batch)
+        at = np.flatnonzero(batch.filled & (trailing_zeros(keys) >= self.level))
+        if not len(at):
+            return
+        self._parts.append(self._sampled(rows, at, keys[at]))
+        if len(self._parts) == AT_ONCE:
+            self._parts = [self.sample]
+            self.level = self._parts[0].level
+
+    @property
+    def sample(self) -> RowSample:
+        """Of the rows so far."""
+        none = RowSample(most=self.sampling.most, level=self.level, columns=self._columns)
+        return (none if (taken := sample_of(self._parts)) is None else taken).fitted
+
+    @property
+    def _columns(self) -> tuple[str, str, str | None]:
+        roles = self.roles
+        trained = (roles.current if self.sampling.mode == "bypass" else None) or roles.train
+        return roles.rollout, trained, roles.row_advantage or roles.advantages or roles.reward
+
+    def _keys(self, batch: Batch) -> Keys:
+        """A hash of how both policies' log-probs begin, of the length and of the row's own id: u64[B]."""
+        lengths = np.minimum(batch.lengths, HEAD)
+        trained, _ = trained_policies(batch, self.sampling.mode)
+        heads = keys_of_floats(
+            trained[stretches(batch.offsets[:-1], lengths)], np.concatenate([[0], np.cumsum(lengths)])
+        )
+        keys = joined(rollout_keys(batch), heads)
+        return keys if batch.row_keys is None else joined(keys, batch.row_keys)
+
+    def _sampled(self, rows: CheckedRows, at: NDArray[np.int64], keys: Keys) -> RowSample:
+        batch, roles = rows.batch, self.roles
+        around = token_context(rows, roles, at)
+        tokens = stretches(batch.offsets[at], batch.lengths[at])
+        trained, _ = trained_policies(batch, self.sampling.mode)
+        advantages = batch.reward if around.advantages is None else batch.row_advantage
+        n_name, names = _names(rows, roles, at)
+        return RowSample(
+            most=self.sampling.most,
+            level=self.level,
+            columns=self._columns,
+            keys=keys,
+            n_valid=batch.lengths[at],
+            n_tokens=np.diff(around.offsets),
+            ids=np.zeros(len(at), np.uint64) if batch.row_keys is None else batch.row_keys[at],
+            prompts=np.zeros(len(at), np.uint64) if around.prompts is None else around.prompts,
+            advantages=np.full(len(at), np.nan) if advantages is None else advantages[at],
+            n_name=n_name,
+            names=names,
+            files=np.zeros(len(at), np.int64),
+            numbers=np.asarray(rows.places.numbers, np.int64)[at],
+            starts=np.full(len(at), rows.places.start, np.int64),
+            levels={name: ColumnOfKeys(codes=codes, values=values) for name, (codes, values) in around.levels.items()},
+            groups={
+                # Without a column of batches, a key begins with None.
+                name: ColumnOfKeys.of(batch.group_index[at].astype(np.int64), [key[1 + i] for key in batch.group_keys])
+                for i, name in enumerate(self.sampling.groups)
+            },
+            rollout=batch.rollout_logp[tokens],
+            train=trained[tokens],
+            unscored=None if batch.unscored is None else batch.unscored[tokens],
+            valid=around.valid,
+            token_ids=around.token_ids,
+            paths=(rows.places.path,),
+            units=(rows.places.unit,),
+        )
+
+
+def batch_of(sample: RowSample) -> ChosenRows:
+    """The rows of a sample as one batch, whose trained policy is the one that was compared."""
+    n_rows = sample.n_rows
+    has_prompts, has_ids = bool(sample.prompts.any()), bool(sample.ids.any())
+    batch = Batch(
+        offsets=np.concatenate([[0], np.cumsum(sample.n_valid)]),
+        rollout_logp=sample.rollout,
+        old_logp=sample.train,
+        current_logp=None,
+        advantages=None,
+        n_masked=sample.n_tokens - sample.n_valid,
+        reward=None,
+        group_index=np.zeros(n_rows, np.int32),
+        group_keys=((None,),),
+        row_keys=sample.ids if has_ids else None,
+        unscored=sample.unscored,
+    )
+    around = TokenContext(
+        offsets=np.concatenate([[0], np.cumsum(sample.n_tokens)]),
+        valid=sample.valid,
+        token_ids=sample.token_ids,
+        levels={name: (column.codes, column.values) for name, column in sample.levels.items()},
+        prompts=sample.prompts if has_prompts else None,
+        advantages=sample.advantages,
+    )
+    return batch, around
+
+
+def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """The bytes of each of these rows' ids, and all of them one after another; none of rows without ids."""
+    if not roles.ids:
+        return np.zeros(len(at), np.int64), np.zeros(0, np.uint8)
+    column = texts(rows.data.column(roles.ids[0])).fill_null("")
+    ends = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
+    lengths, content = np.diff(ends)[at], column.buffers()[2]
+    every = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return lengths, every[stretches(ends[:-1][at], lengths)]

@@ -1,0 +1,264 @@
+"""A sample of a dump's rows, the same rows however the dump is split: in it the cause of a gap is sought.
+
+A row has a key, a hash of how its log-probs begin, of its length and of its id.  Level 0 takes every row, and each
+further level the half of them whose key ends in one more zero bit.  While rows are read, they are kept at the lowest
+level at which they hold `most` valid tokens at most.  Two samples add to the one that a single reading of both would
+have taken, because a part never needs a higher level than the whole.  So the sample of a large dump holds half of
+`most` or more, and depends on no split, order, engine or saved part.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.places import Place, Unit
+from rlcorr_cli.totals.row_keys import Keys
+
+MOST_TOKENS = 1 << 20
+"""Valid tokens of a sample, unless another number is asked for."""
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ColumnOfKeys:
+    """A column of R rows (worker, step): the code of each row, i64[R], and the values that codes stand for."""
+
+    codes: Index
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, codes: Index, values: Sequence[Any]) -> "ColumnOfKeys":
+        """A column whose codes may stand for one value several times."""
+        code = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        return cls(codes=np.array([code[value] for value in values], np.int64)[codes], values=tuple(code))
+
+    def check_unpacked(self) -> None:
+        """A ValueError of a code without a value."""
+        if len(self.codes) and not 0 <= self.codes.min() <= self.codes.max() < len(self.values):
+            raise ValueError("a code of a column stands for no value")
+
+    def rows(self, at: Index) -> "ColumnOfKeys":
+        """These rows, and no more values than they have."""
+        used, codes = np.unique(self.codes[at], return_inverse=True)
+        return ColumnOfKeys(codes=codes.astype(np.int64), values=tuple(self.values[code] for code in used.tolist()))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowSample:
+    """R rows with V valid tokens among T, none of them empty.
+
+    most: how many valid tokens it may hold.  level: see the module.  columns: what the dump calls the rollout's
+    log-probs, those that are compared with them, and the advantages or rewards (None without either).
+
+    Of rows: keys, u64[R]; n_valid and n_tokens, i64[R], valid tokens and all of them; ids, prompts, u64[R], hashes of a
+    row's own id and of its prompt, 0 of an unknown one; advantages, f64[R], NaN of none; levels, by column; groups, the
+    columns that rows are grouped by; n_name, i64[R], the bytes of its id as text; files, i64[R], into paths and units;
+    numbers, starts, i64[R], as of a Place.
+
+    Of valid tokens: rollout and train, log-probs as stored, [V]; unscored, bool[V], tokens without a rollout log-prob,
+    None where there are none.  Of all tokens: valid, bool[T], None where all are; token_ids, i64[T], -1 of an unknown
+    one, None where no row has any.  names: u8, the ids as UTF-8, one after the other.
+    """
+
+    most: int = MOST_TOKENS
+    level: int = 0
+    columns: tuple[str, str, str | None] = ("rollout_log_probs", "old_log_probs", None)
+    keys: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
+    n_valid: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    n_tokens: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    ids: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
+    prompts: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
+    advantages: NDArray[np.float64] = field(default_factory=partial(np.zeros, 0, np.float64))
+    n_name: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    files: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    numbers: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    starts: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    levels: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
+    groups: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
+    rollout: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
+    train: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
+    unscored: NDArray[np.bool_] | None = None
+    valid: NDArray[np.bool_] | None = None
+    token_ids: Index | None = None
+    names: NDArray[np.uint8] = field(default_factory=partial(np.zeros, 0, np.uint8))
+    paths: tuple[str, ...] = ()
+    units: tuple[Unit, ...] = ()
+
+    def check_unpacked(self) -> None:
+        """A ValueError of arrays that do not belong to the same rows and tokens."""
+        n_rows = len(self.keys)
+        sizes = {
+            **dict.fromkeys(OF_ROWS, n_rows),
+            **dict.fromkeys(OF_VALID_TOKENS, int(self.n_valid.sum())),
+            **dict.fromkeys(OF_ALL_TOKENS, int(self.n_tokens.sum())),
+            "names": int(self.n_name.sum()),
+        }
+        for name, size in sizes.items():
+            values = getattr(self, name)
+            if values is not None and values.shape != (size,):
+                raise ValueError(f"{name} of a sample of rows are not {size:,}")
+        every = (*self.levels.values(), *self.groups.values())
+        if any(column.codes.shape != (n_rows,) for column in every):
+            raise ValueError("a column of a sample has another number of rows")
+        counts = (self.n_valid, self.n_tokens, self.n_name, self.n_tokens - self.n_valid)
+        if any(len(count) and count.min() < 0 for count in counts) or (self.n_valid == 0).any():
+            raise ValueError("rows of a sample have too few tokens")
+        if n_rows and not (0 <= self.files.min() <= self.files.max() < len(self.paths) == len(self.units)):
+            raise ValueError("a row of a sample is of no file")
+        if self.valid is not None and int(self.valid.sum()) != int(self.n_valid.sum()):
+            raise ValueError("valid tokens of a sample are not as many as its log-probs")
+        if self.most < 1 or not 0 <= self.level <= 64:
+            raise ValueError("a sample has no such size or level")
+
+    def rows(self, at: Index) -> "RowSample":
+        """These rows, in order."""
+        of_valid, of_all, of_names = (
+            stretches((np.cumsum(lengths) - lengths)[at], lengths[at])
+            for lengths in (self.n_valid, self.n_tokens, self.n_name)
+        )
+        chosen = {
+            **dict.fromkeys(OF_ROWS, at),
+            **dict.fromkeys(OF_VALID_TOKENS, of_valid),
+            **dict.fromkeys(OF_ALL_TOKENS, of_all),
+            "names": of_names,
+        }
+        return replace(
+            self,
+            **{name: None if (values := getattr(self, name)) is None else values[of] for name, of in chosen.items()},
+            levels={name: column.rows(at) for name, column in self.levels.items()},
+            groups={name: column.rows(at) for name, column in self.groups.items()},
+        )
+
+    @property
+    def fitted(self) -> "RowSample":
+        """The same at the lowest level at which it holds `most` tokens at most."""
+        zeros = trailing_zeros(self.keys)
+        level, n_at = self.level, np.bincount(zeros, self.n_valid, 65)
+        while level < 64 and n_at[level:].sum() > self.most:
+            level += 1
+        left = np.flatnonzero(zeros >= level)
+        return replace(self if len(left) == len(zeros) else self.rows(left), level=level)
+
+    @property
+    def ordered(self) -> "RowSample":
+        """The same rows by their keys, in the order that no split changes."""
+        return self.rows(np.lexsort((self.n_tokens, self.ids, self.keys)))
+
+    def __add__(self, other: "RowSample") -> "RowSample":
+        """The sample of both, as one reading would have taken it; a ValueError of samples of two sizes."""
+        if self.most != other.most:
+            raise ValueError("samples of different sizes do not add")
+        level = max(self.level, other.level)
+        both = [
+            part if part.level == level else part.rows(np.flatnonzero(trailing_zeros(part.keys) >= level))
+            for part in (self, other)
+        ]
+        filled = [part for part in both if len(part.keys)]
+        if len(filled) < 2:
+            return replace(filled[0] if filled else self, level=level)
+        return replace(_joined(*filled), level=level).fitted
+
+    @property
+    def n_rows(self) -> int:
+        """R."""
+        return len(self.keys)
+
+    @property
+    def n_valid_tokens(self) -> int:
+        """V."""
+        return len(self.rollout)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether rows were left out."""
+        return self.level > 0
+
+    def place(self, row: int) -> Place:
+        """Where a row stands."""
+        file = int(self.files[row])
+        return Place(self.paths[file], self.units[file], int(self.numbers[row]), int(self.starts[row]))
+
+    def name(self, row: int) -> str | None:
+        """A row's id as text; None of a row without one."""
+        end = int(self.n_name[: row + 1].sum())
+        return self.names[end - int(self.n_name[row]) : end].tobytes().decode() if self.n_name[row] else None
+
+    def groups_of(self, columns: Sequence[str]) -> dict[tuple[Any, ...], Index]:
+        """The rows of each group by some of the columns that rows are grouped by."""
+        if not self.n_rows:
+            return {}
+        codes = np.stack([self.groups[name].codes for name in columns], axis=-1)
+        distinct, group = np.unique(codes, axis=0, return_inverse=True)
+        keys = [
+            tuple(self.groups[name].values[code] for name, code in zip(columns, row, strict=True))
+            for row in distinct.tolist()
+        ]
+        return {key: np.flatnonzero(group.ravel() == i) for i, key in enumerate(keys)}
+
+
+OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
+OF_VALID_TOKENS = ("rollout", "train", "unscored")
+OF_ALL_TOKENS = ("valid", "token_ids")
+FILLS: Mapping[str, Any] = {"unscored": False, "valid": True, "token_ids": -1}
+"""What stands for the tokens of a part that has no such values, beside one that has."""
+
+
+def trailing_zeros(keys: Keys) -> Index:
+    """How many zero bits each key ends in; 64 of key 0."""
+    lowest = keys & (~keys + np.uint64(1))
+    return np.where(keys == 0, 64, np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.int64))
+
+
+def sample_of(parts: Sequence[RowSample]) -> RowSample | None:
+    """The sum of samples; None of none."""
+    return reduce(add, parts) if parts else None
+
+
+def stretches(starts: Index, lengths: Index) -> Index:
+    """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
+
+
+def _joined(a: RowSample, b: RowSample) -> RowSample:
+    """The rows of one, then those of the other."""
+    parts = (a, b)
+    files = dict.fromkeys(file for part in parts for file in zip(part.paths, part.units, strict=True))
+    place = {file: i for i, file in enumerate(files)}
+    at = [np.array([place[file] for file in zip(part.paths, part.units, strict=True)])[part.files] for part in parts]
+    arrays: dict[str, Any] = {}
+    for name in (*OF_ROWS, *OF_VALID_TOKENS, *OF_ALL_TOKENS, "names"):
+        values = [getattr(part, name) for part in parts]
+        if all(each is None for each in values):
+            continue
+        sizes = [int((part.n_valid if name in OF_VALID_TOKENS else part.n_tokens).sum()) for part in parts]
+        arrays[name] = np.concatenate(
+            [np.full(n, FILLS[name]) if each is None else each for each, n in zip(values, sizes, strict=True)]
+        )
+    return replace(
+        a,
+        **(arrays | {"files": np.concatenate(at)}),
+        levels=_joined_columns([part.levels for part in parts], [part.n_rows for part in parts]),
+        groups=_joined_columns([part.groups for part in parts], [part.n_rows for part in parts]),
+        paths=tuple(path for path, _ in files),
+        units=tuple(unit for _, unit in files),
+    )
+
+
+def _joined_columns(parts: Sequence[Mapping[str, ColumnOfKeys]], n_rows: Sequence[int]) -> dict[str, ColumnOfKeys]:
+    """Columns of all parts; a row of a part that lacks a column has None there."""
+    joined: dict[str, ColumnOfKeys] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        columns = [
+            part.get(name) or ColumnOfKeys(codes=np.zeros(n, np.int64), values=(None,))
+            for part, n in zip(parts, n_rows, strict=True)
+        ]
+        code = {value: i for i, value in enumerate(dict.fromkeys(v for column in columns for v in column.values))}
+        codes = [np.array([code[value] for value in column.values], np.int64)[column.codes] for column in columns]
+        joined[name] = ColumnOfKeys(codes=np.concatenate(codes), values=tuple(code))
+    return joined
