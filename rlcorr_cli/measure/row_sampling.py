@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.measure.chosen_rows import HEAD, ChosenRows, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
+from rlcorr_cli.reading.arrow_values import as_numpy, call
 from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
@@ -151,8 +152,8 @@ def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDAr
     """The bytes of each of these rows' ids, and all of them one after another; none of rows without ids."""
     if not roles.ids:
         return np.zeros(len(at), np.int64), np.zeros(0, np.uint8)
-    column = texts(rows.data.column(roles.ids[0])).fill_null("")
+    column = texts(rows.data.column(roles.ids[0]))
     ends = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
-    lengths, content = np.diff(ends)[at], column.buffers()[2]
+    lengths, content = np.where(as_numpy(call("is_valid", column)), np.diff(ends), 0)[at], column.buffers()[2]
     every = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     return lengths, every[stretches(ends[:-1][at], lengths)]

@@ -59,6 +59,7 @@ class Partition:
             drawn_by=tuple(name for name in roles.drawn_by if name not in names),
             cluster=None if roles.cluster in names else roles.cluster,
             rollouts=tuple(name for name in roles.rollouts if name not in names),
+            levels=tuple((name, column) for name, column in roles.levels if column not in names),
         )
 
     def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:

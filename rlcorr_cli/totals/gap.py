@@ -11,7 +11,7 @@ What is counted stands by a token's *part* (PARTS) and by the bin of its u.  A r
 belong to each other.  Everything adds but a maximum and two short lists of rows; `causes` reads it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.places import Place
-from rlcorr_cli.totals.exact import check_counts
 from rlcorr_cli.totals.histogram import Floats
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
@@ -141,16 +140,6 @@ class Levels:
         rows, tokens, gap, surprise = (np.zeros((0, *shape)) for shape in LEVEL_SHAPES.values())
         return cls(keys=(), rows=rows, tokens=tokens, gap=gap, surprise=surprise, too_many=too_many)
 
-    def check_unpacked(self) -> None:
-        """A ValueError of tables that are not of these levels, and of counts below 0."""
-        if {name: table.shape[1:] for name, table in zip(LEVEL_SHAPES, self.tables, strict=True)} != LEVEL_SHAPES:
-            raise ValueError("sums by level are not of this shape")
-        if any(table.shape[:1] != (len(self.keys),) for table in self.tables):
-            raise ValueError("there must be sums for each level")
-        for table, names in zip(self.tables, (LEVEL_SUMS, TOKEN_SUMS, GAP_SUMS), strict=False):
-            check_counts(*_counts_in(table, names))
-        check_counts(self.surprise)
-
     @property
     def tables(self) -> tuple[Floats, Floats, Floats, Floats]:
         """The arrays, in the order of LEVEL_SHAPES."""
@@ -191,11 +180,6 @@ class Vocabulary:
     repeats: Floats = field(default_factory=partial(np.zeros, (N_SURPRISE, 2, len(REPEAT_SUMS))))
     by_id: Floats = field(default_factory=partial(np.zeros, (PROMPT_BUCKETS, ID_BUCKETS, 2)))
     spread: Floats = field(default_factory=partial(np.zeros, (len(REPEAT_SUMS),)))
-
-    def check(self) -> None:
-        """A ValueError of tables of another shape, and of counts below 0."""
-        _check_tables(self, Vocabulary())
-        check_counts(*(table[..., 0] for table in (self.repeats, self.by_id, self.spread)))
 
     def __add__(self, other: "Vocabulary") -> "Vocabulary":
         return Vocabulary(
@@ -241,15 +225,6 @@ class GapTotals:
     odd_rows: WorstRows = field(default_factory=WorstRows)
     far_rows: WorstRows = field(default_factory=WorstRows)
 
-    def check(self) -> None:
-        """A ValueError of tables of another shape, and of counts below 0."""
-        if self.vocabulary is not None:
-            self.vocabulary.check()
-        _check_tables(self, GapTotals())
-        check_counts(np.array([self.n_rows, self.n_odd]), self.spread, self.certain, self.turns_surprise)
-        for name, names in _NAMED.items():
-            check_counts(*_counts_in(getattr(self, name), names))
-
     def __add__(self, other: "GapTotals") -> "GapTotals":
         names = dict.fromkeys((*self.columns, *other.columns))
         columns = {
@@ -277,28 +252,3 @@ class GapTotals:
 
 
 _APART = frozenset({"largest_unsure", "columns", "vocabulary"})
-_NAMED = {
-    "tokens": TOKEN_SUMS,
-    **dict.fromkeys(("places", "indexes"), PLACE_SUMS),
-    **dict.fromkeys(("turns", "surprise_gap"), GAP_SUMS),
-    "grids": GRID_SUMS,
-    "rows": ROW_SUMS,
-    "sizes": SIZE_SUMS,
-    "curves": ("n", "l", "l2"),
-    "lines": LINE_SUMS,
-}
-"""Table -> what its last axis is named by."""
-_COUNTS = frozenset({"n", "rows", "tokens", "positive", "differing", *GRID_SUMS[:5]})
-
-
-def _counts_in(table: Floats, names: Sequence[str]) -> list[Floats]:
-    """The counts of things among a table's sums."""
-    return [table[..., i] for i, name in enumerate(names) if name in _COUNTS or name.startswith("n_")]
-
-
-def _check_tables(totals: "GapTotals | Vocabulary", empty: "GapTotals | Vocabulary") -> None:
-    """A ValueError of an array that has another shape than that of nothing."""
-    for f in fields(empty):
-        nothing = getattr(empty, f.name)
-        if isinstance(nothing, np.ndarray) and getattr(totals, f.name).shape != nothing.shape:
-            raise ValueError(f"{f.name} is not of the shape {nothing.shape}")

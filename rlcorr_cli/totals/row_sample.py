@@ -9,6 +9,7 @@ have taken, because a part never needs a higher level than the whole.  So the sa
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -38,7 +39,11 @@ class ColumnOfKeys:
         return cls(codes=np.array([code[value] for value in values], np.int64)[codes], values=tuple(code))
 
     def check_unpacked(self) -> None:
-        """A ValueError of a code without a value."""
+        """A ValueError of a code without a value, and of a value that no column of keys holds."""
+        if self.codes.ndim != 1 or self.codes.dtype != np.int64:
+            raise ValueError("codes of a column are numbers of its values")
+        if not all(value is None or isinstance(value, (str, int, float, date)) for value in self.values):
+            raise ValueError("a column of a sample holds no such values")
         if len(self.codes) and not 0 <= self.codes.min() <= self.codes.max() < len(self.values):
             raise ValueError("a code of a column stands for no value")
 
@@ -90,36 +95,41 @@ class RowSample:
     units: tuple[Unit, ...] = ()
 
     def check_unpacked(self) -> None:
-        """A ValueError of arrays that do not belong to the same rows and tokens."""
-        n_rows = len(self.keys)
+        """A ValueError of arrays that do not belong to the same rows and tokens, or hold what no dump does."""
+        if self.most < 1 or not 0 <= self.level <= 64:
+            raise ValueError("a sample has no such size or level")
+        for name, types in TYPES.items():
+            values = getattr(self, name)
+            if values is not None and (values.ndim != 1 or values.dtype not in types):
+                raise ValueError(f"{name} of a sample of rows are of another type")
+        n_rows, lengths = len(self.keys), (self.n_valid, self.n_tokens, self.n_name)
+        if any(len(each) != n_rows or ((each < 0) | (each >= 1 << 40)).any() for each in lengths):
+            raise ValueError("rows of a sample have no such numbers of tokens")
+        if (self.n_valid == 0).any() or (self.n_valid > self.n_tokens).any():
+            raise ValueError("a row of a sample has too few tokens")
         sizes = {
             **dict.fromkeys(OF_ROWS, n_rows),
             **dict.fromkeys(OF_VALID_TOKENS, int(self.n_valid.sum())),
             **dict.fromkeys(OF_ALL_TOKENS, int(self.n_tokens.sum())),
             "names": int(self.n_name.sum()),
         }
-        for name, size in sizes.items():
-            values = getattr(self, name)
-            if values is not None and values.shape != (size,):
-                raise ValueError(f"{name} of a sample of rows are not {size:,}")
-        every = (*self.levels.values(), *self.groups.values())
-        if any(column.codes.shape != (n_rows,) for column in every):
+        if any((values := getattr(self, name)) is not None and len(values) != size for name, size in sizes.items()):
+            raise ValueError("a sample has other numbers of values than of rows and tokens")
+        if any(len(column.codes) != n_rows for column in (*self.levels.values(), *self.groups.values())):
             raise ValueError("a column of a sample has another number of rows")
-        counts = (self.n_valid, self.n_tokens, self.n_name, self.n_tokens - self.n_valid)
-        if any(len(count) and count.min() < 0 for count in counts) or (self.n_valid == 0).any():
-            raise ValueError("rows of a sample have too few tokens")
-        if n_rows and not (0 <= self.files.min() <= self.files.max() < len(self.paths) == len(self.units)):
+        if not all(np.isfinite(logp).all() and (logp <= 1e-6).all() for logp in (self.rollout, self.train)):
+            raise ValueError("a sample holds what is no log-prob")
+        if len(self.paths) != len(self.units) or (
+            n_rows and not 0 <= self.files.min() <= self.files.max() < len(self.paths)
+        ):
             raise ValueError("a row of a sample is of no file")
-        if self.valid is not None and int(self.valid.sum()) != int(self.n_valid.sum()):
+        if self.valid is not None and n_rows and (self._valid_of_rows() != self.n_valid).any():
             raise ValueError("valid tokens of a sample are not as many as its log-probs")
-        if self.most < 1 or not 0 <= self.level <= 64:
-            raise ValueError("a sample has no such size or level")
 
     def rows(self, at: Index) -> "RowSample":
         """These rows, in order."""
         of_valid, of_all, of_names = (
-            stretches((np.cumsum(lengths) - lengths)[at], lengths[at])
-            for lengths in (self.n_valid, self.n_tokens, self.n_name)
+            stretches(_starts(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
         )
         chosen = {
             **dict.fromkeys(OF_ROWS, at),
@@ -133,6 +143,10 @@ class RowSample:
             levels={name: column.rows(at) for name, column in self.levels.items()},
             groups={name: column.rows(at) for name, column in self.groups.items()},
         )
+
+    def _valid_of_rows(self) -> Index:
+        assert self.valid is not None
+        return np.add.reduceat(self.valid, _starts(self.n_tokens), dtype=np.int64)
 
     @property
     def fitted(self) -> "RowSample":
@@ -186,7 +200,11 @@ class RowSample:
     def name(self, row: int) -> str | None:
         """A row's id as text; None of a row without one."""
         end = int(self.n_name[: row + 1].sum())
-        return self.names[end - int(self.n_name[row]) : end].tobytes().decode() if self.n_name[row] else None
+        return (
+            self.names[end - int(self.n_name[row]) : end].tobytes().decode(errors="replace")
+            if self.n_name[row]
+            else None
+        )
 
     def groups_of(self, columns: Sequence[str]) -> dict[tuple[Any, ...], Index]:
         """The rows of each group by some of the columns that rows are grouped by."""
@@ -204,6 +222,16 @@ class RowSample:
 OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
 OF_VALID_TOKENS = ("rollout", "train", "unscored")
 OF_ALL_TOKENS = ("valid", "token_ids")
+_HASHES, _COUNTS, _LOG_PROBS, _FLAGS = (np.uint64,), (np.int64,), (np.float32, np.float64), (np.bool_,)
+TYPES: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("keys", "ids", "prompts"), _HASHES),
+    **dict.fromkeys(("n_valid", "n_tokens", "n_name", "files", "numbers", "starts", "token_ids"), _COUNTS),
+    **dict.fromkeys(("rollout", "train"), _LOG_PROBS),
+    **dict.fromkeys(("unscored", "valid"), _FLAGS),
+    "advantages": (np.float64,),
+    "names": (np.uint8,),
+}
+"""What each array holds."""
 FILLS: Mapping[str, Any] = {"unscored": False, "valid": True, "token_ids": -1}
 """What stands for the tokens of a part that has no such values, beside one that has."""
 
@@ -217,6 +245,11 @@ def trailing_zeros(keys: Keys) -> Index:
 def sample_of(parts: Sequence[RowSample]) -> RowSample | None:
     """The sum of samples; None of none."""
     return reduce(add, parts) if parts else None
+
+
+def _starts(lengths: Index) -> Index:
+    """Where each row's values begin among all."""
+    return np.cumsum(lengths) - lengths
 
 
 def stretches(starts: Index, lengths: Index) -> Index:

@@ -159,8 +159,10 @@ def test_totals_that_are_edited_anywhere_are_read_or_refused(
 TOTALS = ("measured", "totals")
 LOG_RATIOS = (*TOTALS, "histograms", "diagnostics.decoupled.log_ratio")
 BELONGING: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "a table of another shape": (("measured", "gap", "curves"), np.zeros((2, 32, 25, 4))),
-    "a level without its sums": (("measured", "gap", "columns", "length", "keys"), []),
+    "lengths of more rows": (("measured", "sample", "n_valid"), np.ones(9999, np.int64)),
+    "a level without its value": (("measured", "sample", "levels", "step", "values"), []),
+    "log-probs above 0": (("measured", "sample", "train"), 0.5),
+    "rows of no file": (("measured", "sample", "files"), 7.0),
     "a tail of another size": ((*TOTALS, "tails", "diagnostics.decoupled.token", "size"), 1 << 62),
     "a histogram of no order": ((*LOG_RATIOS, "stretches", "sources", 0, 0), 7.0),
     "a histogram of other counts": ((*LOG_RATIOS, "stretches", "sources", 0, 1), 3.0),
