@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from rlcorr_cli.causes.table import ANOMALIES, CAUSES
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
 
 Parameter = float | str
 Bound = Literal["at_least", "at_most"]
+Certainty = Literal["proven", "likely", "unclear"]
+"""proven: a bound or an identity is broken.  likely: the statistics of its rule say so.  unclear: none stands out."""
 UNCLEAR, CLEAN, TOO_FEW = "unclear", "none", "too_few"
 """Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
 
@@ -33,6 +36,7 @@ class CauseFinding(Record):
     it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
     say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
+    certainty: see Certainty.
     """
 
     cause: Annotated[str, Form(check=_is_known)]
@@ -47,6 +51,33 @@ class CauseFinding(Record):
     headline: str
     evidence: tuple[str, ...]
     advice: str = ""
+    certainty: Certainty = "likely"
+
+    @property
+    def share_words(self) -> str:
+        """'At least 61 % of the gap, on 23 % of the tokens'; no more than all of it."""
+        part = percent(self.share)
+        bound = "" if part == "100 %" else {"at_least": "At least ", "at_most": "At most "}[self.bound]
+        words = f"{bound}{part} of the gap"
+        return words if self.token_share is None else f"{words}, on {percent(self.token_share)} of the tokens"
+
+
+LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_vocabulary")
+"""Causes of a gap that put the mean ratio below 1: what is named as one of them explains it."""
+
+
+@dataclass(frozen=True)
+class Impossible(Record):
+    """A metric that cannot have its value, its 95 % interval, and the sentences of what that proves."""
+
+    metric: str
+    value: float
+    interval: Interval
+    proves: str
+
+    def follows_from(self, cause: str) -> bool:
+        """Whether the cause of a gap explains the value, so that there is nothing else to look for."""
+        return self.value < 1 and cause in LOWERED_BY
 
 
 @dataclass(frozen=True)
@@ -129,7 +160,8 @@ class Diagnosis(Record):
     typical spread of d, the difference in log-odds; None without tokens inside.  verdict: the name of the first cause,
     or UNCLEAR, CLEAN, TOO_FEW; conclusion: that in a sentence where it names no cause.  causes: all that hold, in
     order.  columns: by column, `length` among them; turns, surprise: the same by run of the mask and by the bins of u,
-    whose levels are the bins' lower ends.  features: the numbers that the rules look at.
+    whose levels are the bins' lower ends.  features: the numbers that the rules look at.  impossible: a mean ratio that
+    proves a column wrong.
     """
 
     sum_squares: Annotated[float, HIDDEN]
@@ -146,6 +178,9 @@ class Diagnosis(Record):
     places: Annotated[tuple[PlaceGap, ...], Key(name="positions")] = ()
     features: Mapping[str, Number] = field(default_factory=dict[str, float | None])
     not_looked_for: tuple[NotLookedFor, ...] = ()
+    impossible: Impossible | None = None
+    hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
+    """The steps that hold the gap, where no other column tells why."""
 
     @property
     def cause(self) -> CauseFinding | None:

@@ -13,6 +13,7 @@ from rlcorr_cli.causes.rows import (
     Attribution,
     attributions,
     hot_column,
+    hot_steps,
     mispaired_rows,
     some_rows,
     surprise_gaps,
@@ -37,6 +38,8 @@ CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
 OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
 """What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
+PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised"})
+"""What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, or two means that no policy gives."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
     **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays"), 2),
@@ -53,6 +56,7 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
     causes = _ranked(_causes(case, columns)) if enough else ()
+    steps = hot_steps(case, columns) if enough and all(cause.cause != "column" for cause in causes) else ()
     verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
     lacking: list[NotLookedFor] = []
     if totals.vocabulary is None:
@@ -74,6 +78,7 @@ def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
         places=places_of(totals),
         features=listed_features(case),
         not_looked_for=tuple(lacking),
+        hot_steps=steps,
     )
 
 
@@ -95,10 +100,27 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         some_rows(case) if column is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
-    causes = [cause for cause in candidates if cause is not None and cause.share >= LEAST]
+    causes = _with_lag([cause for cause in candidates if cause is not None and cause.share >= LEAST])
     first = next(iter(_ranked(causes)), None)
     rest = noise(case, first)
     return causes if rest is None else [*causes, rest]
+
+
+def _with_lag(causes: list[CauseFinding]) -> list[CauseFinding]:
+    """The causes, of which staleness takes the evidence of the lag that its gap grows with."""
+    lag = next((cause for cause in causes if cause.parameters.get("column") == "lag"), None)
+    stale = next((cause for cause in causes if cause.cause == "stale_policy"), None)
+    if lag is None or stale is None:
+        return causes
+    levels = lag.parameters.get("levels")
+    grows = f"lag {levels} holds {percent(lag.share)} of it." if levels else lag.evidence[0]
+    merged = replace(
+        stale,
+        share=max(stale.share, lag.share),
+        parameters={**stale.parameters, **lag.parameters},
+        evidence=(*stale.evidence, f"The gap grows with the lag of the weights: {grows}"),
+    )
+    return [merged if cause is stale else cause for cause in causes if cause is not lag]
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
@@ -112,6 +134,7 @@ def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
             cause,
             is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR),
             advice=cause.advice or CAUSES[cause.cause].advice,
+            certainty="proven" if cause.cause in PROVEN else cause.certainty,
         )
         for cause in causes
     ]

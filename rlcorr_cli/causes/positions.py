@@ -31,6 +31,8 @@ MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
 
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""
+FEW_PROMPTS = 64
+"""So many prompts are told apart by their buckets."""
 CERTAIN_TIMES = 5.0
 """Tokens of log-prob 0 are told from this many times the body's rate on."""
 PLACES = {
@@ -50,6 +52,8 @@ def place_faults(case: Case) -> list[CauseFinding]:
         far = int(here["n_far"])
         if share < MIN_SHARE or far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
             continue
+        if cause == "first_token" and not _in_prompts(case, rate):
+            continue
         if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
             continue
         size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
@@ -67,6 +71,18 @@ def place_faults(case: Case) -> list[CauseFinding]:
             )
         )
     return findings
+
+
+def _in_prompts(case: Case, rate: float) -> bool:
+    """Whether first tokens are off in more prompts than chance gives, at the rate of all tokens.
+
+    The samples of a prompt have one first distribution, so what switches it (an expert of a mixture) is one event for
+    all of them.  Many prompts share buckets: there it is the rows that tell.
+    """
+    n, far = (int((count > 0).sum()) for count in case.totals.firsts.T)
+    if n > FEW_PROMPTS:
+        return far >= MIN_FAR
+    return far >= MIN_FAR and poisson_tail(far, n * rate) < FAR_CHANCE
 
 
 def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:

@@ -114,7 +114,9 @@ MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0}
 MIN_EXCESS, EXCESS_RATIO = 0.1, 1.4
 LEAST_DEVIATION = 0.05
 NEVER_HOT = ("group_id", "length")
-REPLACED_BY_LAG = ("step", "policy_version")
+STEP = "step"
+"""It only tells the time: what grows along steps has a cause of its own."""
+REPLACED_BY_LAG = (STEP, "policy_version")
 MIN_TREND_LEVELS = 3
 """Two levels are compared, not drawn a line through."""
 
@@ -322,12 +324,24 @@ class _Within:
 
 
 def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
-    """The column with the largest share, of those with a hot level or a line."""
-    shares = [(case.features.share(column.excess()), column) for column in columns if column.hot or column.grows]
+    """The column with the largest share, of those with a hot level or a line; none that only tells the time."""
+    shares = [
+        (case.features.share(column.excess()), column)
+        for column in columns
+        if column.name != STEP and (column.hot or column.grows)
+    ]
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
     return _of_levels(case, column, share) if column.hot else _of_line(column, share)
+
+
+def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
+    """The steps that hold the gap, in order; none where they hold little of it, and where another column tells why."""
+    step = next((column for column in columns if column.name == STEP and column.hot), None)
+    if step is None or case.features.share(step.excess()) < COLUMN_SHARE:
+        return ()
+    return tuple(sorted((step.levels.keys[i] for i in step.hot), key=lambda key: (str(type(key)), key)))
 
 
 def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:

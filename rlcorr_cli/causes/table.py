@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["file", "policy"]
+Effect = Literal["fault", "warning", "none"]
+"""fault: rows or columns do not belong together, or are not log-probs of the sampled tokens: `check` fails and `filter`
+stops.  warning: training lives with it, and it should be mended: `check` warns, `filter` writes and says so.  none: it
+is what any two engines differ by.  A cause is of the class of its worst reading."""
 KINDS: dict[Kind, str] = {
     "file": "of whole files, suspected from their first rows",
     "policy": "of a gap between the policies, found from sums over all rows",
@@ -22,8 +26,7 @@ class Cause:
 
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
-    is_fault: whether it is a fault or a setting to be fixed, so that bounds and weights would treat a consequence.
-    voids: whether no number of such a file means what its name says.
+    effect: what it does to a run; see Effect.  voids: whether no number of such a file means what its name says.
     """
 
     name: str
@@ -34,8 +37,13 @@ class Cause:
     alike: str
     advice: str
     source: str = ""
-    is_fault: bool = False
+    effect: Effect = "warning"
     voids: bool = False
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether numbers and corrections mean nothing until it is mended."""
+        return self.effect == "fault"
 
 
 ANOMALIES: tuple[Cause, ...] = (
@@ -53,6 +61,7 @@ ANOMALIES: tuple[Cause, ...] = (
         source="verl's bypass mode sets old_log_probs = rollout_log_probs: equal columns mean no training policy, not "
         "a perfect match",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -66,6 +75,7 @@ ANOMALIES: tuple[Cause, ...] = (
         source="AReaL's prox_logp stands at the token before (labels rolled by -1); OpenRLHF, ROLL and tinker write n "
         "- 1 values; a real pair correlates 1.00, and 0.06 when shifted by one",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -80,6 +90,7 @@ ANOMALIES: tuple[Cause, ...] = (
         source="verl, NeMo-RL, TRL, SkyRL and OpenRLHF hold padded batches in memory; SkyRL pads on the left since "
         "2026-03",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -94,6 +105,7 @@ ANOMALIES: tuple[Cause, ...] = (
         source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "
         "only",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -106,6 +118,7 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -117,6 +130,7 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Take the natural logarithm before writing the dump.",
         source="log-probs are at most 0, probabilities at least 0",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -129,6 +143,7 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
         source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1 % of 1",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -145,6 +160,7 @@ ANOMALIES: tuple[Cause, ...] = (
         source="the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio "
         "-KL",
         voids=True,
+        effect="fault",
     ),
     Cause(
         kind="file",
@@ -170,7 +186,7 @@ WEIGHTS = (
 _ROWS = (
     Cause(
         name="grid",
-        is_fault=True,
+        effect="none",
         meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
         looks="99 % of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
         "mean square, whose sum over the gap is the share.",
@@ -181,7 +197,7 @@ _ROWS = (
     ),
     Cause(
         name="mispaired_rows",
-        is_fault=True,
+        effect="fault",
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
         looks="In these rows both columns vary and hardly go together (correlation below 0.5, and below 0.3 where they "
         "are more than a quarter of all), and nearly every token is far off.",
@@ -193,7 +209,7 @@ _ROWS = (
     ),
     Cause(
         name="first_token",
-        is_fault=True,
+        effect="fault",
         meaning="The first token of a response is off, and the others are not.",
         looks="First tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance.",
         certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
@@ -202,7 +218,7 @@ _ROWS = (
     ),
     Cause(
         name="last_token",
-        is_fault=True,
+        effect="fault",
         meaning="The last token of a response is off, and the others are not.",
         looks="Last tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance; a "
         "rollout log-prob of exactly 0 there means that nobody sampled it.",
@@ -213,7 +229,7 @@ _ROWS = (
     ),
     Cause(
         name="mask_boundary",
-        is_fault=True,
+        effect="fault",
         meaning="Tokens after a masked stretch inside a response (a tool's output) are off, and the others are not.",
         looks="The first four tokens after such a stretch are off by more than a factor of 2 at five times the rate of "
         "the others, beyond chance.",
@@ -224,7 +240,6 @@ _ROWS = (
     ),
     Cause(
         name="position_onset",
-        is_fault=True,
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
         certainty="Six standard errors, and 5 % of the tokens on either side.",
@@ -233,7 +248,6 @@ _ROWS = (
     ),
     Cause(
         name="position_grows",
-        is_fault=True,
         meaning="Tokens are the farther off the later they stand.",
         looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
         "response.",
@@ -243,7 +257,7 @@ _ROWS = (
     ),
     Cause(
         name="position_decays",
-        is_fault=True,
+        effect="fault",
         meaning="The first tokens of a response are the farthest off, and later ones less and less.",
         looks="The typical distance falls along the logarithm of the index, nearly by half or more over a response.",
         certainty="Five standard errors. That the prompts differ is a conclusion: the dump holds responses alone.",
@@ -252,7 +266,7 @@ _ROWS = (
     ),
     Cause(
         name="repetition_penalty",
-        is_fault=True,
+        effect="fault",
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
         certainty="It takes token_ids: a fifth of the variation at equal surprise goes with the repetition. Tokens of "
@@ -262,7 +276,7 @@ _ROWS = (
     ),
     Cause(
         name="temperature_and_truncation",
-        is_fault=True,
+        effect="fault",
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
         certainty="Two independent signs show that both are there; the parameters of neither are known.",
@@ -271,7 +285,7 @@ _ROWS = (
     ),
     Cause(
         name="top_p",
-        is_fault=True,
+        effect="fault",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
@@ -284,7 +298,7 @@ _ROWS = (
     ),
     Cause(
         name="min_p",
-        is_fault=True,
+        effect="fault",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0, and a mean of e^l below 1, as of top_p, but without a bound at one probability; "
         "no token other than these comes closer to 0 than m leaves it.",
@@ -294,7 +308,7 @@ _ROWS = (
     ),
     Cause(
         name="temperature",
-        is_fault=True,
+        effect="fault",
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
@@ -307,7 +321,6 @@ _ROWS = (
     ),
     Cause(
         name="logit_softcap",
-        is_fault=True,
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
         looks="A line as of temperature, around which likely tokens scatter more than the others.",
         certainty="The sign of the slope shows which side caps; the cap itself is unknown.",
@@ -316,7 +329,7 @@ _ROWS = (
     ),
     Cause(
         name="unnormalised",
-        is_fault=True,
+        effect="fault",
         meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
         looks="Nearly all tokens lie on one side of 0, and neither mean, of e^l or of e^-l, is 1: no policy could have "
         "drawn these tokens. Log-probs, not logits, were divided by the temperature, or a mean over them was taken.",
@@ -326,7 +339,7 @@ _ROWS = (
     ),
     Cause(
         name="top_k",
-        is_fault=True,
+        effect="fault",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean of e^l is below 1, most tokens lie below 0, and no token is set to exactly 0.",
         certainty="The mass that is kept is estimated; k cannot be.",
@@ -372,7 +385,7 @@ _ROWS = (
     ),
     Cause(
         name="padded_vocabulary",
-        is_fault=True,
+        effect="fault",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
         looks="Some tokens are far below the others, hardly any above: mass leaks where a padding row has a large "
         "logit. The mean of e^l is below 1 by that mass.",
@@ -382,6 +395,7 @@ _ROWS = (
     ),
     Cause(
         name="heavy_tail",
+        effect="none",
         meaning="A few tokens are far off, all over the rows, and the others are close.",
         looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
         certainty="What switches these tokens is not in the dump; expert flips of a mixture of experts look so.",
@@ -400,6 +414,7 @@ _ROWS = (
     ),
     Cause(
         name="noise",
+        effect="none",
         meaning="Rounding: both sides run the same weights by different kernels or precisions.",
         looks="The log-odds differ by one spread at all levels of surprise, rows do not lean, and the mean of e^l is "
         "1.",

@@ -2,7 +2,7 @@
 
 from math import ceil, floor, isfinite
 
-from rlcorr_cli.causes.diagnosis import Interval
+from rlcorr_cli.records.fields import Interval
 
 ROUND_STEPS = (0.1, 0.05, 0.02, 0.01)
 """A setting that somebody chose is a multiple of the coarsest of these that allows one."""

@@ -165,7 +165,17 @@ class _Sums:
             "spread": _counts_at(at, math.prod(shape)).reshape(shape),
             "certain": certain.reshape(2, gap.N_CERTAIN),
             "largest_unsure": float(unsure.max()) if len(unsure) else -math.inf,
+            "firsts": self._firsts(host(far)),
         }
+
+    def _firsts(self, far: NDArray[np.bool_]) -> Floats:
+        """First tokens by prompt, and those that are far off."""
+        first = np.flatnonzero(host(self.rows.part) == PARTS.index("first"))
+        prompts = self.rows.prompts[host(self.rows.row)[first]]
+        columns = (np.ones(len(first)), far[first])
+        return np.column_stack([np.bincount(prompts, column, gap.FIRST_BUCKETS) for column in columns]).astype(
+            np.float64
+        )
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
@@ -239,7 +249,7 @@ class _Sums:
             self.rows.token_ids[tokens],
             again=self.rows.again[tokens],
             surprise=surprise,
-            prompts=self.rows.prompts[row],
+            prompts=self.rows.prompts[row] % PROMPT_BUCKETS,
             d=d,
         )
 

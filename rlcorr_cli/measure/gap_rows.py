@@ -211,10 +211,10 @@ ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x excee
 class GapRows:
     """R rows, none empty, with their tokens.
 
-    stored: the two columns as the dump has them, [V].  keys: u64[R].  prompts: i64[R], a bucket of the prompt's hash,
-    or of the row's key where it is unknown.  advantages: f64[R], rewards where there are none, NaN without either.
-    levels: as in TokenContext.  token_ids: i64[V].  again: bool[V], whether the id came before in its row.  Both are
-    None without ids.
+    stored: the two columns as the dump has them, [V].  keys: u64[R].  prompts: i64[R], a bucket (of FIRST_BUCKETS) of
+    the prompt's hash, or of the row's key where it is unknown.  advantages: f64[R], rewards where there are none, NaN
+    without either.  levels: as in TokenContext.  token_ids: i64[V].  again: bool[V], whether the id came before in its
+    row.  Both are None without ids.
     """
 
     tokens: Tokens
@@ -246,7 +246,7 @@ class GapRows:
             stored=(batch.rollout_logp, trained),
             places=token_places(around),
             keys=keys,
-            prompts=(prompts % np.uint64(gap.PROMPT_BUCKETS)).astype(np.int64),
+            prompts=(prompts % np.uint64(gap.FIRST_BUCKETS)).astype(np.int64),
             advantages=np.full(batch.n_rows, math.nan) if advantages is None else advantages,
             levels=around.levels,
             token_ids=token_ids,

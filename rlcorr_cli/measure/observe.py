@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
-from rlcorr_cli.measure.chosen_rows import rollout_keys
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import bounds_of_sequences, decide
@@ -44,7 +43,7 @@ from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
-from rlcorr_cli.totals.whole import RATIO_BUCKETS, RATIO_SUMS, WholeDump
+from rlcorr_cli.totals.whole import WholeDump
 
 KEPT = "kept"
 """What the names of numbers of the kept tokens begin with, before a dot."""
@@ -164,7 +163,7 @@ def observe(
         replicates=draws.replicates,
         pictures=pictures,
         decision=decision if decides else None,
-        whole=WholeDump(tails=tails, histograms=histograms, **draws.rows, ratios=draws.ratios),
+        whole=WholeDump(tails=tails, histograms=histograms, **draws.rows),
         group_replicates=draws.by_group,
         group_bins=group_bins,
     )
@@ -388,12 +387,10 @@ def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
 
 @dataclass(frozen=True)
 class _Resampled:
-    """The replicates of each mode's diagnostics, and the samples of keys and sums of ratios that a WholeDump has;
-    nothing without a seed."""
+    """The replicates of each mode's diagnostics, and a WholeDump's samples of keys; nothing without a seed."""
 
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     rows: Mapping[str, KeySample] = field(default_factory=dict[str, KeySample])
-    ratios: Floats | None = None
     by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
 
 
@@ -417,16 +414,9 @@ def _resampled(
         by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
     replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
     sketches = {"rows": keys, "contents": contents, "texts": texts}
-    # Of the mode's ratios by rollout, where one of few tokens is known by what tells rows apart.
-    rollouts = np.where(batch.lengths[filled] < bootstrap.TELLING_TOKENS, keys, rollout_keys(batch)[filled])
-    buckets = (rollouts % np.uint64(RATIO_BUCKETS)).astype(np.int64)
-    ratios = np.zeros((RATIO_BUCKETS, len(RATIO_SUMS)))
-    for place, name in enumerate(RATIO_SUMS):
-        ratios[:, place] = np.bincount(buckets, of_mode.sums[name], minlength=RATIO_BUCKETS)
     return _Resampled(
         replicates=replicates,
         rows={name: KeySample.of(of) for name, of in sketches.items()},
-        ratios=ratios,
         by_group=by_group,
     )
 

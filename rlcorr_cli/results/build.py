@@ -24,8 +24,8 @@ from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_o
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
 from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.story import story_of
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
-from rlcorr_cli.results.verdict import impossible_in
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
@@ -125,7 +125,6 @@ def build(
         log_ratios=numbers.histogram("log_ratio"),
         problems=problems.by_class(),
         anomalies=anomalies,
-        impossible=impossible_in(whole.values, whole_totals),
         clusters=clusters,
         suggestions=_suggestions(numbers, whole.values, plan),
         geometric=geometric_bounds(sequence_distances(numbers)),
@@ -259,8 +258,10 @@ def report_of(run: RunTotals) -> Report:
         cluster_by=provenance.settings["cluster_by"],
     )
     if measured.sample is not None:
-        anomalies, cause = standing(run.anomalies, search(measured.sample).diagnosis)
-        report = replace(report, cause=cause, anomalies=anomalies)
+        diagnosis = search(measured.sample).diagnosis
+        anomalies, cause = standing(run.anomalies, diagnosis)
+        story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
+        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible)
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from os.path import basename
 from typing import Annotated, Any, Literal
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Impossible
 from rlcorr_cli.causes.table import CAUSES, NOISE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
@@ -21,7 +21,6 @@ from rlcorr_cli.results.policy import FailOn
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.results.report import Report, plain_key
 from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Status
-from rlcorr_cli.results.verdict import Impossible
 
 
 @dataclass(frozen=True, kw_only=True)

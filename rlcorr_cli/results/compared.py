@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.errors import plural
+from rlcorr_cli.causes.search import search
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
@@ -37,8 +38,8 @@ from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
+from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
-from rlcorr_cli.results.verdict import Impossible, impossible_in
 from rlcorr_cli.totals.comparison import (
     COMPARISON,
     ComparedTotals,
@@ -106,13 +107,14 @@ class ComparedGroup(Record):
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Output):
     """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
-    clusters: as of a Report."""
+    clusters, story: as of a Report."""
 
     inputs: Inputs
     clusters: Clusters | None = None
     intervals: Intervals
     groups: tuple[ComparedGroup, ...]
     skipped: tuple[Skipped, ...]
+    story: Story = field(default_factory=Story)
     anomalies: Suspicions
     problems: Problems
     notes: tuple[str, ...]
@@ -262,19 +264,19 @@ def compared(
     clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
     drawn_intervals = intervals(metrics, measured.replicates.get(mode))
-    cause = _cause(anomalies, impossible_in(metrics, measured.whole))
+    story = Story() if measured.sample is None else story_of(anomalies, search(measured.sample).diagnosis)
     whole = _group(
         {},
         whole_total,
         plans,
         counts=counts,
         diagnosed=metrics,
-        cause=cause,
+        story=story,
         drawn=measured,
         n_batches=n_batches,
         clusters=clusters,
     )
-    groups = _groups(by_values, group_by=group_by, plans=plans, cause=cause) if group_by else []
+    groups = _groups(by_values, group_by=group_by, plans=plans, story=story) if group_by else []
     if objectives:
         whole = _with_objectives(whole, measured.totals, objectives, batch_by)
         groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
@@ -285,13 +287,16 @@ def compared(
         intervals=drawn_intervals,
         clusters=clusters,
         skipped=skipped,
+        story=story,
         anomalies=anomalies,
         problems=problems,
         notes=(*notes, *(() if clusters is None else clusters.notes)),
     )
 
 
-def _groups(totals: Totals, *, group_by: Sequence[str], plans: Sequence[NamedPlan], cause: str) -> list[ComparedGroup]:
+def _groups(
+    totals: Totals, *, group_by: Sequence[str], plans: Sequence[NamedPlan], story: Story
+) -> list[ComparedGroup]:
     """The groups of some values of the columns, in order."""
     mode = plans[0].plan.mode
     table = MetricTable.of(diagnostics(Numbers.of_mode(totals, mode)), len(totals))
@@ -303,7 +308,7 @@ def _groups(totals: Totals, *, group_by: Sequence[str], plans: Sequence[NamedPla
             at=at,
             counts=counts_of(totals, mode, at),
             diagnosed=dict(table[at].items()),
-            cause=cause,
+            story=story,
         )
         for at in sorted(range(len(totals)), key=lambda at: key_order(totals.keys[at]))
     ]
@@ -317,12 +322,12 @@ def _group(
     at: int = 0,
     counts: Mapping[str, int],
     diagnosed: Values,
-    cause: str,
+    story: Story,
     drawn: Measured | None = None,
     n_batches: int = 1,
     clusters: Clusters | None = None,
 ) -> ComparedGroup:
-    """The group at a place.  diagnosed: its diagnostics.  cause: as of Evidence.  drawn: what has replicates, for
+    """The group at a place.  diagnosed: its diagnostics.  story: of the dump.  drawn: what has replicates, for
     intervals."""
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
@@ -349,7 +354,7 @@ def _group(
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
         bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
-        cause=cause,
+        story=story,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
 
@@ -401,18 +406,6 @@ def _with_group_objectives(
 def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:
     """What each batch's weights are divided by, where they are."""
     return weight_means(totals, plan) if divides_by_mean(plan) else {}
-
-
-def _cause(anomalies: Sequence[AnomalyFinding], impossible: Impossible | None) -> str:
-    """What voids the numbers, in a sentence; empty where nothing does."""
-    voiding = [anomaly.name for anomaly in anomalies if anomaly.voids]
-    if voiding:
-        return f"The data are not what they are taken for ({voiding[0]})."
-    if impossible is None:
-        return ""
-    return (
-        f"The mean ratio is {impossible.value:.3f}, and must be 1: {impossible.proves}. `rlcorr diagnose` tells which."
-    )
 
 
 def _intervals(values: Values, measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:

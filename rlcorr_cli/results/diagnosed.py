@@ -30,6 +30,7 @@ from rlcorr_cli.results.groups import (
     refuse_empty,
 )
 from rlcorr_cli.results.saved_runs import SavedRun, together
+from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
@@ -75,7 +76,13 @@ class DiagnosedDump(Output):
         return self.whole.counts
 
     @property
-    @computed(after="counts", inline=True)
+    @computed(after="counts")
+    def story(self) -> Story:
+        """What is to be told of the dump first."""
+        return story_of(self.anomalies, self.whole.diagnosis)
+
+    @property
+    @computed(after="story", inline=True)
     def diagnosis(self) -> Diagnosis:
         """Of the whole dump."""
         return self.whole.diagnosis

@@ -17,6 +17,7 @@ from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
 from rlcorr_cli.totals.families import Value
 
@@ -116,7 +117,7 @@ class Evidence:
     n_sequences: of at least one valid token.  metrics: the dump's diagnostics in the mode of the first plan, with
     advantage_shift and its standard error advantage_shift_se, None where they cannot be told.  plans: in the order of
     preference.  advantages_differ: whether there are any that are not all equal.  bounds: by mode, geometric bounds
-    that keep KEEP of the sequences.  cause: what was found in the data that voids all of these numbers, in a sentence.
+    that keep KEEP of the sequences.  story: what is wrong with the dump, which is said before any plan.
     """
 
     n_sequences: int
@@ -124,7 +125,7 @@ class Evidence:
     plans: Sequence[PlanValues]
     advantages_differ: bool
     bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
-    cause: str = ""
+    story: Story = field(default_factory=Story)
     clusters: Clusters | None = None
 
 
@@ -135,11 +136,13 @@ def recommend(evidence: Evidence) -> Recommendation:
     unknown = _cannot_tell(evidence, flags)
     if unknown is not None:
         reasons = _reasons(evidence, flags, None)
+        if evidence.story.is_fault and not evidence.story.voids:
+            unknown = f"{evidence.story.headline} Fix this first. {unknown}"
         return Recommendation(plan=None, headline=unknown, flags=flags, ties=(), reasons=reasons)
     chosen, *ties = ranked
     return Recommendation(
         plan=chosen.name,
-        headline=_headline(chosen, flags),
+        headline=_headline(chosen, flags, evidence.story),
         flags=flags,
         ties=tuple(plan.name for plan in ties),
         reasons=_reasons(evidence, flags, chosen),
@@ -190,8 +193,8 @@ def _n_records(plan: Plan) -> int:
 
 def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     """Why no plan is named, and what would settle it; None where one is."""
-    if evidence.cause:
-        return f"{evidence.cause} No plan can be named before that is fixed."
+    if evidence.story.voids:
+        return f"{evidence.story.headline} Fix this first: no plan can be named before."
     n = evidence.n_sequences
     if n < FEWEST_SEQUENCES:
         counted = "One sequence" if n == 1 else f"{n} sequences"
@@ -233,7 +236,9 @@ _STARTS: Mapping[Flag, str] = {
 """Headline flag -> what stands before the plan."""
 
 
-def _headline(chosen: PlanValues, flags: Sequence[Flag]) -> str:
+def _headline(chosen: PlanValues, flags: Sequence[Flag], story: Story) -> str:
+    if story.is_fault:
+        return f"{story.headline} Fix this first. Least harmful meanwhile: {chosen.name}."
     acts = _acts(chosen.plan)
     start = _STARTS.get(flags[0], "")
     if not acts:
@@ -262,7 +267,7 @@ def _acts(plan: Plan) -> list[str]:
 
 def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | None) -> tuple[Reason, ...]:
     """What to know beside the headline, the most important first."""
-    if evidence.cause:
+    if evidence.story.voids:
         return ()
     reasons = [_gap(evidence, flag) for flag in flags]
     if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch:

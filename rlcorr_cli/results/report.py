@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
@@ -30,8 +30,9 @@ from rlcorr_cli.results.groups import (
 )
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.verdict import Impossible, Onset, Verdict, onset, verdict
+from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -140,12 +141,13 @@ class Report(Output):
     proves a column wrong.  suggestions: looser bounds for each rejection that takes too much.  geometric: bounds that
     geometric rejection would take to keep nine sequences in ten.  objective: its losses and coefficients, where one was
     asked for.  cause: the likely cause of the gap, told from a sample of the rows; null where none is named.  clusters:
-    what intervals were drawn of; null where nothing was.
+    what intervals were drawn of; null where nothing was.  story: what is to be told of the dump first.
     """
 
     inputs: Inputs
     plan: Annotated[Plan, Form(read=_plan)]
     profile: str
+    story: Annotated[Story, OPTIONAL] = field(default_factory=Story)
     cause: Annotated[CauseFinding | None, OPTIONAL] = None
     clusters: Clusters | None
     intervals: Intervals

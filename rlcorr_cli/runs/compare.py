@@ -16,7 +16,7 @@ from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.compared import Comparison, ComparisonRun, NamedPlan, Skipped, comparison_of
-from rlcorr_cli.runs.analyze import measure
+from rlcorr_cli.runs.analyze import measure, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.reading import Watch, check_quarantine, one_reading
@@ -60,7 +60,7 @@ def compare(
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
-        measured = measure(reading, observation, bounds=bounds)
+        measured = measure(reading, observation, bounds=bounds, sampling=sampling_of(dump, plans[0].plan.mode))
         reading.check()
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
@@ -95,6 +95,7 @@ def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) 
         batch=batch,
         batch_required=batched and column not in (None, NO_BATCH),
         clusters=True,
+        levels=True,
     )
 
 

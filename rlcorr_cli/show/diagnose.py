@@ -31,7 +31,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, interval, number, plural
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes, share_words
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 LEVEL_NOTE = (
@@ -46,6 +46,7 @@ TURN, LENGTH = "turn", "length"
 """Headings whose levels are counted otherwise than they are stored."""
 LEVELS_ON_TERMINAL, LEVELS_IN_FILE = 8, 64
 MOST_PANELS = 2
+STATUS_OF_EFFECT = {"fault": "fail", "warning": "warn", "none": "ok"}
 RECORD = ("rank", "cause", "share", "bound", "parameter", "value", "low", "high")
 """Columns of the table form, of a cause."""
 
@@ -66,7 +67,7 @@ def document(dump: DiagnosedDump) -> Document:
         ),
         causes=[anomaly_cause(each) for each in dump.anomalies],
         headline=headline(dump),
-        status="ok" if dump.verdict in (NOISE, CLEAN) else "fail" if dump.verdict in ALL_CAUSES else "warn",
+        status=STATUS_OF_EFFECT[dump.story.effect] if dump.story.first not in (UNCLEAR, TOO_FEW) else "warn",
         reasons=list(_reasons(dump)),
         sections=_sections(dump),
         json=json_text(dump.to_dict),
@@ -82,8 +83,8 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
     yield Note(headline(dump), "bold")
-    for cause in sorted(told(dump), key=lambda each: each.name != dump.verdict):
-        if cause.name != dump.verdict:
+    for cause in sorted(told(dump), key=lambda each: each.name != dump.story.first):
+        if cause.name != dump.story.first:
             yield Note(f"Also: {cause.headline}")
         for words in () if cause.is_minor else (cause.evidence, cause.advice):
             yield from [Note(words, indent=4)] if words else []
@@ -105,14 +106,15 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
 
 def _explained(dump: DiagnosedDump) -> list[str]:
     """Where to read on."""
-    return [EXPLAIN_NOTE.format(dump.verdict)] if dump.verdict in ALL_CAUSES else []
+    first = dump.story.first
+    return [EXPLAIN_NOTE.format(first)] if first in ALL_CAUSES else []
 
 
 def _reasons(dump: DiagnosedDump) -> Iterator[str]:
     """Evidence and advice of the verdict, every other cause, what is left, and what was looked at."""
     causes = told(dump)
-    for cause in sorted(causes, key=lambda each: each.name != dump.verdict):
-        if cause.name != dump.verdict:
+    for cause in sorted(causes, key=lambda each: each.name != dump.story.first):
+        if cause.name != dump.story.first:
             yield f"Also: {cause.headline}"
         yield from (words for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
     yield from (words for words in (rest(dump), looked_at(dump.whole.diagnosis)) if words)
@@ -175,17 +177,22 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
         for each in dump.anomalies
         if each.voids
     ]
-    return of_files + [_words(each) for each in dump.causes if not _is_rest(each, dump)]
+    of_ratio = [
+        CauseWords(name=fault.name, headline=clean(fault.what), evidence="", advice=fault.do)
+        for fault in dump.story.faults
+        if fault.name not in ALL_CAUSES
+    ]
+    return [*of_files, *of_ratio, *(_words(each) for each in dump.causes if not _is_rest(each, dump))]
 
 
 def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:
-    return finding.cause == NOISE and dump.verdict != NOISE
+    return finding.cause == NOISE and dump.whole.diagnosis.verdict != NOISE
 
 
 def _words(finding: CauseFinding) -> CauseWords:
     return CauseWords(
         name=finding.cause,
-        headline=f"{clean(finding.headline)}. {share_words(finding)}.",
+        headline=f"{clean(finding.headline)}. {finding.share_words}.",
         evidence=clean(" ".join(finding.evidence)),
         advice=clean(finding.advice),
         is_minor=finding.is_minor,
@@ -194,8 +201,7 @@ def _words(finding: CauseFinding) -> CauseWords:
 
 def headline(dump: DiagnosedDump) -> str:
     """'Likely cause: ...', or the conclusion where none is named."""
-    causes = [cause for cause in told(dump) if cause.name == dump.verdict]
-    return f"Likely cause: {causes[0].headline}" if causes else clean(dump.whole.diagnosis.conclusion)
+    return clean(dump.story.headline)
 
 
 def rest(dump: DiagnosedDump) -> str:

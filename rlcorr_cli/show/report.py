@@ -130,9 +130,9 @@ SHIFT = "advantage_shift"
 def _lines(report: Report) -> Iterator[Block]:
     yield from opening(report)
     yield from cause_notes(report.cause)
-    if report.impossible is not None:
+    if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         value, proves = impossible_sentence(report.impossible)
-        yield Note(proves, lead=f"! {value}: ", lead_look="bold red")
+        yield Note(proves, lead=f"! {value} ", lead_look="bold red")
         yield BLANK
     yield from anomaly_notes(report.anomalies)
     yield Note(verdict(report), "bold")
@@ -331,8 +331,8 @@ def _causes(report: Report) -> list[Cause]:
     causes, cause = list[Cause](), told_cause(report.cause)
     if cause is not None:
         causes.append(Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", next_step(cause)))
-    if report.impossible is not None:
-        sentence = ": ".join(impossible_sentence(report.impossible))
+    if report.impossible is not None and report.impossible.metric in report.story.fault_names:
+        sentence = " ".join(impossible_sentence(report.impossible))
         causes.append(Cause("fail", f"{sentence[0].upper()}{sentence[1:]}", ""))
     return [*causes, *map(anomaly_cause, report.anomalies)]
 

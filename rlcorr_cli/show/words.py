@@ -7,16 +7,16 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis, Impossible
 from rlcorr_cli.causes.table import NOISE
-from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
+from rlcorr_cli.results.story import impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
-from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Impossible, Onset, Verdict
+from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.show.document import BLANK, Cause, Note
 from rlcorr_cli.show.numbers import more, plural, share
 from rlcorr_cli.show.stdout import clean
@@ -143,9 +143,7 @@ def _kept(fraction: float | None) -> str:
 
 def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
     """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number with its interval, and what that proves."""
-    low, high = impossible.interval
-    name = WORDS.get(impossible.metric, impossible.metric)
-    return f"{name} {impossible.value:.3f} ({low:.3f} .. {high:.3f}) cannot be", f"{impossible.proves}."
+    return impossible_words(impossible), impossible.proves
 
 
 def fixes(findings: Sequence[Finding]) -> list[str]:
@@ -206,16 +204,9 @@ def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
     return None if cause is None or cause.cause == NOISE else cause
 
 
-def share_words(finding: CauseFinding) -> str:
-    """'At least 61 % of the gap, on 23 % of the tokens'; no more than all of it."""
-    part = percent(finding.share)
-    words = f"{part} of the gap" if part == ALL else f"{BOUNDS[finding.bound]} {part} of the gap"
-    return words if finding.token_share is None else f"{words}, on {percent(finding.token_share)} of the tokens"
-
-
 def cause_sentence(cause: CauseFinding) -> str:
     """'rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72 % of the gap.'"""
-    return f"{clean(cause.headline)}. {share_words(cause)}."
+    return f"{clean(cause.headline)}. {cause.share_words}."
 
 
 def next_step(cause: CauseFinding) -> str:

@@ -73,6 +73,8 @@ TURNS = 16
 """Runs of the mask that are told apart, the last open."""
 REPEAT_SUMS = ("n", "d", "d2")
 PROMPT_BUCKETS, ID_BUCKETS = 16, 16_384
+FIRST_BUCKETS = 256
+"""Buckets of prompts by which first tokens are counted: a multiple of PROMPT_BUCKETS."""
 GROUPS = 32
 """Groups of rows by hash, for the jackknife."""
 LINES = ("u", "u_high", "u_low", "v", "v_high", "v_low")
@@ -196,9 +198,10 @@ class GapTotals:
     tokens by their place in the row.  turns: f64[TURNS, GROUPS, GAP_SUMS] and turns_surprise: f64[TURNS, N_SURPRISE],
     all tokens by the run of the mask that they stand in.  surprise_gap: f64[N_SURPRISE, GROUPS, GAP_SUMS], all tokens.
     certain: f64[2, N_CERTAIN], counts of tokens of rows not odd by ln(-a), for b = 0 and b < 0.  largest_unsure: the
-    largest b < 0 of these, -inf without one.  grids: f64[2, GRID_SUMS], of the rollout's and the training column.
-    rows: f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among
-    them.  vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
+    largest b < 0 of these, -inf without one.  firsts: f64[FIRST_BUCKETS, 2], first tokens by prompt, and those of them
+    that are off by more than a factor of 2.  grids: f64[2, GRID_SUMS], of the rollout's and the training column.  rows:
+    f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.
+    vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
     curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd_rows: by
     the sum of l^2; far_rows: those not odd, by y.
     """
@@ -214,6 +217,7 @@ class GapTotals:
     surprise_gap: Floats = field(default_factory=partial(np.zeros, (N_SURPRISE, GROUPS, len(GAP_SUMS))))
     certain: Floats = field(default_factory=partial(np.zeros, (2, N_CERTAIN)))
     largest_unsure: float = float("-inf")
+    firsts: Floats = field(default_factory=partial(np.zeros, (FIRST_BUCKETS, 2)))
     grids: Floats = field(default_factory=partial(np.zeros, (2, len(GRID_SUMS))))
     rows: Floats = field(default_factory=partial(np.zeros, (len(ROW_SUMS),)))
     sizes: Floats = field(default_factory=partial(np.zeros, (N_SIZES, len(SIZE_SUMS))))

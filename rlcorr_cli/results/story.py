@@ -1,0 +1,130 @@
+"""The story of a dump: what is wrong with it and why its policies differ, the same in every command.
+
+`story_of` makes it of what the one search found (causes/search.py) and of the anomalies of files.  What is said first
+is, in this order: an anomaly of files that voids the numbers, a cause of the gap that is a fault, a mean ratio that
+cannot be, any other cause, and else that none stands out.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Certainty, Diagnosis, Impossible, unexplained
+from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES, NOISE, Effect
+from rlcorr_cli.records.record import Record
+
+MOST_ACTIONS = 3
+FIX_RATIO = "Find out which column is wrong: `rlcorr explain ratio_mean` says how."
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFault(Record):
+    """What makes numbers or a correction meaningless until it is mended: its name, what it is and what to do."""
+
+    name: str
+    certainty: Certainty
+    what: str
+    do: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story(Record):
+    """What a dump is to be told of first.
+
+    first: the name of the first fault, else of the likely cause, else of a verdict that names none (unclear, none,
+    too_few).  effect: of the worst that was found.  certainty: of `first`.  headline: `first` in a sentence or two.
+    faults: all that make numbers meaningless, the first one first.  do: at most three actions, most useful first.
+    """
+
+    first: str = "unclear"
+    effect: Effect = "none"
+    certainty: Certainty = "unclear"
+    headline: str = "No cause stands out."
+    faults: tuple[DataFault, ...] = ()
+    do: tuple[str, ...] = ()
+
+    @property
+    def fault_names(self) -> tuple[str, ...]:
+        """Of all faults."""
+        return tuple(fault.name for fault in self.faults)
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether numbers and corrections mean nothing until it is mended."""
+        return self.effect == "fault"
+
+    @property
+    def voids(self) -> bool:
+        """Whether no number of the dump means what its name says: a wrong file, or a mean ratio that cannot be."""
+        return self.is_fault and self.first not in CAUSES
+
+
+def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
+    """The story of a dump with these anomalies of files and this diagnosis of its gap."""
+    left = unexplained(anomalies, diagnosis)
+    faults = tuple(_faults(left, diagnosis))
+    cause = diagnosis.cause
+    warnings = [each.fix for each in left if not each.voids]
+    if faults:
+        advice = (fault.do for fault in faults)
+        return Story(
+            first=faults[0].name,
+            effect="fault",
+            certainty=faults[0].certainty,
+            headline=faults[0].what,
+            faults=faults,
+            do=_actions(advice),
+        )
+    if cause is None:
+        return Story(
+            first=diagnosis.verdict,
+            effect="warning" if warnings else "none",
+            headline=diagnosis.conclusion,
+            do=_actions(warnings),
+        )
+    effect = ALL_CAUSES[cause.cause].effect
+    others = [each for each in diagnosis.causes if not each.is_minor and each.cause != NOISE]
+    return Story(
+        first=cause.cause,
+        effect="warning" if warnings or effect == "warning" else "none",
+        certainty=cause.certainty,
+        headline=cause_words(cause),
+        do=_actions([*(each.advice for each in others or [cause]), *warnings]),
+    )
+
+
+def cause_words(cause: CauseFinding) -> str:
+    """'Likely cause: staleness: old_log_probs is of a policy updated since rollout. At least 85 % of the gap.'"""
+    lead = "Cause" if cause.certainty == "proven" else "Likely cause"
+    return f"{lead}: {cause.headline}. {cause.share_words}."
+
+
+def impossible_words(impossible: Impossible) -> str:
+    """'Impossible mean ratio: 0.992 (95 % 0.990 to 0.995); it must be 1.'"""
+    low, high = impossible.interval
+    return f"Impossible mean ratio: {impossible.value:.3f} (95 % {low:.3f} to {high:.3f}); it must be 1."
+
+
+def _faults(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Iterator[DataFault]:
+    voiding = [each for each in anomalies if each.voids]
+    for anomaly in voiding:
+        what = f"{ALL_CAUSES[anomaly.name].meaning} {anomaly.evidence.rstrip('.')}."
+        yield DataFault(name=anomaly.name, certainty="proven", what=what, do=anomaly.fix)
+    # What a wrong file makes the gap look like is no second fault.  What explains a mean ratio that cannot be is one,
+    # however little of the gap it makes.
+    impossible = diagnosis.impossible
+    named = [
+        each
+        for each in ([] if voiding else diagnosis.causes)
+        if ALL_CAUSES[each.cause].effect == "fault"
+        and (not each.is_minor or (impossible is not None and impossible.follows_from(each.cause)))
+    ]
+    for cause in sorted(named, key=lambda each: each.cause != diagnosis.verdict):
+        yield DataFault(name=cause.cause, certainty=cause.certainty, what=cause_words(cause), do=cause.advice)
+    if impossible is not None and not any(impossible.follows_from(cause.cause) for cause in named):
+        what = f"{impossible_words(impossible)} {impossible.proves}"
+        yield DataFault(name=impossible.metric, certainty="proven", what=what, do=FIX_RATIO)
+
+
+def _actions(advice: Iterable[str]) -> tuple[str, ...]:
+    """Each once, as many as are to be done at once."""
+    return tuple(dict.fromkeys(filter(None, advice)))[:MOST_ACTIONS]
