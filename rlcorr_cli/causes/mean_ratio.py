@@ -45,7 +45,9 @@ TOO_HIGH = (
 
 
 @dataclass(frozen=True)
-class _Mean:
+class Mean:
+    """A mean over rollouts with its 95 % interval."""
+
     value: float
     low: float
     high: float
@@ -78,20 +80,26 @@ def impossible_ratio(batch: Batch) -> Impossible | None:
             tokens.rho_deviation + 2 * tokens.rho_minus_1_sum,  # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
         )
     )
-    mean, square = _mean(n, rho_minus_1, 1.0), _mean(n, chi2, 0.0)
+    tail = Tail.of(tokens.log_ratio, WHOLE_SIZE)
+    return proof(_mean(n, rho_minus_1, 1.0), _mean(n, chi2, 0.0), shape=tail.pareto_k, limit=tail.limit)
+
+
+def proof(mean: Mean | None, square: Mean | None, *, shape: float | None, limit: float | None) -> Impossible | None:
+    """What the mean of rho and that of rho^2 - 1 prove; None of what float64 does not hold.
+
+    shape, limit: of the tail of rho, and the largest at which its mean can be trusted.
+    """
     if mean is None or abs(mean.value - 1) < LEAST:
         return None
     away, interval = mean.errors_above(1.0), (mean.low, mean.high)
     if away < -STANDARD_ERRORS and square is not None and square.errors_above(0.0) < -STANDARD_ERRORS:
         return Impossible(RATIO_MEAN, mean.value, interval, TOO_LOW)
-    tail = Tail.of(tokens.log_ratio, WHOLE_SIZE)
-    shape, limit = tail.pareto_k, tail.limit
     if away > STANDARD_ERRORS and shape is not None and limit is not None and shape <= limit:
         return Impossible(RATIO_MEAN, mean.value, interval, TOO_HIGH)
     return None
 
 
-def _mean(n: Floats, x: Floats, base: float) -> _Mean | None:
+def _mean(n: Floats, x: Floats, base: float) -> Mean | None:
     """base + sum x / sum n, with its interval of Student's t; None where float64 does not hold the squares.
 
     The standard error of a ratio of sums over m buckets that hold a token:
@@ -102,4 +110,4 @@ def _mean(n: Floats, x: Floats, base: float) -> _Mean | None:
         return None
     mean = float(x.sum() / n.sum())
     reach = t_quantile(0.975, len(n)) * math.sqrt(float(((x - mean * n) ** 2).sum())) / float(n.sum())
-    return _Mean(base + mean, base + mean - reach, base + mean + reach) if math.isfinite(reach) else None
+    return Mean(base + mean, base + mean - reach, base + mean + reach) if math.isfinite(reach) else None

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
-from rlcorr_cli.errors import plural
 from rlcorr_cli.causes.search import search
+from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals

@@ -107,7 +107,7 @@ def impossible_words(impossible: Impossible) -> str:
 def _faults(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Iterator[DataFault]:
     voiding = [each for each in anomalies if each.voids]
     for anomaly in voiding:
-        what = f"{ALL_CAUSES[anomaly.name].meaning} {anomaly.evidence.rstrip('.')}."
+        what = f"Cause: {anomaly.name}. {ALL_CAUSES[anomaly.name].meaning}"
         yield DataFault(name=anomaly.name, certainty="proven", what=what, do=anomaly.fix)
     # What a wrong file makes the gap look like is no second fault.  What explains a mean ratio that cannot be is one,
     # however little of the gap it makes.

@@ -47,9 +47,6 @@ WORDS = {"ratio_mean": "mean ratio"}
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
 ALL = "100 %"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
-FURTHER = "`rlcorr diagnose` looks at columns and token ids, too, and says what to do."
-UNSETTLED = frozenset({"drift", "heavy_tail", "other_weights", "position_grows", "some_rows"})
-"""What one bad level of a column, or a repetition penalty, looks like where neither columns nor token ids are read."""
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -211,7 +208,7 @@ def cause_sentence(cause: CauseFinding) -> str:
 
 def next_step(cause: CauseFinding) -> str:
     """What to do, and where the evidence is."""
-    return FURTHER if cause.cause in UNSETTLED else f"{clean(cause.advice)} {EVIDENCE}"
+    return f"{clean(cause.advice)} {EVIDENCE}"
 
 
 def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:

@@ -47,7 +47,7 @@ VERDICTS = {
     "stale_1": "stale_policy",
     "stale_4": "stale_policy",
     "stale_hi_4": "other_weights",
-    "stale_mixed_versions": "column",
+    "stale_mixed_versions": "stale_policy",
     "source_code_stale": "column",
     "worker_temp09": "column",
     "moe_flips_bf16": "heavy_tail",

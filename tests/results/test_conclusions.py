@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rlcorr_cli import Plan, analyze, check, filter_dump
+from rlcorr_cli.causes.diagnosis import Impossible
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.read import PROFILES
@@ -18,7 +19,6 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, with_remedies
 from rlcorr_cli.results.suggest import Distances, suggestions
 from rlcorr_cli.results.trends import Profile, length_trend, position_trend, surprise_trend
-from rlcorr_cli.results.verdict import Impossible
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import analyze as measure
 from rlcorr_cli.runs.filter import filter_dump as filter_with

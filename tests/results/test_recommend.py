@@ -9,6 +9,7 @@ import pytest
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.results.recommend import Evidence, PlanValues, Recommendation, flags_of, recommend
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
 from rlcorr_cli.totals.families import Value
 
@@ -285,12 +286,27 @@ def test_no_plan_is_named_where_the_data_are_not_what_they_are_taken_for() -> No
         metrics=WEIGHT,
         plans=(of(TOKEN, 0.95),),
         advantages_differ=True,
-        cause="The columns are swapped.",
+        story=Story(first="swapped_columns", effect="fault", headline="The columns are swapped."),
     )
     recommendation = recommend(evidence)
     assert recommendation.plan is None
-    assert recommendation.headline == "The columns are swapped. No plan can be named before that is fixed."
+    assert recommendation.headline == "The columns are swapped. Fix this first: no plan can be named before."
     assert recommendation.reasons == ()
+
+
+def test_a_plan_is_the_least_harmful_one_where_the_gap_has_a_fault() -> None:
+    evidence = Evidence(
+        n_sequences=64,
+        metrics=WEIGHT,
+        plans=(of(TOKEN, 0.95),),
+        advantages_differ=True,
+        story=Story(first="top_p", effect="fault", headline="Cause: one side was cut at top-p 0.9."),
+    )
+    recommendation = recommend(evidence)
+    assert recommendation.plan == of(TOKEN, 0.95).name
+    assert recommendation.headline == (
+        f"Cause: one side was cut at top-p 0.9. Fix this first. Least harmful meanwhile: {recommendation.plan}."
+    )
 
 
 def test_advantages_of_zero_leave_nothing_to_weigh() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Impossible
+from rlcorr_cli.causes.mean_ratio import TOO_LOW
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.verdict import TOO_LOW, Impossible
 from rlcorr_cli.show.words import verdict as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"

@@ -22,17 +22,6 @@ def test_a_cause_that_single_tokens_show_is_told_with_what_to_do(capsys: pytest.
     assert "apply the same top-p in training. `rlcorr diagnose` shows the evidence." in told
 
 
-@pytest.mark.parametrize("name", ["worker_temp09", "rep11"])
-def test_a_cause_that_columns_or_ids_could_turn_over_is_left_to_diagnose(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = first_lines(name, capsys)
-    assert told.startswith("! ")
-    assert told.endswith("`rlcorr diagnose` looks at columns and token ids, too, and says what to do.")
-    assert "RoPE" not in told
-    assert "no column marks" not in told
-
-
 def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
     first, *broken = to_do(analyze(str(CAUSES / "temp07_processed_vs_raw.parquet")))
     assert first == ("fail", "Fix temperature first", "Then measure again: broken limits may only follow from it.")

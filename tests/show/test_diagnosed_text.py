@@ -29,7 +29,6 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.show import print_result
 from rlcorr_cli.show.diagnose import agreement, headline, parameter
-from rlcorr_cli.show.words import share_words
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
 
 def test_an_anomaly_that_voids_the_numbers_is_the_likely_cause_and_others_stand_below_it(text: Printed) -> None:
     shown = text(replace(TOP_P_DUMP, anomalies=(SHIFTED,)))
-    assert "  Likely cause: shifted_columns. One column lies a token earlier or later than\n  the other.\n" in shown
+    assert "  Cause: shifted_columns. One column lies a token earlier or later than the\n  other.\n" in shown
     assert "    top_p08.parquet: old_log_probs lies one token later than" in shown
     assert "\n  Also: rollout_log_probs was cut at top-p 0.8" in shown
     assert "`rlcorr explain shifted_columns`" in shown
@@ -222,8 +221,8 @@ def test_shares_are_whole_percents(share: float, expected: str) -> None:
 
 
 def test_no_share_is_said_to_be_at_least_all() -> None:
-    assert share_words(replace(TOP_P, share=0.61, token_share=None)) == "At least 61 % of the gap"
-    assert share_words(replace(TOP_P, share=0.998, token_share=0.02)) == "100 % of the gap, on 2 % of the tokens"
+    assert replace(TOP_P, share=0.61, token_share=None).share_words == "At least 61 % of the gap"
+    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "100 % of the gap, on 2 % of the tokens"
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:

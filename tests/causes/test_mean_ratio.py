@@ -5,22 +5,17 @@ import random
 
 import numpy as np
 import pytest
-from made import CPU, batch
+from made import batch
 from oracle import Row
 
-from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.metrics.diagnostics import diagnostics
-from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.results.verdict import TOO_HIGH, TOO_LOW, Impossible, impossible_in, impossible_ratio
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.causes.diagnosis import Impossible
+from rlcorr_cli.causes.mean_ratio import TOO_HIGH, TOO_LOW, Mean, impossible_ratio, proof
 
 VOCABULARY = 40
 
 
 def concluded(rows: list[Row]) -> Impossible | None:
-    observation = Observation(plans=(Plan(),))
-    seen = observe(batch(rows), observation, CPU)
-    return impossible_in(diagnostics(Numbers.of_plan(seen.totals.whole, Plan(), 0)), seen.whole)
+    return impossible_ratio(batch(rows))
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:
@@ -80,32 +75,33 @@ def test_unseen_large_ratios_are_no_proof() -> None:
     assert concluded(rows) is None
 
 
-def test_few_sequences_prove_nothing() -> None:
-    assert concluded(drawn(19, seed=1, noise=0.05, kept=0.8)) is None
+def test_fewer_than_twenty_sequences_prove_nothing() -> None:
+    rows = drawn(20, seed=1, noise=0.05, kept=0.8)
+    assert concluded(rows) is not None
+    assert concluded(rows[:19]) is None
 
 
-def judged(mean: float, error: float = 0.01, n: int = 20, **changes: float | None) -> str | None:
+def judged(
+    mean: float, error: float = 0.01, chi2: float | None = -1.0, shape: float | None = 0.5, limit: float | None = 0.5
+) -> str | None:
     """What plain numbers prove; error: the standard error of the mean, and of chi-square."""
-    values = {"ratio_mean": mean, "chi2_token": -1.0, "pareto_k_token": 0.5, "pareto_k_token_limit": 0.5, **changes}
-    chi2 = values["chi2_token"]
-    intervals = {"ratio_mean": (mean - 1.96 * error, mean + 1.96 * error)}
-    if chi2 is not None:
-        intervals["chi2_token"] = (chi2 - 1.96 * error, chi2 + 1.96 * error)
-    found = impossible_ratio(values, intervals, n)
+    means = [
+        None if value is None else Mean(value, value - 1.96 * error, value + 1.96 * error) for value in (mean, chi2)
+    ]
+    found = proof(*means, shape=shape, limit=limit)
     return found.proves if found else None
 
 
-def test_a_mean_proves_something_beyond_five_standard_errors_of_twenty_sequences() -> None:
+def test_a_mean_proves_something_beyond_five_standard_errors() -> None:
     assert [judged(mean) for mean in (0.949, 0.951, 1.0, 1.049, 1.051)] == [TOO_LOW, None, None, None, TOO_HIGH]
-    assert [judged(0.9, n=n) for n in (19, 20)] == [None, TOO_LOW]
     assert [judged(mean, error=1e-6) for mean in (0.9991, 0.9989, 1.0009, 1.0011)] == [None, TOO_LOW, None, TOO_HIGH]
     assert judged(0.9, error=0.0) is None
 
 
 def test_a_low_mean_needs_a_negative_chi_square_and_a_high_one_a_tail_that_can_be_trusted() -> None:
-    assert [judged(0.9, chi2_token=chi2) for chi2 in (-0.051, -0.049, 0.2, None)] == [TOO_LOW, None, None, None]
-    assert [judged(1.1, pareto_k_token=shape) for shape in (0.5, 0.51, None)] == [TOO_HIGH, None, None]
-    assert judged(1.1, pareto_k_token_limit=None) is None
+    assert [judged(0.9, chi2=chi2) for chi2 in (-0.051, -0.049, 0.2, None)] == [TOO_LOW, None, None, None]
+    assert [judged(1.1, shape=shape) for shape in (0.5, 0.51, None)] == [TOO_HIGH, None, None]
+    assert judged(1.1, limit=None) is None
 
 
 def test_ratios_that_float64_does_not_hold_prove_nothing_and_warn_of_nothing() -> None:
