@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlcorr_cli.measure.statistics import LINEAR, STATISTICS, k2, k3, k3_reverse
-from rlcorr_cli.plans import statistics as plans
+from rlcorr_cli.plans import plan as plans
 from rlcorr_cli.totals.exact import Floats
 
 LN2 = math.log(2.0)

@@ -15,7 +15,8 @@ from test_comparison import compared
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.sweep import Units, swept_units
-from rlcorr_cli.plans.flags import Side, Swept, swept_rejection, swept_weighting
+from rlcorr_cli.plans import flags
+from rlcorr_cli.plans.flags import Side, Swept
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, WeightScope
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.results.swept import Point, Sweep, SweepRun, Targets, sweep_of
@@ -119,6 +120,16 @@ def test_every_point_is_the_plan_with_its_bounds(text: str, side: Side | None, b
     names = TOKEN_COLUMNS if swept.units == "tokens" else SEQUENCE_COLUMNS
     for point, expected in zip(points, compared(ROWS, [_plan(swept, point) for point in points]), strict=True):
         assert agree(point.values, expected, names), (point, expected)
+
+
+def swept_rejection(base: Plan, text: str, side: Side | None) -> Swept:
+    """What --vary STATISTIC.SCOPE moves, or the one bound of it that a side names."""
+    return flags.swept(base, text if side in (None, "both") else f"{text}.{side}")
+
+
+def swept_weighting(base: Plan, side: str) -> Swept:
+    """What --vary is.low or is.high moves."""
+    return flags.swept(base, f"is.{side}")
 
 
 def _plan(swept: Swept, point: Point) -> Plan:
