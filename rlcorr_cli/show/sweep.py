@@ -68,7 +68,7 @@ def _lines(sweep: Sweep) -> Iterator[Block]:
 def _sections(sweep: Sweep) -> Iterator[Section]:
     from rlcorr_cli.show.figures import plans
 
-    curve = Panel(f"What {sweep.what} keeps", partial(plans.curve, sweep, headline(sweep)))
+    curve = Panel(f"What {sweep.what} keeps", partial(plans.curve, sweep))
     yield Section(pictures=[Picture(panels=[curve])])
     about = ["From the tightest bounds to the loosest."]
     yield Section(heading="Curve", about=about, tables=[point_table(sweep)], sorts=True)

@@ -276,7 +276,7 @@ def test_dumps_without_data_are_refused(tmp_path: Path) -> None:
 def test_plot_draws_what_compare_draws(tmp_path: Path) -> None:
     by_plot, by_compare = tmp_path / "plot.svg", tmp_path / "compare.svg"
     ran = run("plot", BF16, "--kind", "compare", "-o", str(by_plot))
-    assert "decoupled_token_is is worth the most: 0.997." in ran.out
+    assert "Take decoupled_token_is (orange): it is worth the most, 0.997." in " ".join(ran.out.split())
     assert run("compare", BF16, "-o", str(by_compare)).status == 0
     assert by_plot.read_bytes() == by_compare.read_bytes()
     shown = run("plot", BF16, "--kind", "ratio", "--kind", "compare", "-o", str(tmp_path / "both"), "--json").json

@@ -25,7 +25,8 @@ def worth(comparison: Comparison, axes: Axes) -> str:
     best, left = plans[0], len(comparison.whole.plans) - len(plans)
     sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
     if any(plan.name == taken for plan in plans):
-        sentence += f" Orange: {style.label(taken)}, which to take."
+        why = f"it is worth the most, {best.worth:.3f}." if taken == best.name else sentence
+        sentence = f"Take {style.label(taken)} (orange): {why}"
     return f"{sentence} {plural(left, 'plan')} worth less are not shown." if left else sentence
 
 
@@ -52,11 +53,11 @@ def kept(comparison: Comparison, axes: Axes) -> str:
     axes.set_ylabel("k3 of what is kept (nats)")
     if least is None:
         return "No plan keeps a token."
-    return f"{style.label(least[0].name)} leaves the closest tokens: k3 {number(least[2])}, {share(least[1])} kept."
+    return f"{style.label(least[0].name)} keeps the closest tokens: k3 {number(least[2])}, {share(least[1])} kept."
 
 
-def curve(sweep: Sweep, headline: str, axes: Axes) -> str:
-    """Shares over the bound that moves, and the chosen one as a line.  headline: what the target comes to."""
+def curve(sweep: Sweep, axes: Axes) -> str:
+    """Shares over the bound that moves, and the chosen one as a line."""
     ends = [_bound(point) for point in sweep.points]
     lines = (
         (
@@ -67,10 +68,10 @@ def curve(sweep: Sweep, headline: str, axes: Axes) -> str:
         ("info", style.ORANGE, [point.values["info"] for point in sweep.points]),
         ("ESS", style.GREEN, [point.values["ess"] for point in sweep.points]),
     )
-    for label, colour, values in lines:
+    for (label, colour, values), look in zip(lines, ("o-", "s--", "^:"), strict=True):
         known = [(end, value) for end, value in zip(ends, values, strict=True) if value is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), "o-", markersize=3, color=colour, label=label)
+            axes.plot(*zip(*known, strict=True), look, markersize=3, color=colour, label=label)
     axes.set_ylim(0, 1.03)
     axes.set_xlabel(f"{'upper' if sweep.points[-1].high is not None else 'lower'} bound of {sweep.what}")
     axes.set_ylabel("share")
@@ -79,7 +80,8 @@ def curve(sweep: Sweep, headline: str, axes: Axes) -> str:
     if sweep.target is None or not sweep.target.reached:
         return f"The loosest bounds keep {share(sweep.points[-1].kept_units)} of the {sweep.units}."
     style.mark(axes, _bound(sweep.target.point), "target")
-    return f"{headline} {sweep.target.option}"
+    become = "are not capped" if sweep.is_cap else "are kept"
+    return f"At the target {share(sweep.target.point.kept_units)} of the {sweep.units} {become}."
 
 
 def _bound(point: Point) -> float:
