@@ -18,7 +18,7 @@ LONGEST_NAME = 100
 class RlcorrError(Exception):
     """What is wrong and where (`message`), then what to type (`hint`).
 
-    exit_status: the status the process ends with (2 usage, 3 data, 4 output).
+    exit_status: the status the process ends with (1 a fault that stops, 2 usage, 3 data, 4 output).
     """
 
     exit_status = 70
@@ -51,6 +51,12 @@ class NoTrainedPolicy(DataError):
 
 class NoCurrentPolicy(DataError):
     """A dump without the policy after updates, where bypass mode compares that."""
+
+
+class FaultError(RlcorrError):
+    """A dump whose rows or columns are wrong, of which no training set is written."""
+
+    exit_status = 1
 
 
 class OutputError(RlcorrError):

@@ -148,11 +148,13 @@ def filter_dump(
         ),
     ] = None,
     overwrite: Overwrite = False,
+    force: Annotated[bool, Opt(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
     **how: Unpack[How],
 ) -> "Filtered":
     """Write the corrected dataset: weights and masks, rejected rows dropped.
 
-    With an objective, its coefficient of every token is written, too.
+    With an objective, its coefficient of every token is written, too.  Of a dump with a fault (columns that are
+    shifted, rows that are mispaired) nothing is written: a FaultError says what to mend.
     """
     from rlcorr_cli.results.written import Target
     from rlcorr_cli.runs import filter as filtering
@@ -175,6 +177,7 @@ def filter_dump(
         seed=seed,
         objective=wanted,
         divides_coefs=coef == "normalized",
+        force=force,
     )
     reading = request(dumps, how)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.inspected import Inspected
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.written import Filtered
 
 
 def plain(result: Any, *, json: bool) -> None:
@@ -158,6 +159,12 @@ def _wrapped(caption: str) -> str:
     return lines.replace("\N{NO-BREAK SPACE}%", " %")
 
 
+def filtered(result: "Filtered", *, json: bool) -> int:
+    """What `filter` did; status 1 of a dry run on a dump of which nothing would be written."""
+    _print(result, json)
+    return 1 if result.is_stopped else 0
+
+
 SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Report": report,
     "DiagnosedDump": diagnosis,
@@ -165,6 +172,7 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Pictures": pictures,
     "Checked": checked,
     "Inspected": inspected,
+    "Filtered": filtered,
     "Diff": difference,
 }
 """Type of a result -> what prints it, where more is to be done than `plain` does."""

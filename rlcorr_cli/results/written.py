@@ -44,7 +44,8 @@ class Target:
 
     path: None for a dry run.  keep_rejected: rows without a token left stay in.  rejected: where those rows go
     instead.  resample: how many rows to draw in proportion to their weights (None: no drawing), with `seed`.
-    objective: whose coefficients are written as well; divides_coefs: by each batch's divisor.
+    objective: whose coefficients are written as well; divides_coefs: by each batch's divisor.  force: whether rows are
+    written of a dump that has a fault, too.
     """
 
     path: Path | None
@@ -56,6 +57,7 @@ class Target:
     seed: int = 0
     objective: Objective | None = None
     divides_coefs: bool = False
+    force: bool = False
 
 
 RowsIn = Annotated[
@@ -137,6 +139,11 @@ class Filtered(Result):
             batch_by=made.batch_by,
             batches=tuple((batch.batch, batch.divisor) for batch in made.batches),
         )
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a fault of the dump stops a run that writes."""
+        return self.report.story.is_fault and not self.target.force
 
     @property
     @computed(after="report")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
 from rlcorr_cli.causes.anomalies import find_anomalies
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import FaultError, UsageError
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.correct import MAX_WEIGHT
@@ -71,6 +71,7 @@ def filter_dump(
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
         report = report_of(run)
         report = replace(report, notes=(*report.notes, *_coefs(report, target)))
+        _refuse_fault(report, target)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,
@@ -93,7 +94,9 @@ def _written_in_order(
     tally = FilterCounts()
     outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
     kept, dropped = outputs
-    with closing(filtered_rows(writing.reading, writing.work, outputs=outputs if draws is None else ())) as batches:
+    with closing(
+        filtered_rows(writing.reading, writing.work, outputs=outputs if draws is None else (), totals=tally.totals)
+    ) as batches:
         for batch in batches:
             _write(batch, tally, draws=draws, kept=kept, dropped=dropped)
     return tally, outputs
@@ -158,6 +161,15 @@ def _coefs(report: Report, target: Target) -> tuple[str, ...]:
     return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
 
 
+def _refuse_fault(report: Report, target: Target) -> None:
+    """Refuse to write rows of a dump whose rows or columns are wrong."""
+    if report.story.is_fault and not target.force and target.path is not None:
+        raise FaultError(
+            report.story.headline,
+            f"{report.story.do[0]} Nothing was written; --force writes all the same.",
+        )
+
+
 def _losses(outputs: Sequence[Output | PartsOutput | None]) -> tuple[str, ...]:
     """Notes on values that JSON lines have no form for."""
     losses = [output.losses for output in outputs if output is not None]
@@ -215,6 +227,8 @@ def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) 
     if filtered.target.resample is None and filtered.rows_in != filtered.rows_out + gone:
         raise AssertionError(f"{filtered.rows_in} rows in, {filtered.rows_out} out, {gone} not")
     about = {**_about(filtered.report.plan), "counts": filtered.report.whole.counts, **filtered.rows}
+    if filtered.report.story.is_fault:
+        about |= {"forced_over": list(filtered.report.story.fault_names)}
     about |= {} if filtered.coefs is None else {"coefs": filtered.coefs.to_dict()}
     if kept is not None:
         kept.finish(json.dumps(about))

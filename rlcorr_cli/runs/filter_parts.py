@@ -20,6 +20,8 @@ from rlcorr_cli.reading.rows_out import columns_of
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, FilterShard, RowCounts
 from rlcorr_cli.runs.reading import Reading, ReadingNotes, ShardReading, ShardResult
+from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.row_sample import RowSample
 
 Schema = Any
 """An Arrow schema, which only io looks into."""
@@ -59,6 +61,8 @@ class WriteParts:
                     notes.seen_ids = rows.seen_ids
                 elif isinstance(rows, BadRows):
                     notes.bad_rows.append(rows)
+                elif isinstance(rows, RowSample):
+                    tally.totals.add(Measured(provenance=filtering.provenance, sample=rows))
                 else:
                     tally.add(RowCounts.of(rows, rows.stays.astype(np.int64)))
                     n_tokens += rows.n_tokens

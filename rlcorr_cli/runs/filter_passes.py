@@ -15,6 +15,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, storable
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.reading.batch import Decision, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
@@ -23,13 +24,14 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.results.written import Target
-from rlcorr_cli.runs.analyze import measure, provenance_of
+from rlcorr_cli.runs.analyze import measure, provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import IdsAcrossShards, Reading, ReadingNotes, RetriedSmallerStream, ShardReading, running
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import GroupKey
 from rlcorr_cli.totals.view import Numbers
 
@@ -130,14 +132,21 @@ class FilterShard:
     divisors: Scales | None
     target: Target
     writes: bool
+    sampling: Sampling
     measures: bool = True
 
-    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | ReadingNotes]:
-        """Filter one shard's rows, in order; what its reading leaves beside them, but rows set aside, comes last."""
+    def __call__(self, shard: Shard) -> Generator[FilteredRows | BadRows | RowSample | ReadingNotes]:
+        """Filter one shard's rows, in order; last come the sample of them, where it is measured, and what its reading
+        leaves beside them, but rows set aside."""
         notes = ReadingNotes()
+        sampler = RowSampler(self.sampling, self.reading.reader.roles)
         with devices.worker(self.reading.device):
             for rows in self.reading.checked_rows(shard, notes):
+                if self.measures and not isinstance(rows, BadRows):
+                    sampler.take(rows)
                 yield rows if isinstance(rows, BadRows) else self._filtered(rows, shard)
+        if self.measures:
+            yield sampler.sample
         yield notes
 
     def _filtered(self, rows: CheckedRows, shard: Shard) -> FilteredRows:
@@ -234,6 +243,7 @@ def filter_work(
         divisors=divisors,
         target=target,
         writes=writes,
+        sampling=sampling_of(dump, plan.mode),
     )
 
 
@@ -283,9 +293,10 @@ def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np
 
 
 def filtered_rows(
-    reading: Reading, work: FilterShard, *, outputs: Sequence[Output | None] = ()
+    reading: Reading, work: FilterShard, *, outputs: Sequence[Output | None] = (), totals: MeasuredSum | None = None
 ) -> Generator[FilteredRows]:
-    """The dump's batches in order.  outputs: told what share of the input they stand for."""
+    """The dump's batches in order.  outputs: told what share of the input they stand for.  totals: to which the samples
+    of shards' rows are added."""
     dump = reading.dump
     total, so_far = dump.n_bytes, 0
     results = running(dump, reading.computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
@@ -301,6 +312,9 @@ def filtered_rows(
                 ids.add(shard, rows.seen_ids)
             elif isinstance(rows, BadRows):
                 reading.log.add(shard, rows)
+            elif isinstance(rows, RowSample):
+                if totals is not None:
+                    totals.add(Measured(provenance=work.provenance, sample=rows))
             else:
                 n_rows += len(rows.stays)
                 n_tokens += rows.n_tokens

@@ -14,7 +14,7 @@ from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.results.story import impossible_words
+from rlcorr_cli.results.story import Story, impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.show.document import BLANK, Cause, Note
@@ -218,6 +218,17 @@ def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
         text = f"{cause_sentence(cause)} {next_step(cause)}"
         yield Note(text, lead=f"! {cause.cause}  ", lead_look="bold red")
         yield BLANK
+
+
+def story_notes(story: Story) -> Iterator[Note]:
+    """What is wrong with a dump and what to do about it, where anything is to be done."""
+    if story.effect == "none":
+        return
+    others = [f"Also: {fault.what} {fault.do}" for fault in story.faults[1:]]
+    look = "bold red" if story.is_fault else "yellow"
+    yield Note(clean(" ".join((story.headline, *story.do[:1]))), lead=f"! {story.first}  ", lead_look=look)
+    yield from (Note(clean(other), indent=4) for other in others)
+    yield BLANK
 
 
 def left_out_notes(counts: Mapping[str, int]) -> Iterator[Note]:

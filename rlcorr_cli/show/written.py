@@ -7,6 +7,7 @@ from rlcorr_cli.show.correction import rejections, weights
 from rlcorr_cli.show.document import (
     BLANK,
     Block,
+    Cause,
     Cell,
     Document,
     Note,
@@ -20,7 +21,7 @@ from rlcorr_cli.show.inputs import joined, last_change, named, source
 from rlcorr_cli.show.numbers import amounts, more, plural, share
 from rlcorr_cli.show.report import notes, opening
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, suggestion_notes
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_notes, suggestion_notes
 
 FILES = 8
 
@@ -32,7 +33,9 @@ def document(result: Filtered | Converted) -> Document:
 
 def _of_filtered(filtered: Filtered) -> Document:
     report = filtered.report
-    causes = [anomaly_cause(each) for each in report.anomalies]
+    faults = [Cause("fail", clean(fault.what), fault.do) for fault in report.story.faults]
+    others = [each for each in report.anomalies if each.name not in report.story.fault_names]
+    causes = [*faults, *map(anomaly_cause, others)]
     return Document(
         lines=_filtered(filtered),
         command="filter",
@@ -72,7 +75,10 @@ def _filtered(filtered: Filtered) -> Iterator[Block]:
     """What is left first, then which rule took what, what to loosen, and where every row of the dump went."""
     report = filtered.report
     yield from opening(report)
-    yield from anomaly_notes(report.anomalies)
+    yield from story_notes(report.story)
+    yield from anomaly_notes([each for each in report.anomalies if each.name not in report.story.fault_names])
+    if filtered.target.path is None and filtered.is_stopped:
+        yield Note("Without --force nothing is written of a dump with a fault.", "bold")
     yield Note(_kept(filtered), "bold")
     yield from suggestion_notes(report.suggestions, report.profile)
     yield BLANK
