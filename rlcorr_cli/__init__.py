@@ -3,12 +3,12 @@
 The whole flow, from a dump to its verdict, a gate, the corrected dataset, a picture and a page:
 
     from pathlib import Path
-    from rlcorr_cli import analyze, check, filter_dump, plot, to_html
+    from rlcorr_cli import analyze, check, filter, plot, to_html
 
     report = analyze("dump.parquet", "token_is", group_by="step", pictures=True)
     print(report.verdict.level, report.verdict.usable, report.to_polars())
     if check(report, at_most={"kl": 0.1}).passed:
-        filtered = filter_dump("dump.parquet", "corrected.parquet", "token_is")
+        filtered = filter("dump.parquet", "corrected.parquet", "token_is")
         print(filtered.rows_in, filtered.rows_out)
     plot(report, "overview.png")
     Path("report.html").write_text(to_html(report), encoding="utf-8")
@@ -29,3 +29,9 @@ def __getattr__(name: str) -> Any:
     if name not in (*api.__all__, "__all__"):
         raise AttributeError(f"module 'rlcorr_cli' has no attribute '{name}'")
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    from importlib import import_module
+
+    return sorted({"__version__", *import_module("rlcorr_cli.api").__all__})

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.analyze import diagnose as diagnose
     from rlcorr_cli.commands.analyze import inspect as inspect
     from rlcorr_cli.commands.analyze import inspect_row as inspect_row
+    from rlcorr_cli.commands.browse import explain as explain
+    from rlcorr_cli.commands.browse import help as help
+    from rlcorr_cli.commands.browse import presets as presets
     from rlcorr_cli.commands.check import check as check
     from rlcorr_cli.commands.choose import PlanLike as PlanLike
     from rlcorr_cli.commands.choose import choose_objective as choose_objective
@@ -25,12 +28,11 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.compare import sweep as sweep
     from rlcorr_cli.commands.filter import convert as convert
     from rlcorr_cli.commands.filter import correct as correct
-    from rlcorr_cli.commands.filter import filter_dump as filter_dump
+    from rlcorr_cli.commands.filter import filter as filter
     from rlcorr_cli.commands.pictures import Picture as Picture
     from rlcorr_cli.commands.pictures import plot as plot
     from rlcorr_cli.commands.pictures import save as save
     from rlcorr_cli.commands.pictures import to_html as to_html
-    from rlcorr_cli.plans import presets as presets
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.reading.bad_rows import BadRowPolicy as BadRowPolicy
     from rlcorr_cli.results.report import Report as Report
@@ -59,11 +61,13 @@ HOMES = {
     "correct": "commands.filter",
     "diagnose": "commands.analyze",
     "diff": "commands.compare",
-    "filter_dump": "commands.filter",
+    "explain": "commands.browse",
+    "filter": "commands.filter",
+    "help": "commands.browse",
     "inspect": "commands.analyze",
     "inspect_row": "commands.analyze",
     "plot": "commands.pictures",
-    "presets": "plans",
+    "presets": "commands.browse",
     "save": "commands.pictures",
     "sweep": "commands.compare",
     "to_html": "commands.pictures",
@@ -76,8 +80,6 @@ __all__ = [*HOMES]
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'rlcorr_cli.api' has no attribute '{name}'")
-    if name == "presets":
-        return import_module("rlcorr_cli.plans.presets")
     value = getattr(import_module(f"rlcorr_cli.{HOMES[name]}"), name)
     if isfunction(value):
         from rlcorr_cli.commands.python import for_python
@@ -85,3 +87,7 @@ def __getattr__(name: str) -> Any:
         value = for_python(value)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *HOMES})

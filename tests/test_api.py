@@ -18,12 +18,12 @@ import pytest
 from limits import LIMIT_SECONDS
 
 import rlcorr_cli
-from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter_dump, plot, save, to_html
+from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter, plot, save, to_html
 from rlcorr_cli import inspect as inspect_dump
 from rlcorr_cli import inspect_row as show_row
-from rlcorr_cli.commands import main
+from rlcorr_cli.commands import app, main
 from rlcorr_cli.plans.files import plan_to_toml
-from rlcorr_cli.plans.presets import preset
+from rlcorr_cli.plans.presets import PRESETS, preset
 
 ROOT = Path(__file__).parents[1]
 BF16 = ROOT / "sample_data" / "smollm2_bf16.parquet"
@@ -64,7 +64,7 @@ def test_knobs_turn_as_flags_do() -> None:
 
 
 def test_the_notes_of_a_preset_are_passed_on() -> None:
-    noted = next(row for row in rlcorr_cli.presets.PRESETS.values() if row.notes and row.plan.mode == "decoupled")
+    noted = next(row for row in PRESETS.values() if row.notes and row.plan.mode == "decoupled")
     assert choose_plan(noted.name).notes == noted.notes
     assert choose_plan(choose_plan(noted.name), mode="decoupled").notes == noted.notes
 
@@ -81,7 +81,7 @@ def test_each_function_returns_what_its_command_prints(capsys: pytest.CaptureFix
     assert check(BF16, "token_is", at_most={"kl": 9.0}).to_dict() == json_of(
         "check", dump, *plan, "--max", "kl=9.0", capsys=capsys
     )
-    assert filter_dump(BF16, None, "token_is").to_dict() == json_of("filter", dump, *plan, "--dry-run", capsys=capsys)
+    assert filter(BF16, None, "token_is").to_dict() == json_of("filter", dump, *plan, "--dry-run", capsys=capsys)
     assert inspect_dump(BF16, worst=2).to_dict() == json_of("inspect", dump, "--worst", "2", capsys=capsys)
     assert show_row(BF16, 3).to_dict() == json_of("inspect", dump, "--row", "3", capsys=capsys)
 
@@ -157,8 +157,8 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
         "must be one of error, skip",
     ),
     "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
-    "a plan that corrects nothing": (lambda: filter_dump(BF16, None, None), 'plan="geo_rs"'),
-    "the dump as output": (lambda: filter_dump(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
+    "a plan that corrects nothing": (lambda: filter(BF16, None, None), 'plan="geo_rs"'),
+    "the dump as output": (lambda: filter(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
     "an unknown metric": (lambda: check(BF16, at_most={"klx": 1.0}), "at_most klx"),
     "an unknown metric of weights": (lambda: check(BF16, at_most={"rollout_is_mean": 1}), 'plan="token_is"'),
     "no amount": (lambda: check(BF16, at_most={"kl": float("nan")}), 'at_most={"kl": nan}'),
@@ -191,7 +191,7 @@ def test_what_is_asked_beside_a_report_is_refused(report: Report) -> None:
 
 
 def test_the_face_has_every_command_and_loads_when_asked() -> None:
-    assert all(callable(getattr(rlcorr_cli, name)) for name in ("analyze", "check", "filter_dump", "inspect", "plot"))
+    assert all(callable(getattr(rlcorr_cli, name)) for name in ("analyze", "check", "filter", "inspect", "plot"))
     light = "import sys, rlcorr_cli; print([n for n in ('numpy', 'torch', 'pyarrow', 'typer') if n in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, timeout=LIMIT_SECONDS).stdout
@@ -234,3 +234,23 @@ def test_the_flow_in_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert {path.name for path in tmp_path.iterdir()} == {
         "dump.parquet", "corrected.parquet", "overview.png", "report.html"
     }  # fmt: skip
+
+
+def test_the_package_lists_its_names_before_any_is_loaded() -> None:
+    script = "import sys, rlcorr_cli; print(*dir(rlcorr_cli)); print('numpy' in sys.modules)"
+    listed, loads_numpy = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert {*app.COMMANDS, "Plan", "save", "__version__"} <= {*listed.split()}
+    assert loads_numpy == "False"
+
+
+def test_every_command_is_a_function(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(callable(getattr(rlcorr_cli, command)) for command in app.COMMANDS)
+    rlcorr_cli.explain("seq_ess")
+    rlcorr_cli.presets("geo_rs")
+    rlcorr_cli.help("python")
+    called = capsys.readouterr().out
+    for line in (["explain", "seq_ess"], ["presets", "geo_rs"], ["help", "python"]):
+        assert main.run(line) == 0
+    assert called == capsys.readouterr().out

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rlcorr_cli import analyze, check, correct, filter_dump
+from rlcorr_cli import analyze, check, correct, filter
 from rlcorr_cli.errors import DataError, UsageError
 
 SAMPLE = Path(__file__).parent.parent / "sample_data" / "smollm2_steps.parquet"
@@ -78,14 +78,14 @@ def test_bfloat16_on_its_way_from_a_card_is_read() -> None:
 
 def test_filter_and_check_take_tables(tmp_path: Path) -> None:
     assert check(TABLE, at_most={"kl": 0.1}).passed
-    filter_dump(TABLE, tmp_path / "table.parquet", "geo_rs")
-    filter_dump(str(SAMPLE), tmp_path / "file.parquet", "geo_rs")
+    filter(TABLE, tmp_path / "table.parquet", "geo_rs")
+    filter(str(SAMPLE), tmp_path / "file.parquet", "geo_rs")
     assert pq.read_table(tmp_path / "table.parquet").equals(pq.read_table(tmp_path / "file.parquet"))
 
 
 @pytest.mark.parametrize("plan", ["token_is", "geo_rs", "seq_is_rs"])
 def test_correct_gives_what_filter_writes(tmp_path: Path, plan: str) -> None:
-    filter_dump(str(SAMPLE), tmp_path / "file.parquet", plan, keep_rejected=True)
+    filter(str(SAMPLE), tmp_path / "file.parquet", plan, keep_rejected=True)
     assert correct(TABLE, plan).equals(pq.read_table(tmp_path / "file.parquet"))
 
 

@@ -56,7 +56,7 @@ def analyze(
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     extreme_ratio: Annotated[
-        float, Opt(help="A token beyond this ratio, or its inverse, is extreme.", panel=PLAN)
+        float, Opt(help="A token beyond this ratio, or its inverse, is extreme.", panel=PLAN, rare=True)
     ] = 2.0,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,

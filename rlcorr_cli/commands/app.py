@@ -3,8 +3,7 @@
 A command is a function, in a module that is imported when the command is asked for and imports what it needs when it
 runs, so that help and completion load neither numpy nor pyarrow.  `typed` makes of it what typer takes.
 
-Help of the whole app is plain text: drawing it with rich takes as long again as everything else; a command's own help,
-with its options in panels, is worth that.
+Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.
 
 typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so values that
 need no checking are taken as they are, and typer is asked about all others, whose refusals are then its own.
@@ -24,6 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
+from rlcorr_cli.commands.help_text import HELP_ALL, help_text
 from rlcorr_cli.errors import UsageError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "diagnose": ("analyze", "diagnose"),
     "compare": ("compare", "compare"),
     "sweep": ("compare", "sweep"),
-    "filter": ("filter", "filter_dump"),
+    "filter": ("filter", "filter"),
     "plot": ("pictures", "plot"),
     "check": ("check", "check"),
     "inspect": ("analyze", "typed_inspect"),
@@ -107,20 +107,19 @@ def summary(command: str) -> str:
 
 
 @cache
-def built(names: tuple[str, ...] = (*COMMANDS,), rich: bool = True, options: bool = True) -> Any:
+def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
     """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
-    return typer.main.get_command(build(names, rich=rich, options=options))
+    return typer.main.get_command(build(names, options=options))
 
 
-def build(names: Iterable[str] = COMMANDS, *, rich: bool = True, options: bool = True) -> typer.Typer:
-    """The app with those commands.  rich: whether help is drawn in panels; options: whether commands have theirs, which
-    a list of commands needs not."""
+def build(names: Iterable[str] = COMMANDS, *, options: bool = True) -> typer.Typer:
+    """The app with those commands.  options: whether commands have theirs, which a list of commands needs not."""
     app = typer.Typer(
         name="rlcorr",
         cls=Group,
         help="Offline log-prob analysis for LLM reinforcement learning: how far apart were the rollout and the "
         "training policy, and what would each correction do to the batch?",
-        rich_markup_mode="rich" if rich else None,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -156,14 +155,14 @@ def run(args: Sequence[str]) -> int:
     # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
     names = args[:1] if args and args[0] in COMMANDS else (*COMMANDS,)
     # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
-    command = built((*names,), rich=bool(args) and not asks_for_list, options=not asks_for_list)
+    command = built((*names,), options=not asks_for_list)
     return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
 
 
 def typed_options(args: Sequence[str]) -> set[str]:
     """The options among the arguments of a command line, without what only looks like one: the value of an option
     (`-o --json` names a file), and names behind `--`."""
-    group: Any = built(rich=False)
+    group: Any = built()
     takes_value = {
         name
         for command in group.commands.values()
@@ -184,6 +183,20 @@ def typed_options(args: Sequence[str]) -> set[str]:
     return options
 
 
+def help_of(command: str, *, full: bool) -> str:
+    """What `--help`, or with `full` `--help-all`, prints of a command."""
+    from rlcorr_cli.commands.typed import options_of
+
+    run = function(command)
+    return help_text(
+        command,
+        summary(command),
+        options_of(run),
+        ("Examples:", *(f"  {line}" for line in EXAMPLES[command])),
+        full=full,
+    )
+
+
 class Command(TyperCommand):
     """A command that refuses an option of one value given twice, where typer would take the last and say nothing."""
 
@@ -194,6 +207,9 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; a UsageError where an option of one value is there twice."""
+        if HELP_ALL in args and not ctx.resilient_parsing:
+            typer.echo(help_of(self.name or "", full=True))
+            ctx.exit()
         if not ctx.resilient_parsing:
             _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(in_order)
@@ -205,11 +221,9 @@ class Command(TyperCommand):
         _adapt(option)
         return option
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """What follows the command's name in a usage line; an argument by its metavar, which says the rest."""
-        shown: list[Any] = [each for each in self.params if _is_argument(each)]
-        names = [argument.metavar or argument.name for argument in shown if not argument.hidden]
-        return [self.options_metavar or "", *names]
+    def get_help(self, ctx: Any) -> str:
+        """The help as `help_text` lays it out."""
+        return help_of(self.name or "", full=False)
 
 
 class Group(TyperGroup):
@@ -279,13 +293,7 @@ def _refuse_repeated(in_order: Sequence[Any]) -> None:
 
 
 def _adapt(parameter: Any) -> None:
-    """Have typer asked only about values that take more than a look, and leave out of help what says nothing: the type
-    of a flag, of a named argument, and the largest integer."""
+    """Have typer asked only about values that take more than a look, and leave the type of a flag out of help."""
     parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
-    if _is_argument(parameter):
-        # typer shows the type beside an argument's metavar, though not beside an option's.
-        parameter.display_type_rich = lambda ctx: ""
-    elif parameter.is_flag:
+    if not _is_argument(parameter) and parameter.is_flag:
         parameter.metavar = ""
-    if getattr(parameter, "max", None) is not None and parameter.max > 2**20:
-        parameter.max = None  # for help alone: values are held to the annotation

@@ -68,7 +68,7 @@ Dumps = Annotated[
     ),
 ]
 DUMPS_OR_REPORT = Opt(
-    help="As for analyze, or one report.json that analyze -o wrote.",
+    help="As for analyze, or one report.json of `analyze -o`.",
     python="Or a Report.",
     typed=list[str],
     metavar="DUMP...",
@@ -81,6 +81,7 @@ FormatName = Annotated[
         default="auto",
         metavar="NAME",
         offers=("auto", *NAMES),
+        rare=True,
     ),
 ]
 
@@ -117,10 +118,11 @@ BatchBy = Annotated[
         panel=READING,
         metavar="COLUMN",
         offers=completion.columns,
+        rare=True,
     ),
 ]
 Limit = Annotated[
-    int | None, Opt(help="Read only the first N rows.", panel=READING, metavar="N", least=1, most=MOST_ROWS)
+    int | None, Opt(help="Read only the first N rows.", panel=READING, metavar="N", least=1, most=MOST_ROWS, rare=True)
 ]
 
 
@@ -128,7 +130,7 @@ def bad_row_policy(
     *,
     action: Annotated[
         Literal["error", "skip"],
-        Opt(help="Stop at the first bad row, or leave bad rows out.", panel=READING, flags=("--on-bad-row",)),
+        Opt(help="Stop at bad rows (default), or leave them out.", panel=READING, flags=("--on-bad-row",)),
     ] = "error",
     quarantine: Annotated[
         str | None,
@@ -136,6 +138,7 @@ def bad_row_policy(
             help="Leave bad rows out, and write them here with the reason: .jsonl or .parquet.",
             panel=READING,
             metavar="PATH",
+            rare=True,
         ),
     ] = None,
     max_fraction: Annotated[
@@ -147,6 +150,7 @@ def bad_row_policy(
             metavar="SHARE",
             least=0,
             most=1,
+            rare=True,
         ),
     ] = None,
     nonfinite: Annotated[
@@ -155,6 +159,7 @@ def bad_row_policy(
             help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
             "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
             panel=READING,
+            rare=True,
         ),
     ] = "error",
 ) -> BadRowPolicy:
@@ -174,10 +179,12 @@ Device = Annotated[
         default="auto",
         metavar="<auto|cpu|torch|cuda|cuda:N>",
         offers=completion.devices,
+        rare=True,
     ),
 ]
 BatchTokens = Annotated[
-    int | None, Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS)
+    int | None,
+    Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS, rare=True),
 ]
 
 
@@ -203,6 +210,7 @@ class Computed(TypedDict, total=False):
             "processes.",
             panel=COMPUTING,
             default="auto",
+            rare=True,
         ),
     ]
     workers: Annotated[
@@ -213,6 +221,7 @@ class Computed(TypedDict, total=False):
             metavar="N",
             least=1,
             most=MOST_WORKERS,
+            rare=True,
         ),
     ]
     ray_address: Annotated[
@@ -222,6 +231,7 @@ class Computed(TypedDict, total=False):
             "runs here, or local.",
             panel=COMPUTING,
             metavar="HOST:PORT",
+            rare=True,
         ),
     ]
 
@@ -261,7 +271,7 @@ GroupBy = Annotated[
         panel=READING,
         typed=TEXTS,
         metavar="COLUMN",
-        offers=completion.columns,
+        offers=completion.group_columns,
     ),
 ]
 ClusterBy = Annotated[
@@ -271,20 +281,24 @@ ClusterBy = Annotated[
         panel=READING,
         metavar="COLUMN|none",
         offers=completion.columns,
+        rare=True,
     ),
 ]
-ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current one.", panel=READING)]
+ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current (bypass).", panel=READING)]
 PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
 PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]
 Seed = Annotated[
-    int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED)
+    int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED, rare=True)
 ]
 ByStep = Annotated[
-    bool, Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT)
+    bool,
+    Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT, rare=True),
 ]
 Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
-Quiet = Annotated[bool, Opt(help="No progress on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
-Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT)]
+Quiet = Annotated[
+    bool, Opt(help="No progress bar on stderr; results and notes stay.", panel=OUTPUT, flags=("--quiet", "-q"))
+]
+Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT, rare=True)]
 
 
 def _output(help: str) -> Opt:

@@ -65,13 +65,22 @@ def explain(
 def help(
     page: Annotated[
         str | None,
-        Opt(help="A page of the manual; without one, what there is.", metavar="[PAGE]", offers=completion.pages),
+        Opt(
+            help="A page of the manual, or a command.",
+            metavar="[PAGE]",
+            offers=completion.pages,
+        ),
     ] = None,
 ) -> None:
-    """Show a page of the manual, or list the pages."""
-    from rlcorr_cli.show.pages import print_page, print_pages
+    """Show a page of the manual or the help of a command, or list the pages."""
+    from rlcorr_cli.commands.app import COMMANDS, help_of
+    from rlcorr_cli.show.pages import PAGES, print_page, print_pages
+    from rlcorr_cli.show.stdout import emit
 
     if page is None:
         print_pages()
-    else:
-        print_page(page)
+        return
+    if page in COMMANDS:
+        emit(help_of(page, full=False) + "\n" * (1 + (page in PAGES)))
+    if page in PAGES or page not in COMMANDS:
+        print_page(page, COMMANDS)

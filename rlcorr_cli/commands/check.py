@@ -75,31 +75,28 @@ def check(
         str | Path | None,
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
-    at_most: Annotated[
-        Bounds, _limit("Fail above this, such as kl=0.1; `rlcorr explain metrics` lists them.", "--max", "METRIC=N")
-    ] = None,
+    at_most: Annotated[Bounds, _limit("Fail above this, such as kl=0.1.", "--max", "METRIC=N")] = None,
     at_least: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
-            help="The saved report that --max-increase and --max-decrease compare with.",
+            help="Saved report for --max-increase and --max-decrease.",
             panel=RULES,
             typed=TEXT,
             metavar="REPORT",
         ),
     ] = None,
     max_increase: Annotated[
-        Amounts, _limit("Fail where it rose by more, such as kl=20% or kl=0.01.", "--max-increase", "METRIC=N[%]")
+        Amounts, _limit("Fail where it rose by more: kl=20%.", "--max-increase", "METRIC=N[%]")
     ] = None,
     max_decrease: Annotated[
-        Amounts, _limit("Fail where it fell by more, such as seq_ess=10%.", "--max-decrease", "METRIC=N[%]")
+        Amounts, _limit("Fail where it fell by more: seq_ess=10%.", "--max-decrease", "METRIC=N[%]")
     ] = None,
     fail_on: Annotated[
         Names,
         Opt(
-            help="anomaly: fail on an anomaly of whole files (`rlcorr explain shifted_columns`), or on a mean ratio "
-            "that cannot be. moved (takes advantages), far, outliers: fail on such a gap (`rlcorr explain compare`). "
-            "cause: fail on a cause that `rlcorr diagnose` names, but noise; reads the dump twice. Repeatable.",
+            help="Fail on an anomaly of whole files, on a gap that `rlcorr explain compare` calls moved, far or "
+            "outliers, or on a cause that `rlcorr diagnose` names (reads the dump twice). Repeatable.",
             panel=RULES,
             typed=TEXTS,
             metavar="<anomaly|moved|far|outliers|cause>",
@@ -118,7 +115,7 @@ def check(
     ] = None,
     **how: Unpack[How],
 ) -> "Checked":
-    """Hold a dump or a saved report to rules; exit status 1 if one fails.
+    """Check a dump or a saved report against limits; exit status 1 if one fails.
 
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".

@@ -15,7 +15,7 @@ from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
 from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
-from rlcorr_cli.plans.plan import SCOPES, Mode, Normalize, Plan, Rejection
+from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection
 from rlcorr_cli.plans.plan import veto as veto_rejection
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 
 
 RS = Opt(
-    help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01. STAT: `rlcorr explain statistics`; SCOPE: "
-    f"{', '.join(SCOPES)}. Repeatable.",
+    help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr explain statistics` lists them. "
+    "Repeatable.",
     python="Or a Rejection.",
     panel=PLAN,
     default=(),
@@ -50,17 +50,17 @@ class Knobs(TypedDict, total=False):
     is_: Annotated[
         str | None,
         Opt(
-            help="Importance weights: token, sequence or geometric, with bounds, such as token:,2 or token:0.5,5:zero "
-            "(0 outside the bounds; else clamped to them).",
+            help="Importance weights, such as token:,2, sequence:,2 or token:0.5,5:zero (0 outside the bounds; else "
+            "clamped to them).",
             panel=PLAN,
             flags=("--is",),
             metavar="SCOPE:LOW,HIGH[:zero]",
             offers=completion.weight_scopes,
         ),
     ]
-    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN)]
+    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)]
     rs: Annotated[str | Rejection | Sequence[str | Rejection], RS]
-    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this, such as 1e-4.", panel=PLAN)]
+    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)]
     profile: Annotated[
         str,
         Opt(
@@ -70,6 +70,7 @@ class Knobs(TypedDict, total=False):
             default=CANONICAL,
             metavar="NAME",
             offers=completion.profiles,
+            rare=True,
         ),
     ]
 
@@ -80,8 +81,7 @@ class Named(TypedDict, total=False):
     preset: Annotated[
         str | None,
         Opt(
-            help="A named plan: token_is, seq_is, geo_rs, slime_mis, trl_sequence_mask, ...; `rlcorr presets` lists "
-            "all.",
+            help="A named plan, such as token_is; `rlcorr presets` lists all.",
             panel=PLAN,
             metavar="NAME",
             offers=completion.presets,
@@ -90,7 +90,7 @@ class Named(TypedDict, total=False):
     ]
     plan: Annotated[
         str | None,
-        Opt(help="A plan, or with --profile a framework's config (TOML, YAML, JSON).", panel=PLAN, metavar="FILE"),
+        Opt(help="A plan file, or a framework's config.", panel=PLAN, metavar="FILE"),
     ]
 
 
@@ -171,10 +171,12 @@ OBJECTIVE_LIKE = (
 class ObjectiveKnobs(TypedDict, total=False):
     """What is turned on an objective, a knob at a time."""
 
-    clip_low: Annotated[float | None, Opt(help="How far below 1 a ratio may lie: 0.2, gspo 3e-4.", panel=OBJECTIVE)]
-    clip_high: Annotated[float | None, Opt(help="How far above 1: 0.2, gspo 4e-4.", panel=OBJECTIVE)]
+    clip_low: Annotated[
+        float | None, Opt(help="How far below 1 a ratio may lie: 0.2, gspo 3e-4.", panel=OBJECTIVE, rare=True)
+    ]
+    clip_high: Annotated[float | None, Opt(help="How far above 1: 0.2, gspo 4e-4.", panel=OBJECTIVE, rare=True)]
     loss_agg: Annotated[
-        Aggregation | None, Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE)
+        Aggregation | None, Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE, rare=True)
     ]
 
 

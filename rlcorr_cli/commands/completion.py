@@ -92,10 +92,11 @@ def explained() -> Offers:
 
 
 def pages() -> Offers:
-    """The manual's pages."""
+    """The manual's pages, and the commands."""
+    from rlcorr_cli.commands.app import COMMANDS, summary
     from rlcorr_cli.show.pages import PAGES
 
-    return _offers(PAGES)
+    return _offers({**PAGES, **{name: summary(name) for name in COMMANDS if name not in PAGES}})
 
 
 def devices() -> Offers:
@@ -110,8 +111,19 @@ def causes() -> Offers:
     return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
 
 
+def group_columns(ctx: Any) -> list[str]:
+    """The columns that rows can be grouped by: those of single values."""
+    return [name for name, is_list in _columns(ctx).items() if not is_list]
+
+
 def columns(ctx: Any) -> list[str]:
-    """The columns of the first file of the dump that is named before; none of what cannot be read at once.
+    """Every column."""
+    return list(_columns(ctx))
+
+
+def _columns(ctx: Any) -> dict[str, bool]:
+    """The columns of the first file of the dump that is named before, and whether each holds lists; none of what cannot
+    be read at once.
 
     ctx: typer's, which gives it by this name.  Of a line that ends in an option without its value typer leaves the
     arguments unparsed.
@@ -126,13 +138,13 @@ def columns(ctx: Any) -> list[str]:
             case "parquet":
                 from rlcorr_cli.reading.dump import schema_of
 
-                return list(schema_of([path]))
+                return {name: "list<" in kind for name, kind in schema_of([path]).items()}
             case "jsonl":
                 return _keys_of_first_line(path)
             case _:
-                return []
+                return {}
     except (OSError, EOFError, RlcorrError):
-        return []
+        return {}
 
 
 def mapped_columns(ctx: Any, incomplete: str) -> list[str]:
@@ -145,7 +157,7 @@ def mapped_columns(ctx: Any, incomplete: str) -> list[str]:
     return [f"{canonical}={column}" for column in columns(ctx)]
 
 
-def _keys_of_first_line(path: str) -> list[str]:
+def _keys_of_first_line(path: str) -> dict[str, bool]:
     import gzip
     import json
 
@@ -154,5 +166,5 @@ def _keys_of_first_line(path: str) -> list[str]:
     try:
         row: Any = json.loads(line)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        return []
-    return [name for name in row if isinstance(name, str)] if isinstance(row, dict) else []
+        return {}
+    return {name: isinstance(value, list) for name, value in row.items()} if isinstance(row, dict) else {}

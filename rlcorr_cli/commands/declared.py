@@ -23,7 +23,7 @@ class Opt:
     argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
     typed: the type on the command line, if it differs; parse: converts that to the argument's type.  offers: the names
     that a shell may complete, or a function of `completion` that finds them.  argument: the Python argument that this
-    flag sets, if it has another name.  python: more text for help in Python.
+    flag sets, if it has another name.  python: more text for help in Python.  rare: it stands in --help-all alone.
     """
 
     help: str
@@ -37,6 +37,7 @@ class Opt:
     least: float | None = None
     most: float | None = None
     hidden: bool = False
+    rare: bool = False
     offers: Sequence[str] | Callable[..., Any] | None = None
     argument: str = ""
 

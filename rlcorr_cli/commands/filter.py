@@ -1,4 +1,4 @@
-"""What writes rows: `filter_dump` and `correct` by a plan, `convert` in canonical columns."""
+"""What writes rows: `filter` and `correct` by a plan, `convert` in canonical columns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -63,7 +63,9 @@ DATASET = Opt(
     typed=TEXT,
     metavar="PATH",
 )
-RowsPerFile = Annotated[int, Opt(help="Of a directory's parts.", panel=OUTPUT, metavar="N", least=1, most=MOST_ROWS)]
+RowsPerFile = Annotated[
+    int, Opt(help="Of a directory's parts.", panel=OUTPUT, metavar="N", least=1, most=MOST_ROWS, rare=True)
+]
 Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 
 
@@ -104,7 +106,7 @@ def typed_coefs(
     return None
 
 
-def filter_dump(
+def filter(
     dumps: Dumps,
     output: Annotated[
         str | Path | None,
@@ -137,13 +139,15 @@ def filter_dump(
             most=MOST_ROWS,
         ),
     ] = None,
-    seed: Annotated[int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED)] = 0,
+    seed: Annotated[
+        int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED, rare=True)
+    ] = 0,
     objective: Annotated[ObjectiveLike | None, Via(make=typed_coefs, help=OBJECTIVE_LIKE)] = None,
     coef: Annotated[
         Coef,
         Opt(
-            help="Write every token's coefficient in the objective's gradient, as rlcorr_coef: before the division by "
-            "its batch's tokens (raw), or after it (normalized; one more pass).",
+            help="Write each token's coefficient in the objective's gradient (rlcorr_coef); normalized: divided by its "
+            "batch's tokens.",
             panel=OBJECTIVE,
         ),
     ] = None,
@@ -204,7 +208,7 @@ def correct(
     device: Device = "auto",
     batch_tokens: BatchTokens = None,
 ) -> "Table":
-    """The corrected rows of one table, as `filter_dump` would write them with every rejected row kept.
+    """The corrected rows of one table, as `filter` would write them with every rejected row kept.
 
     A plan that looks at whole training batches (normalize, budgets) takes the table as one, unless `batch_by` names a
     column.  No bad row can be left out.  A function of its arguments alone, for `map_batches` and training loops; one

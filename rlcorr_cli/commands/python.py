@@ -27,7 +27,7 @@ _COMMAND = re.compile(r"rlcorr (?P<command>[a-z]+) DUMP(?P<words>(?: [a-z_]+=(?:
 
 def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with every argument in its signature and its documentation, and errors that speak of arguments."""
-    every = declared(function)
+    every = [each for each in declared(function) if not (isinstance(each.by, Opt) and each.by.hidden)]
     every.sort(key=lambda each: each.parameter.kind)
     signature = Signature([each.parameter.replace(annotation=each.type) for each in every])
     own = _flags((function,))

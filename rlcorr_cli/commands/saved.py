@@ -21,7 +21,9 @@ from rlcorr_cli.show.forms import TOTALLED
 if TYPE_CHECKING:
     from rlcorr_cli.results.saved_runs import SavedRun
 
-AllowOverlap = Annotated[bool, Opt(help="Of saved totals: add files that hold the same rows.", panel=READING)]
+AllowOverlap = Annotated[
+    bool, Opt(help="Of saved totals: add files that hold the same rows.", panel=READING, rare=True)
+]
 S = TypeVar("S", bound="SavedRun")
 R = TypeVar("R")
 

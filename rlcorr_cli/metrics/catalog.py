@@ -7,10 +7,11 @@ from the one table.
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import LONGEST_NAME, UsageError, nearest
 from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
@@ -228,6 +229,10 @@ def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
     return any(metric in family.names and family.brought(plan) for family in FAMILIES)
 
 
+USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr explain metrics` lists all."
+"""What to type in the place of a metric that is none, and not near to one."""
+
+
 def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
     """The error for a metric that `origin` names and that is not available; of no dump in particular if none are.
 
@@ -244,7 +249,9 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         return UsageError(message, f"Name {logged.canonical}{own}.")
     known = available or {*BY_FULL_NAME, *(name for family in FAMILIES for name in family.names if ANY not in name)}
     near = prefix + metric.removeprefix(_prefix(metric))
-    return UsageError(f"{origin}: there is no metric '{metric}' here.", f"Nearest: {nearest(near, known)}.")
+    is_near = len(near) <= LONGEST_NAME and get_close_matches(near, known, n=1)
+    hint = f"Nearest: {nearest(near, known)}." if is_near or prefix else USUAL
+    return UsageError(f"{origin}: there is no metric '{metric}' here.", hint)
 
 
 def _prefix(metric: str) -> str:

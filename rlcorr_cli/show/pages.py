@@ -4,6 +4,7 @@ A new page is a file there and a row here.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rlcorr_cli.errors import UsageError, nearest
@@ -39,13 +40,28 @@ def print_pages() -> None:
     """List the pages, each with what it is about."""
     longest = max(map(len, PAGES))
     lines = [f"  {name:{longest}}  {about}" for name, about in PAGES.items()]
-    emit("\n".join(["Pages of the manual:", "", *lines, "", "`rlcorr help PAGE` shows one.", ""]))
+    emit(
+        "\n".join(
+            [
+                "Pages of the manual:",
+                "",
+                *lines,
+                "",
+                "`rlcorr help PAGE` shows one, `rlcorr help COMMAND` the help of a command.",
+                "",
+            ]
+        )
+    )
 
 
-def print_page(name: str) -> None:
-    """Show a page: drawn on a terminal, as its Markdown in a pipe; an unknown name is a UsageError."""
+def print_page(name: str, others: Iterable[str] = ()) -> None:
+    """Show a page: drawn on a terminal, as its Markdown in a pipe; an unknown name is a UsageError.
+
+    others: what else could have been named.
+    """
     if name not in PAGES:
-        raise UsageError(f"The manual has no page '{name}'.", f"Similar pages: {nearest(name, PAGES)}.")
+        known = nearest(name, {*PAGES, *others})
+        raise UsageError(f"The manual has no page '{name}'.", f"Similar pages: {known}.")
     text = (MANUAL / f"{name}.md").read_text(encoding="utf-8")
     if sys.stdout is None or not sys.stdout.isatty():
         emit(text)

@@ -109,17 +109,18 @@ def drop_stdout() -> None:
 def render(draw: "Callable[[Console], None]") -> None:
     """Draw on a console as wide as the terminal (80 columns when piped), and emit the result.
 
-    NO_COLOR, like a pipe, means plain text: no bold or dim either.
+    NO_COLOR, like a pipe, means plain text: no bold or dim either.  FORCE_COLOR means colours in a pipe, too.
     """
     from rich.console import Console
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
+    colours = not os.environ.get("NO_COLOR") and (terminal or bool(os.environ.get("FORCE_COLOR")))
     paper = io.StringIO()
     console = Console(
         file=paper,
         width=_width(terminal),
-        force_terminal=terminal,
-        color_system=None if os.environ.get("NO_COLOR") or not terminal else "auto",
+        force_terminal=terminal or colours,
+        color_system=("auto" if terminal else "standard") if colours else None,
         highlight=False,
         emoji=False,
         markup=False,

@@ -107,7 +107,7 @@ def _forms() -> Iterator[Form]:
 @lru_cache(1)
 def parameters() -> tuple[tuple[str, Any], ...]:
     """(command, parameter) of the whole app."""
-    group: Any = app.built(rich=False)
+    group: Any = app.built()
     return tuple((name, parameter) for name, command in group.commands.items() for parameter in command.params)
 
 

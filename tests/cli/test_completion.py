@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
+from rlcorr_cli.commands import app
 from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
 from rlcorr_cli.frameworks.chosen import CANONICAL, RELEASES
 from rlcorr_cli.frameworks.read import PROFILES
@@ -49,7 +50,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("presets", "tr"): ["trl", *(row.name for row in of_family("trl"))],
     ("explain", "seq_e"): ["seq_ess"],
     ("explain", "verl-0"): ["verl-0.6", "verl-0.7", "verl-0.8", "verl-0.9"],
-    ("help", ""): list(PAGES),
+    ("help", ""): [*PAGES, *(name for name in app.COMMANDS if name not in PAGES)],
 }
 
 
@@ -60,8 +61,11 @@ def test_values_are_offered_from_the_tables(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("name", ["smollm2_steps.parquet", "smollm2_bf16.jsonl"])
 def test_columns_of_the_named_dump_are_offered(name: str) -> None:
-    columns = offered("analyze", str(SAMPLE / name), "--group-by", "")
-    assert {"step", "rollout_log_probs", "old_log_probs", "response_mask"} <= set(columns)
+    lists = {"rollout_log_probs", "old_log_probs", "response_mask"}
+    assert {"step", *lists} <= {*offered("diagnose", str(SAMPLE / name), "--by", "")}
+    groups = {*offered("analyze", str(SAMPLE / name), "--group-by", "")}
+    assert {"step", "sample_id"} <= groups
+    assert not groups & lists
     assert offered("analyze", str(SAMPLE / name), "--batch-by", "st") == ["step"]
 
 

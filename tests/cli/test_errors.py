@@ -156,7 +156,7 @@ def test_an_option_that_is_gone_says_what_to_type_instead(option: str) -> None:
     refused(run("analyze", BF16, option, "2"), 2, f"{option} is gone.", GONE[option])
     if instead := re.match(r"Write (--[\w-]+) ?([\w:,.]*)", GONE[option]):
         command = {"--vary": "sweep", "--coef": "filter"}.get(instead[1], "analyze")
-        assert instead[1] in run(command, "--help").out
+        assert instead[1] in run(command, "--help-all").out
 
 
 def test_a_command_says_what_to_type_for_an_option_that_others_have() -> None:

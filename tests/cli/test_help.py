@@ -1,6 +1,7 @@
 """Help: whole sentences, choices rather than types, and examples that run."""
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from running import STEPS, parquet, refused, row, run
 
 from rlcorr_cli.commands import app
 from rlcorr_cli.commands.app import EXAMPLES
+from rlcorr_cli.show.pages import MANUAL
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
@@ -31,6 +33,36 @@ def test_help_ends_with_two_examples(command: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COLUMNS", "80")
     lines = [line.strip() for line in run(command, "--help").out.splitlines() if line.strip()]
     assert lines[-3:] == ["Examples:", *EXAMPLES[command]]
+
+
+@pytest.mark.parametrize("command", app.COMMANDS)
+def test_help_fits_on_a_screen_and_the_rest_is_in_help_all(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    short, full = run(command, "--help").out, run(command, "--help-all").out
+    assert len(short.splitlines()) <= 60
+    assert max(map(len, (short + full).splitlines())) <= 100  # only a name that is longer than its column
+    options = {flag for option in app.built().commands[command].params for flag in option.opts if flag[:2] == "--"}
+    assert options - {"--help"} <= set(re.findall(r"--[a-z][a-z-]+", full))
+    n_short, n_full = (len(re.findall(r"^  (?:-\w, )?--", text, re.MULTILINE)) for text in (short, full))
+    rare = n_full - n_short
+    assert (f"`rlcorr {command} --help-all` has {rare} more options." in short) == (rare > 0)
+
+
+def test_help_takes_the_width_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = {}
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines[columns] = run("check", "--help").out.splitlines()
+    assert len(lines[120]) < len(lines[80]) - 5
+    assert max(map(len, lines[120])) > 100
+
+
+def test_help_of_a_command_is_its_help_and_a_page_of_that_name_follows() -> None:
+    assert run("help", "check").out == run("check", "--help").out
+    both = run("help", "diagnose").out
+    assert both.startswith(run("diagnose", "--help").out)
+    assert (MANUAL / "diagnose.md").read_text(encoding="utf-8") in both
+    refused(run("help", "chekc"), 2, "'chekc'", "Similar pages: check")
 
 
 PARTS = {

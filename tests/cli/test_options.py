@@ -39,7 +39,7 @@ def literal(annotation: Any) -> tuple[str, ...]:
     return ()
 
 
-COMMANDS: Any = app.built(rich=False)
+COMMANDS: Any = app.built()
 CHOICES = [
     (command, COMMANDS.commands[command].params[i].opts[0], choices)
     for command in app.COMMANDS
@@ -106,7 +106,7 @@ def test_flags_are_said_as_arguments(flags: str, arguments: str) -> None:
 
 
 def test_defaults_of_options_are_those_of_the_api() -> None:
-    for command, function in (("analyze", api.analyze), ("filter", api.filter_dump), ("check", api.check)):
+    for command, function in (("analyze", api.analyze), ("filter", api.filter), ("check", api.check)):
         arguments = inspect.signature(function).parameters
         shared = [option for option in COMMANDS.commands[command].params if option.name in arguments]
         assert len(shared) >= 6
@@ -116,13 +116,13 @@ def test_defaults_of_options_are_those_of_the_api() -> None:
                 assert (option.default or None) == (default or None), option.name
 
 
-def test_choices_are_in_help_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_are_in_help_all_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert {option for _, option, _ in CHOICES} == {
         "--mode", "--on-bad-row", "--nonfinite", "--normalize", "--rejected", "--rank", "--coef",
         "--objective", "--loss-agg", "--sort", "--engine",
     }  # fmt: skip
-    pages = {command: run(command, "--help").out for command in {command for command, _, _ in CHOICES}}
+    pages = {command: run(command, "--help-all").out for command in {command for command, _, _ in CHOICES}}
     for command, option, choices in CHOICES:
         assert f"{option}<{'|'.join(choices)}>" in re.sub(r"\s", "", pages[command]), option
         ran = run(command, BF16, option, f"{choices[0]}x")

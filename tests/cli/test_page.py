@@ -13,7 +13,7 @@ from browsing import browser as browser
 from running import BF16, STEPS, parquet, row, run
 from worded import words
 
-from rlcorr_cli import analyze, check, compare, diagnose, diff, filter_dump, inspect, save, sweep
+from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, inspect, save, sweep
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.show.correction import correction
 from rlcorr_cli.show.report import document, to_do
@@ -67,7 +67,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "sweep": lambda: sweep(BF16, vary="ratio.seq_mean", target_keep=0.9),
     "diff": lambda: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda: inspect(BF16, worst=3),
-    "filter": lambda: filter_dump(BF16, None, "seq_is_rs"),
+    "filter": lambda: filter(BF16, None, "seq_is_rs"),
     "check": lambda: check(STEPS, group_by="step"),
 }
 """Command -> a result of it."""

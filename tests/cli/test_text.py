@@ -106,6 +106,15 @@ def on_a_terminal(**env: str) -> str:
     return drawn.decode()
 
 
+def test_a_pipe_has_colour_where_force_color_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" not in run("analyze", BF16).out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1m" in run("analyze", BF16).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run("analyze", BF16).out
+
+
 def test_no_color_is_respected_on_a_terminal_that_has_colour() -> None:
     assert "\x1b[" in on_a_terminal()
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlcorr_cli import Plan, analyze, check, filter_dump
+from rlcorr_cli import Plan, analyze, check, filter
 from rlcorr_cli.causes.diagnosis import Impossible
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -103,13 +103,13 @@ GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")
 
 
 def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> None:
-    filtered = filter_dump(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
+    filtered = filter(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
     (bounds,) = filtered.report.suggestions
     assert (bounds.rejection, bounds.units) == ("tight", "sequences")
     assert bounds.lost_fraction > 0.5
     assert (bounds.kept_fraction, bounds.exact) == (0.9, True)
     loosened = Plan("loose", rejections=(replace(GEOMETRIC, bounds=Bounds(bounds.low, bounds.high)),))
-    again = filter_dump(STEPS, None, loosened)
+    again = filter(STEPS, None, loosened)
     lost = again.report.whole.values["rollout_rs_tight_seq_masked_fraction"]
     assert lost is not None
     assert 1 - lost == 0.9
@@ -123,7 +123,7 @@ def test_analyze_suggests_what_filter_does(group_by: tuple[str, ...]) -> None:
     plan = Plan("tight", rejections=(GEOMETRIC, tokens), weighting=Weighting("token", normalize="batch"))
     report = analyze(STEPS, plan, group_by=group_by)
     assert [bounds.rejection for bounds in report.suggestions] == ["tight", "tokens"]
-    assert report.suggestions == filter_dump(STEPS, None, plan).report.suggestions
+    assert report.suggestions == filter(STEPS, None, plan).report.suggestions
     assert report.to_dict()["suggestions"] == [bounds.to_dict() for bounds in report.suggestions]
     assert analyze(STEPS, Plan("disabled")).suggestions == ()
 

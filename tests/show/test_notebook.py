@@ -20,7 +20,7 @@ from rlcorr_cli import (
     convert,
     diagnose,
     diff,
-    filter_dump,
+    filter,
     inspect,
     inspect_row,
     plot,
@@ -41,7 +41,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "diff": lambda _: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda _: inspect(BF16, worst=20),
     "inspect row": lambda _: inspect_row(BF16, "s003"),
-    "filter": lambda _: filter_dump(BF16, None, "seq_is_rs"),
+    "filter": lambda _: filter(BF16, None, "seq_is_rs"),
     "check": lambda _: check(STEPS, group_by="step"),
     "convert": lambda folder: convert(BF16, folder / "converted.parquet"),
 }
@@ -146,7 +146,7 @@ def test_save_draws_what_has_a_picture(results: dict[str, Any], name: str, tmp_p
 def test_save_never_writes_over_the_dump(results: dict[str, Any], tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     dump.write_text(json.dumps({"rollout_log_probs": [-1.0], "old_log_probs": [-1.0]}))
-    for result in (inspect(dump, format="jsonl"), filter_dump(dump, None, "token_is", format="jsonl")):
+    for result in (inspect(dump, format="jsonl"), filter(dump, None, "token_is", format="jsonl")):
         with pytest.raises(UsageError, match="is part of the dump"):
             save(result, dump)
 
