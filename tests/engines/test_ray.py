@@ -1,4 +1,4 @@
-"""`--engine ray` on a cluster of three nodes: what threads give, whatever is lost on the way there."""
+"""`--engine ray` on a cluster of two nodes: what threads give, whatever is lost on the way there."""
 
 import json
 import logging
