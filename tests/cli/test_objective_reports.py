@@ -16,6 +16,8 @@ from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.show.numbers import number
 
+# Together in one process of pytest, which computes what most of them look at once.
+pytestmark = pytest.mark.xdist_group("objective_reports")
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
 TOKEN_IS = (STEPS, "--preset", "token_is", "--objective", "auto")
 BY_GROUP = (*TOKEN_IS, "--group-by", "group_id")

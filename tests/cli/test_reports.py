@@ -16,6 +16,8 @@ from browsing import browser as browser
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run
 from worded import words
 
+IN_BROWSER = pytest.mark.xdist_group("pages")
+"""One after another, so that their browser starts once."""
 EVIL = (
     "<script>document.title='owned'</script>",
     "<img src=x onerror=document.title='owned'>",
@@ -37,6 +39,7 @@ def hostile(tmp_path: Path) -> str:
     return parquet(folder / "<i>dump.parquet", rows)
 
 
+@IN_BROWSER
 def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
     path = tmp_path / "report.html"
     given = ["--preset", "token_is", "--rs", "ratio.token:0.8,1.25", "--group-by", "step"]
@@ -56,6 +59,7 @@ def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
         assert visit.is_quiet(path), (visit.said, visit.asked)
 
 
+@IN_BROWSER
 def test_a_hostile_dump_does_nothing_to_a_page(hostile: str, tmp_path: Path, browser: Any) -> None:
     path = tmp_path / "report.html"
     assert run("analyze", hostile, "--group-by", "group", "-o", str(path)).status == 0
@@ -320,6 +324,7 @@ def test_infinite_group_keys_are_text_in_json(tmp_path: Path) -> None:
     assert [group["key"]["temperature"] for group in groups] == [1.0, "inf"]
 
 
+@IN_BROWSER
 def test_dates_sort_in_the_page(tmp_path: Path, browser: Any) -> None:
     days = ["2026-01-20", "2026-01-03", "2026-01-11"]
     dump = parquet(tmp_path / "d.parquet", [row(day=day) for day in days])

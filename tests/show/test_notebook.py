@@ -30,6 +30,8 @@ from rlcorr_cli import (
 )
 from rlcorr_cli.errors import DataError, UsageError
 
+# Together in one process of pytest, which makes the results once.
+pytestmark = pytest.mark.xdist_group("notebook")
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 BF16, INT8, STEPS = (str(SAMPLES / f"smollm2_{name}.parquet") for name in ("bf16", "int8", "steps"))
 NOTEBOOK = SAMPLES / "notebook.ipynb"
