@@ -63,7 +63,7 @@ def filter_dump(
     with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
         writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
         tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
-        more_notes = (*_unused_weights(plan), *_clamped(tally.n_clamped), *_losses(outputs))
+        more_notes = (*_unused_weights(plan), *_drawn(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
         chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
         measured = replace(
             tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
@@ -135,6 +135,16 @@ def _unused_weights(plan: Plan) -> tuple[str, ...]:
         return ()
     reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
     return (f"The weights are measured, not written: {reason}.",)
+
+
+def _drawn(plan: Plan, target: Target) -> tuple[str, ...]:
+    """A note on what rows are drawn by, and in which order they are written."""
+    if target.resample is None:
+        return ()
+    order = "Copies of a row stand next to one another: shuffle the dataset before you train on it."
+    if plan.weighting is None or not plan.applies_weights or plan.weighting.scope != "token":
+        return (order,)
+    return ("Rows are drawn by the mean weight of their tokens; the weights of tokens are not written.", order)
 
 
 def _clamped(n_tokens: int) -> tuple[str, ...]:

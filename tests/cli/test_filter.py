@@ -292,6 +292,19 @@ def test_rows_drawn_in_pieces_are_those_drawn_at_once(
     assert max(map(len, copies.values())) > 10
 
 
+def test_a_resampling_says_what_rows_are_drawn_by_and_in_which_order() -> None:
+    def notes(preset: str, *more: str) -> str:
+        return " ".join(run("filter", BF16, "--preset", preset, "--dry-run", "--json", *more).json["notes"])
+
+    by_tokens, adjacent = "drawn by the mean weight of their tokens", "Copies of a row stand next to one another"
+    drawn = ("--resample", "20")
+    assert by_tokens in notes("token_is", *drawn)
+    assert adjacent in notes("token_is", *drawn)
+    assert by_tokens not in notes("seq_is", *drawn)
+    assert adjacent in notes("seq_is", *drawn)
+    assert adjacent not in notes("token_is")
+
+
 def test_resampling_follows_the_weights(tmp_path: Path) -> None:
     def drawn(name: str, seed: str) -> list[dict[str, Any]]:
         return output(tmp_path / name, STEPS, "--preset", "seq_is_rs", "--resample", "10000", "--seed", seed)
