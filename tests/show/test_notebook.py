@@ -29,6 +29,7 @@ from rlcorr_cli import (
     to_html,
 )
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.show.document import Cause, Document
 
 # Together in one process of pytest, which makes the results once.
 pytestmark = pytest.mark.xdist_group("notebook")
@@ -114,6 +115,9 @@ def test_a_cause_is_never_beside_a_green_headline(results: dict[str, Any]) -> No
     assert green not in results["analyze"]._repr_html_()
     assert green in results["inspect"]._repr_html_()
     assert green in analyze(BF16)._repr_html_()
+    close = Document(lines=(), headline="Close.", status="ok")
+    caused = replace(close, causes=[Cause("warn", "stale_policy", "")])
+    assert (close.shown_status, caused.shown_status) == ("ok", "warn")
 
 
 @pytest.mark.parametrize("name", RESULTS)
