@@ -101,9 +101,8 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, ...
             name=f"pareto_k_{scope}_limit",
             formula=f"min(1 - 1 / log10 {count}, {LARGEST_SHAPE:g})",
             unit="none",
-            meaning=f"The largest pareto_k_{scope} to trust at this sample size: 0.5 of 100, 0.67 of 1,000. `compare` "
-            f"goes by it, because it names a plan on this dump; a rule goes by {LARGEST_SHAPE:g}, the limit of any "
-            "sample, so that it does not move with a dump's size.",
+            meaning=f"The largest pareto_k_{scope} to trust at this sample size: 0.5 of 100, 0.67 of 1,000. A "
+            f"shape within pareto_k_{scope}_se of it is neither known to be below nor above (`rlcorr help reading`).",
             note=f"Null of under {5 * FEWEST_IN_TAIL} {units}, where pareto_k_{scope} is not judged.",
             source=source,
             value=lambda n: n.tail(tail).limit,

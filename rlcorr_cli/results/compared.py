@@ -37,9 +37,11 @@ from rlcorr_cli.results.groups import (
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
+from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
+from rlcorr_cli.results.verdict import verdict
 from rlcorr_cli.totals.comparison import (
     COMPARISON,
     ComparedTotals,
@@ -353,6 +355,14 @@ def _group(
         metrics=metrics,
         plans=values,
         advantages_differ=advantages_differ(of_nothing),
+        usable=verdict(
+            counts,
+            diagnosed,
+            health=judge([Section({}, diagnosed)], RULES),
+            plan=nothing,
+            causes=(story.first,) if story.voids else (),
+            clusters=clusters,
+        ).usable,
         bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
         story=story,
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from rlcorr_cli.errors import plural
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
@@ -19,6 +20,7 @@ from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
+from rlcorr_cli.results.usable import Usable, tail_answer
 from rlcorr_cli.totals.families import Value
 
 Flag = Literal["moved", "outliers", "far", "near", "weight"]
@@ -44,7 +46,6 @@ KEEP = 0.95
 """The share of sequences that suggested bounds keep."""
 MANY_SEQUENCES = 5000
 """Gradients averaged over more sequences can afford sequence weights."""
-USABLE_SEQ_ESS = 0.2
 MOST_REASONS = 4
 FEWEST_KEPT = 20
 """Sequences kept from which on what a rejection prefers is told: with 2 to 7, 7 of 60 null dumps had 3 errors."""
@@ -101,11 +102,15 @@ class Reason(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation(Record):
-    """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well."""
+    """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well.
+
+    usable: which weights leave a usable sample, as the verdict of `analyze` has it.
+    """
 
     plan: str | None
     headline: str
     flags: tuple[Flag, ...]
+    usable: Usable
     ties: tuple[str, ...]
     reasons: tuple[Reason, ...]
 
@@ -117,13 +122,15 @@ class Evidence:
     n_sequences: of at least one valid token.  metrics: the dump's diagnostics in the mode of the first plan, with
     advantage_shift and its standard error advantage_shift_se, None where they cannot be told.  plans: in the order of
     preference.  advantages_differ: whether there are any that are not all equal.  bounds: by mode, geometric bounds
-    that keep KEEP of the sequences.  story: what is wrong with the dump, which is said before any plan.
+    that keep KEEP of the sequences.  usable: which weights are, as the verdict has it.  story: what is wrong with the
+    dump, which is said before any plan.
     """
 
     n_sequences: int
     metrics: Mapping[str, Value]
     plans: Sequence[PlanValues]
     advantages_differ: bool
+    usable: Usable
     bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
     story: Story = field(default_factory=Story)
     clusters: Clusters | None = None
@@ -138,12 +145,15 @@ def recommend(evidence: Evidence) -> Recommendation:
         reasons = _reasons(evidence, flags, None)
         if evidence.story.is_fault and not evidence.story.voids:
             unknown = f"{evidence.story.headline} Fix this first. {unknown}"
-        return Recommendation(plan=None, headline=unknown, flags=flags, ties=(), reasons=reasons)
+        return Recommendation(
+            plan=None, headline=unknown, flags=flags, usable=evidence.usable, ties=(), reasons=reasons
+        )
     chosen, *ties = ranked
     return Recommendation(
         plan=chosen.name,
         headline=_headline(chosen, flags, evidence.story),
         flags=flags,
+        usable=evidence.usable,
         ties=tuple(plan.name for plan in ties),
         reasons=_reasons(evidence, flags, chosen),
     )
@@ -279,6 +289,7 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
         reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
     if flags == ("moved",) or flags == ("moved", "far"):
         reasons += _sequence_weights(evidence)
+    reasons += _unsure(evidence, chosen)
     reasons += _losing(evidence, chosen)
     reasons += _heavy_tails(evidence)
     reasons += _selective(evidence)
@@ -316,15 +327,27 @@ _GAP_METRICS: Mapping[Flag, tuple[str, ...]] = {
 
 def _sequence_weights(evidence: Evidence) -> list[Reason]:
     """Where drift is what is wrong and the sample large, sequence weights repair more."""
-    seq_ess = evidence.metrics.get("seq_ess")
-    if seq_ess is None or seq_ess < USABLE_SEQ_ESS:
+    if evidence.usable.sequence == "no":
         return []
     text = (
         f"Where gradients average over more than {MANY_SEQUENCES:,} sequences, sequence weights with a cap of 10 do "
         "better (in simulation):"
     )
     option = "--is sequence:,10"
-    return [Reason(code="sequence_weights", text=text, option=option, values={"seq_ess": seq_ess})]
+    values = {"seq_ess": evidence.metrics.get("seq_ess")}
+    return [Reason(code="sequence_weights", text=text, option=option, values=values)]
+
+
+def _unsure(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
+    """That the plan to take weights whole sequences, whose weights are not known to be usable."""
+    if chosen is None or not _weights_at(chosen.plan, "sequence") or evidence.usable.sequence == "yes":
+        return []
+    counted = plural(evidence.n_sequences, "sequence") if evidence.clusters is None else evidence.clusters.counted
+    text = {
+        "no": f"{chosen.name} weights whole sequences, whose weights are not usable on this dump.",
+        "unsure": f"{chosen.name} weights whole sequences; {counted} are too few to tell if such weights are usable.",
+    }[evidence.usable.sequence]
+    return [Reason(code="usable", text=text, values={"seq_ess": evidence.metrics.get("seq_ess")})]
 
 
 def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
@@ -355,12 +378,16 @@ def _bounds_geometric_ratio(rejection: Rejection) -> bool:
 
 
 def _heavy_tails(evidence: Evidence) -> list[Reason]:
-    """A plan that weights at a scope whose weights have too heavy a tail, in the mode that the metrics are of."""
+    """A plan that weights at a scope whose weights have too heavy a tail, in the mode that the metrics are of.
+
+    Too heavy by more than the standard error of its shape, as for `usable`.
+    """
     plans = [plan for plan in evidence.plans if plan.plan.mode == evidence.plans[0].plan.mode]
-    for scope, name in (("sequence", "pareto_k_seq"), ("token", "pareto_k_token")):
+    for scope, at in (("sequence", "seq"), ("token", "token")):
+        name = f"pareto_k_{at}"
         shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
         plan = next((plan for plan in plans if _weights_at(plan.plan, scope)), None)
-        if shape is None or limit is None or shape <= limit or plan is None:
+        if shape is None or limit is None or plan is None or tail_answer(evidence.metrics, at) != "no":
             continue
         above = "{} is above {}".format(*apart(shape, limit))
         text = f"{plan.name} costs {share(1 - plan.info)} of the batch; {name} {above}."

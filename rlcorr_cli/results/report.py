@@ -216,17 +216,18 @@ class Report(Output):
     def situation(self) -> RemedyContext:
         """What remedies depend on."""
         rejects_already = any((r.statistic, r.scope) == ("ratio", "seq_mean") for r in self.plan.rejections)
-        # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
-        if self.geometric is None or rejects_already or self.profile != "canonical":
-            return RemedyContext(plan=self.plan, causes=self.faults, is_far=self.verdict.level == "far")
-        bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
-        return RemedyContext(
+        plain = RemedyContext(
             plan=self.plan,
             causes=self.faults,
-            geometric=bounds,
-            geometric_kept=self.geometric.kept_fraction,
-            is_exact=self.geometric.exact,
             is_far=self.verdict.level == "far",
+            sequence=self.verdict.usable.sequence,
+        )
+        # A framework's own config has no --rs, and a plan that rejects so already has its own suggested bounds.
+        if self.geometric is None or rejects_already or self.profile != "canonical":
+            return plain
+        bounds = Bounds(low=self.geometric.low, high=self.geometric.high)
+        return replace(
+            plain, geometric=bounds, geometric_kept=self.geometric.kept_fraction, is_exact=self.geometric.exact
         )
 
     def findings(self, group: Group) -> tuple[Finding, ...]:

@@ -26,6 +26,7 @@ from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.usable import SEQUENCE_ESS, Answer
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 
@@ -38,7 +39,8 @@ class Rule:
     """The range [low, high], inclusive, that a metric (absolute: its absolute value) should lie in.
 
     over: whether `check` judges the whole dump, each of its groups, or both.
-    needs: another metric, without which this one is not judged: where either has no value there is no finding.
+    limit, error: metrics with the sample's own limit, which stands in the place of `high`, and with the standard error
+    of the value, which is broken only where it is farther off than that; where any has no value there is no finding.
     """
 
     metric: str
@@ -49,7 +51,8 @@ class Rule:
     high: float | None = None
     absolute: bool = False
     over: Over = "both"
-    needs: str = ""
+    limit: str = ""
+    error: str = ""
 
     def __str__(self) -> str:
         """The range as it reads after "should be": '<= 0.01', 'between -0.1 and 0.1', '0', '>= 0.1 in size'."""
@@ -99,9 +102,14 @@ RULES: tuple[Rule, ...] = (
     Rule("k3_kl", "fail", _ENGINE, high=0.1),
     Rule("chi2_token", "fail", _TAIL, high=1.0),
     Rule("prob_abs_diff_mean", "warn", _ENGINE, high=0.01),
-    Rule("seq_ess", "warn", _SEQUENCE, low=0.3),
-    # The stricter limit of small samples stands beside it, and has no value where they are too small to judge by.
-    Rule("pareto_k_seq", "warn", _SEQUENCE, high=LARGEST_SHAPE, over="total", needs="pareto_k_seq_limit"),
+    Rule("seq_ess", "warn", _SEQUENCE, low=SEQUENCE_ESS),
+    Rule(
+        *("pareto_k_seq", "warn", _SEQUENCE),
+        high=LARGEST_SHAPE,
+        over="total",
+        limit="pareto_k_seq_limit",
+        error="pareto_k_seq_se",
+    ),
     Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
     Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
     Rule("rollout_is_std", "fail", _SPREAD, high=1.0),
@@ -204,19 +212,30 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
         if rule.metric not in section.values or rule.over not in ("both", "groups" if section.key else "total"):
             continue
         value = section.values[rule.metric]
-        if rule.needs and None in (value, section.values.get(rule.needs)):
-            continue
+        error, wanted = 0.0, str(rule)
+        if rule.limit:
+            of_sample = section.values.get(rule.limit), section.values.get(rule.error)
+            if value is None or of_sample[0] is None or of_sample[1] is None:
+                continue
+            rule, error = replace(rule, high=of_sample[0]), of_sample[1]
+            wanted = str(replace(rule, high=float(f"{of_sample[0]:.3g}")))
         is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
+        if error:
+            is_value += f" +- {error:.2g}"
         findings.append(
             Finding(
                 key=section.key,
                 metric=rule.metric,
                 value=value,
-                rule=str(rule),
+                rule=wanted,
                 severity=rule.severity,
-                status="no data" if value is None else "ok" if rule.holds(value) else rule.severity,
+                status="no data"
+                if value is None
+                else "ok"
+                if rule.holds(value) or rule.holds(value - error)
+                else rule.severity,
                 fix=rule.remedy or None,
-                message=f"{rule.metric} {is_value}, should be {rule}.",
+                message=f"{rule.metric} {is_value}, should be {wanted}.",
             )
         )
     return tuple(findings)
@@ -334,7 +353,7 @@ class RemedyContext:
 
     causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
     `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_far:
-    whether no weights repair the gap, as the verdict has it.
+    whether no weights repair the gap, and sequence: whether those of sequences are usable, as the verdict has it.
     """
 
     plan: Plan
@@ -343,6 +362,7 @@ class RemedyContext:
     geometric_kept: float = 0.0
     is_exact: bool = False
     is_far: bool = False
+    sequence: Answer = "no"
 
 
 def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tuple[Finding, ...]:
@@ -372,12 +392,17 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     """Token weights, or a geometric rejection with bounds that keep a share which is said."""
     weighting = situation.plan.weighting
     if weighting is not None and weighting.scope == "token":
+        if situation.sequence == "unsure":
+            return "The plan's token weights do not depend on it."
         return "Weights of whole sequences would not bear this data; the plan's token weights do not depend on it."
     bounds = situation.geometric
     if bounds is None or bounds.low is None or bounds.high is None:
         return ""
+    reason = "Do not weight whole sequences on this data"
+    if situation.sequence == "unsure":
+        reason = "This dump is too small to tell if weights of whole sequences are usable"
     return (
-        "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
+        f"{reason}: take token weights (--preset token_is), or geometric rejection "
         f"with --rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
         f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g} % of the dump's sequences."
     )

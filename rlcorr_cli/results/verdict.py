@@ -1,13 +1,13 @@
 """The verdict on a dump: how close its two policies are, which weights that leaves usable, where a drift begins.
 
-Values only; `show/terminal/verdict.py` puts them into words.  The verdict is made from the same findings that are
-printed below it, so it never calls usable what a failing rule refuses.  A new level is a row of `Level` and its branch
-in `_level`.
+Values only; `show/words.py` puts them into words.  The verdict is made from the same findings that are printed below
+it, so it never calls usable what a failing rule refuses; `usable.py` says what a sample of weights can bear, and when
+it is too small to tell.  A new level is a row of `Level` and its branch in `_level`.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -15,17 +15,15 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.rules import Finding
+from rlcorr_cli.results.usable import TOKEN_ESS, Usable, usable_weights
 from rlcorr_cli.totals.families import Value
 
 Level = Literal["equal", "void", "too few", "same", "close", "apart", "far"]
-Weights = Literal["token", "sequence"]
 
 ROUNDING_K3 = 1e-6
 """Below this k3_kl (nats) two policies differ by rounding alone."""
 CLOSE_K3 = 0.01
 """Below this k3_kl two policies are close."""
-USABLE_TOKEN_ESS = 0.5
-"""At a smaller effective share of the tokens no weight repairs the sample."""
 FEWEST_SEQUENCES = 32
 """Fewer sequences do not carry a verdict: one of them decides the effective sample size."""
 ONSET_FACTOR = 2.0
@@ -35,21 +33,21 @@ POLICIES = ("kl", "k3_kl", "chi2_token")
 WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
 """Metrics whose failing rule says that the plan's own weights are not usable."""
 OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
-"""Metrics whose broken rule says that weights of whole sequences are not usable."""
+"""Metrics whose failing rule says that weights of whole sequences are not usable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Record):
     """A conclusion about a whole dump.
 
-    causes: names of what voids the numbers.  usable: the scopes whose weights leave a usable sample.  failing: the
-    metrics whose rule fails, in the rules' order.  kept_fraction: the share of tokens that the plan's rejections keep
+    causes: names of what voids the numbers.  usable: whether weights leave a usable sample.  failing: the metrics
+    whose rule fails, in the rules' order.  kept_fraction: the share of tokens that the plan's rejections keep
     (None for a plan that rejects nothing).
     """
 
     level: Level
     causes: tuple[str, ...]
-    usable: tuple[Weights, ...]
+    usable: Usable
     failing: tuple[str, ...]
     n_sequences: int
     kept_fraction: float | None
@@ -85,7 +83,9 @@ def verdict(
     return Verdict(
         level=level,
         causes=causes,
-        usable=_usable(level, values, findings, plan),
+        usable=_unrefused(
+            usable_weights(values, counts["sequences"] if clusters is None else clusters.n), level, findings, plan
+        ),
         failing=tuple(name for name, finding in findings.items() if finding.status == "fail"),
         n_sequences=counts["sequences"],
         kept_fraction=None if kept is None or not counts["tokens"] else kept / counts["tokens"],
@@ -102,25 +102,25 @@ def _level(
         return "void"
     if too_few:
         return "too few"
-    if k3 is None or token_ess is None or token_ess < USABLE_TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
+    if k3 is None or token_ess is None or token_ess < TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
         return "far"
     if k3 < ROUNDING_K3:
         return "same"
     return "close" if k3 < CLOSE_K3 else "apart"
 
 
-def _usable(
-    level: Level, values: Mapping[str, Value], broken: Mapping[str, Finding], plan: Plan
-) -> tuple[Weights, ...]:
-    """Which weights are usable: those of sequences only where those of tokens are, of which they are products."""
-    if level in ("far", "too few", "void"):
-        return ()
-    refused = any(name in broken and broken[name].status == "fail" for name in WEIGHTS)
-    if refused and plan.weighting is not None and plan.weighting.scope == "token":
-        return ()
-    if refused or values.get("seq_ess") is None or not broken.keys().isdisjoint(OF_SEQUENCES):
-        return ("token",)
-    return ("token", "sequence")
+def _unrefused(usable: Usable, level: Level, broken: Mapping[str, Finding], plan: Plan) -> Usable:
+    """Which weights are usable: what the sample says, unless the level or a failing rule refuses them."""
+    if level == "too few":
+        return Usable(token="unsure", sequence="unsure")
+    failing = {name for name, finding in broken.items() if finding.status == "fail"}
+    refused = not failing.isdisjoint(WEIGHTS)
+    of_tokens = plan.weighting is not None and plan.weighting.scope == "token"
+    if level in ("far", "void") or (refused and of_tokens):
+        return Usable(token="no", sequence="no")
+    if refused or not failing.isdisjoint(OF_SEQUENCES):
+        return replace(usable, sequence="no")
+    return usable
 
 
 def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onset | None:

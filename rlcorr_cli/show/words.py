@@ -16,6 +16,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.story import Story, impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
+from rlcorr_cli.results.usable import Answer
 from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
 from rlcorr_cli.show.document import BLANK, Cause, Note
 from rlcorr_cli.show.numbers import more, plural, share
@@ -27,19 +28,18 @@ LEVELS = {
     "far": "Far apart: this is more than weights can repair. Find out what is wrong before you train on it.",
 }
 """Level -> what it means, and what to do next."""
-USABLE: dict[tuple[str, ...], str] = {
-    ("token", "sequence"): "token-level and sequence-level weights are both usable.",
-    ("token",): "token-level weights stay usable, sequence-level ones do not.",
-    (): "the weights of this plan are not usable.",
+USABLE: dict[tuple[Answer, Answer], str] = {
+    ("yes", "yes"): "token-level and sequence-level weights are both usable.",
+    ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level ones are.",
+    ("yes", "no"): "token-level weights stay usable, sequence-level ones do not.",
+    ("unsure", "unsure"): "{counted} are too few to tell which weights are usable.",
+    ("unsure", "no"): "sequence-level weights are not usable; {counted} are too few to tell if token-level ones are.",
+    ("no", "no"): "the weights of this plan are not usable.",
 }
+"""Whether weights of tokens and of sequences are usable -> what a verdict says."""
 LOOK = "Look for the cause of the gap; until it is found,"
-NEXT: dict[tuple[str, tuple[str, ...]], str] = {
-    ("close", ("token", "sequence")): "Token weights (--preset token_is) correct the gap at hardly any cost.",
-    ("close", ("token",)): "Weight token by token (--preset token_is).",
-    ("apart", ("token", "sequence")): f"{LOOK} weight token by token (--preset token_is).",
-    ("apart", ("token",)): f"{LOOK} weight token by token (--preset token_is).",
-}
-"""Level and usable weights -> what to do next, for whoever has chosen no correction yet."""
+BY_TOKEN = "weight token by token (--preset token_is)."
+AT_NO_COST = "Token weights (--preset token_is) correct the gap at hardly any cost."
 BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
 """Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -97,8 +97,14 @@ def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
         are = "is" if len(conclusion.causes) == 1 else "are"
         return f"No verdict before {causes} {are} explained: until then no number below can be trusted."
     if conclusion.level in ("close", "apart"):
-        return f"{conclusion.level.capitalize()}: {USABLE[conclusion.usable]}"
+        return f"{conclusion.level.capitalize()}: {_usable(conclusion, clusters)}"
     return LEVELS[conclusion.level]
+
+
+def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
+    """Which weights leave a usable sample; or of how little that is not known."""
+    counted = plural(conclusion.n_sequences, "sequence") if clusters is None else clusters.counted
+    return USABLE[conclusion.usable.token, conclusion.usable.sequence].format(counted=counted)
 
 
 def _cause(name: str) -> str:
@@ -109,13 +115,13 @@ def _next(report: Report) -> str:
     """The next step of a user who has not chosen a correction; empty where the level itself says it."""
     if report.plan.weighting or report.plan.rules:
         return ""
-    step = NEXT.get((report.verdict.level, report.verdict.usable), "")
-    cause = report.cause
-    return (
-        step
-        if cause is None or cause.is_minor or cause.cause == NOISE
-        else step.replace(LOOK, f"As long as {cause.cause} lasts,")
-    )
+    level, usable, cause = report.verdict.level, report.verdict.usable, report.cause
+    if level not in ("close", "apart") or usable.token == "no":
+        return ""
+    if level == "close":
+        return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
+    has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE
+    return f"{f'As long as {cause.cause} lasts,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
 
 
 def _failing(conclusion: Verdict) -> str:

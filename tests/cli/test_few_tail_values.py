@@ -34,7 +34,7 @@ def test_a_shape_of_19_tail_values_is_told_with_its_error_and_judged_by_nothing(
     assert report["metrics"]["pareto_k_seq_se"] == pytest.approx((1 + shape) / math.sqrt(19))
     assert report["metrics"]["pareto_k_seq_limit"] is None
     assert "pareto_k_seq" not in [finding["metric"] for finding in report["health"]]
-    assert "sequence" in report["verdict"]["usable"]
+    assert report["verdict"]["usable"] == {"token": "yes", "sequence": "unsure"}
     told = f"pareto_k_seq is {shape:.3g} +- {(1 + shape) / math.sqrt(19):.2f}: 19 tail values are too few to judge it."
     assert told in report["notes"]
     assert told in " ".join(run("analyze", dump).out.split())
@@ -42,14 +42,28 @@ def test_a_shape_of_19_tail_values_is_told_with_its_error_and_judged_by_nothing(
     assert [reason["code"] for reason in reasons(dump) if "pareto_k_seq" in reason["text"]] == []
 
 
-def test_a_shape_of_20_tail_values_is_judged(tmp_path: Path) -> None:
-    dump = dump_of(tmp_path, heavy(100))
-    report = run("analyze", dump, "--json").json
-    assert report["metrics"]["pareto_k_seq"] > 0.7
-    assert report["metrics"]["pareto_k_seq_limit"] == pytest.approx(0.5)
+def finding_on_shape(report: dict[str, Any]) -> dict[str, Any]:
     (finding,) = [finding for finding in report["health"] if finding["metric"] == "pareto_k_seq"]
-    assert finding["status"] == "warn"
-    assert report["verdict"]["usable"] == ["token"]
+    return finding
+
+
+def test_a_shape_of_20_tail_values_is_judged_beyond_its_standard_error(tmp_path: Path) -> None:
+    report = run("analyze", dump_of(tmp_path, heavy(100)), "--json").json
+    shape, error = (report["metrics"][f"pareto_k_seq{end}"] for end in ("", "_se"))
+    assert report["metrics"]["pareto_k_seq_limit"] == pytest.approx(0.5)
+    assert 0.5 < shape < 0.5 + error
+    assert finding_on_shape(report)["status"] == "ok"
+
+
+def test_all_commands_hold_a_shape_to_the_same_limit(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    dump = dump_of(tmp_path, [1.3 * (draw.expovariate(1) - 1) for _ in range(1000)])
+    report = run("analyze", dump, "--json").json
+    assert report["metrics"]["pareto_k_seq"] - report["metrics"]["pareto_k_seq_se"] > 2 / 3
+    finding = finding_on_shape(report)
+    assert (finding["rule"], finding["status"]) == ("<= 0.667", "warn")
+    assert report["verdict"]["usable"] == {"token": "yes", "sequence": "no"}
+    assert run("compare", dump, "--json").json["recommendation"]["usable"] == report["verdict"]["usable"]
     assert not [note for note in report["notes"] if "tail values" in note]
     assert "pareto_k_seq" in run("check", dump).out
     assert [reason["code"] for reason in reasons(dump) if "pareto_k_seq" in reason["text"]] == ["heavy_tail"]

@@ -11,6 +11,7 @@ from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.results.recommend import Evidence, PlanValues, Recommendation, flags_of, recommend
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
+from rlcorr_cli.results.usable import Usable, usable_weights
 from rlcorr_cli.totals.families import Value
 
 NOTHING = Plan("disabled")
@@ -42,7 +43,8 @@ def decided(
     advantages_differ: bool = True,
     bounds: GeometricBounds | None = None,
 ) -> Recommendation:
-    evidence = Evidence(n_sequences=n, metrics=metrics, plans=plans, advantages_differ=advantages_differ)
+    usable = usable_weights(metrics, n)
+    evidence = Evidence(n_sequences=n, metrics=metrics, plans=plans, advantages_differ=advantages_differ, usable=usable)
     return recommend(evidence if bounds is None else replace(evidence, bounds={"decoupled": bounds}))
 
 
@@ -206,7 +208,7 @@ def test_noise_is_named_with_what_weights_cost_in_case() -> None:
         (MOVED, True),
         ({**MOVED, "token_tv": 0.2}, True),
         ({**MOVED, "seq_ess": 0.2}, True),
-        ({**MOVED, "seq_ess": 0.199}, False),
+        ({**MOVED, "seq_ess": 0.1}, False),
         ({**MOVED, "seq_ess": None}, False),
         ({**MOVED, "token_ess": 0.5}, False),
         (WEIGHT, False),
@@ -242,19 +244,19 @@ def test_a_plan_asked_for_by_name_is_named_before_one_that_loses_more() -> None:
 
 
 def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
-    metrics = {**WEIGHT, "pareto_k_seq": 0.7312, "pareto_k_seq_limit": 0.4463}
+    metrics = {**WEIGHT, "pareto_k_seq": 0.7312, "pareto_k_seq_limit": 0.4463, "pareto_k_seq_se": 0.0031}
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.84)
     assert reason(decided(*plans, metrics=metrics), "heavy_tail") == (
         "sequence costs 16 % of the batch; pareto_k_seq 0.73 is above 0.45."
     )
-    close = {**metrics, "pareto_k_seq": 0.4494}
-    assert reason(decided(*plans, metrics=close), "heavy_tail").endswith("pareto_k_seq 0.449 is above 0.446.")
-    for harmless in ({**metrics, "pareto_k_seq": 0.4463}, {**metrics, "pareto_k_seq": None}):
+    close = {**metrics, "pareto_k_seq": 0.4495}
+    assert reason(decided(*plans, metrics=close), "heavy_tail").endswith("pareto_k_seq 0.450 is above 0.446.")
+    for harmless in ({**metrics, "pareto_k_seq": 0.449}, {**metrics, "pareto_k_seq": None}):
         assert "heavy_tail" not in {each.code for each in decided(*plans, metrics=harmless).reasons}
     assert "heavy_tail" not in {each.code for each in decided(plans[0], metrics=metrics).reasons}
     elsewhere = of(replace(SEQUENCE, mode="bypass"), 0.84)
     assert "heavy_tail" not in {each.code for each in decided(plans[0], elsewhere, metrics=metrics).reasons}
-    token = {**WEIGHT, "pareto_k_token": 0.8, "pareto_k_token_limit": 0.7}
+    token = {**WEIGHT, "pareto_k_token": 0.8, "pareto_k_token_limit": 0.7, "pareto_k_token_se": 0.05}
     assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0 % of the batch;")
 
 
@@ -286,6 +288,7 @@ def test_no_plan_is_named_where_the_data_are_not_what_they_are_taken_for() -> No
         metrics=WEIGHT,
         plans=(of(TOKEN, 0.95),),
         advantages_differ=True,
+        usable=Usable(token="no", sequence="no"),
         story=Story(first="swapped_columns", effect="fault", headline="The columns are swapped."),
     )
     recommendation = recommend(evidence)
@@ -300,6 +303,7 @@ def test_a_plan_is_the_least_harmful_one_where_the_gap_has_a_fault() -> None:
         metrics=WEIGHT,
         plans=(of(TOKEN, 0.95),),
         advantages_differ=True,
+        usable=Usable(token="yes", sequence="yes"),
         story=Story(first="top_p", effect="fault", headline="Cause: one side was cut at top-p 0.9."),
     )
     recommendation = recommend(evidence)
@@ -323,7 +327,7 @@ def test_a_weighting_is_no_rejection_that_prefers() -> None:
 
 
 def test_reasons_are_at_most_four() -> None:
-    metrics = {**WEIGHT, "pareto_k_seq": 0.73, "pareto_k_seq_limit": 0.45}
+    metrics = {**WEIGHT, "pareto_k_seq": 0.73, "pareto_k_seq_limit": 0.45, "pareto_k_seq_se": 0.2}
     shares = {"kept": 0.6, "kept_sequence_fraction": 0.5}
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.8), of(GEOMETRIC, 0.1, shift=0.9, shift_se=0.1, **shares)
     codes = [each.code for each in decided(*plans, metrics=metrics).reasons]
@@ -334,7 +338,7 @@ def test_reasons_are_at_most_four() -> None:
 
 def test_a_recommendation_is_json_of_plain_values() -> None:
     document = decided(of(TOKEN, 0.95), of(BOTH, 0.945)).to_dict()
-    assert list(document) == ["plan", "headline", "flags", "ties", "reasons"]
+    assert list(document) == ["plan", "headline", "flags", "usable", "ties", "reasons"]
     assert (document["plan"], document["flags"], document["ties"]) == ("token", ["weight"], ["both"])
     assert list(document["reasons"][0]) == ["code", "text", "option", "values"]
     assert document["reasons"][0]["values"] == {"seq_tv": 0.2, "token_tv": 0.02, "token_ess": 0.95}

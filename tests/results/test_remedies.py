@@ -14,6 +14,7 @@ from rlcorr_cli.causes.table import ANOMALIES
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, veto
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import REMEDIES, RULES, Finding, RemedyContext, Section, judge, with_remedies, written
+from rlcorr_cli.results.usable import Usable
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 PLAIN = Plan("disabled")
@@ -44,7 +45,7 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
     """What is said of a broken default rule."""
     (rule,) = (rule for rule in RULES if rule.metric == metric)
     bad = -1e9 if rule.high is None else 1e9
-    values = {metric: bad, rule.needs: 0.6}
+    values = {metric: bad, rule.limit: 0.6, rule.error: 0.1}
     (finding,) = with_remedies(judge([Section({}, values)], [rule]), RemedyContext(plan=plan, **situation))
     return finding.remedy
 
@@ -151,7 +152,7 @@ def shifted(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 def test_beside_a_cause_generic_remedies_are_left_out_and_no_weights_are_called_usable(shifted: Report) -> None:
     assert shifted.causes == ("shifted_columns",)
-    assert (shifted.verdict.level, shifted.verdict.usable) == ("void", ())
+    assert (shifted.verdict.level, shifted.verdict.usable) == ("void", Usable(token="no", sequence="no"))
     assert any(finding.broken for finding in shifted.health)
     assert all(finding.remedy is None for finding in shifted.health)
 

@@ -56,7 +56,7 @@ CASES = {
         says="No verdict before the mean ratio is explained: until then no number below can be trusted. Failing: kl.",
     ),
     "another temperature": Case(
-        values={**APART, "seq_ess": 0.11},
+        values={**APART, "seq_ess": 0.002},
         says=f"Apart: token-level weights stay usable, sequence-level ones do not. {LOOK}",
     ),
     "a last token that was not scored": Case(
@@ -79,14 +79,19 @@ CASES = {
         values=CLOSE, plan=TOKEN, says="Close: token-level and sequence-level weights are both usable."
     ),
     "sequences too unequal": Case(
-        values={**CLOSE, "seq_ess": 0.2},
+        values={**CLOSE, "seq_ess": 0.002},
         says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
         "token_is).",
     ),
     "sequence weights with too heavy a tail": Case(
-        values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6},
+        values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
         says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
         "token_is).",
+    ),
+    "a tail that may be too heavy": Case(
+        values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
+        says="Close: token-level weights are usable; 8 prompts are too few to tell if sequence-level ones are. "
+        "Weight token by token (--preset token_is).",
     ),
     "equal columns": Case(
         values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},

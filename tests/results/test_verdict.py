@@ -9,6 +9,7 @@ from rlcorr_cli import analyze
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Section, judge
+from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
 from rlcorr_cli.show.words import verdict as words
 
@@ -16,6 +17,8 @@ STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 NOTHING = Plan("disabled")
 TOKEN = Plan("token", Weighting("token", Bounds(None, 2.0)))
 SEQUENCE = Plan("sequence", Weighting("sequence", Bounds(None, 2.0)))
+BOTH, NEITHER = Usable(token="yes", sequence="yes"), Usable(token="no", sequence="no")
+OF_TOKENS, UNSURE = Usable(token="yes", sequence="no"), Usable(token="unsure", sequence="unsure")
 FINE = {"logprob_abs_diff_max": 0.5, "k3_kl": 0.005, "kl": 0.0, "token_ess": 0.9, "seq_ess": 0.9, "chi2_token": 0.1}
 
 
@@ -54,19 +57,12 @@ def test_the_level_changes_at_its_thresholds(metric: str, value: float | None, l
     assert concluded(**{metric: value}).level == level
 
 
-@pytest.mark.parametrize(("value", "usable"), [(0.3, ("token", "sequence")), (0.299, ("token",)), (None, ("token",))])
-def test_sequence_weights_are_usable_while_the_rule_on_their_sample_size_holds(
-    value: float | None, usable: tuple[str, ...]
-) -> None:
-    assert concluded(seq_ess=value).usable == usable
-
-
 def test_policies_that_are_far_apart_leave_no_usable_weights() -> None:
-    assert concluded(k3_kl=0.2).usable == ()
+    assert concluded(k3_kl=0.2).usable == NEITHER
 
 
 def test_fewer_than_32_sequences_are_too_few_to_tell(report: Report) -> None:
-    assert (concluded(n_sequences=31).level, concluded(n_sequences=31).usable) == ("too few", ())
+    assert (concluded(n_sequences=31).level, concluded(n_sequences=31).usable) == ("too few", UNSURE)
     assert concluded(n_sequences=32).level == "close"
     assert concluded(n_sequences=31, logprob_abs_diff_max=0.0).level == "equal"
     few = replace(report, whole=replace(report.whole, counts={**report.whole.counts, "sequences": 3}), groups=())
@@ -76,17 +72,17 @@ def test_fewer_than_32_sequences_are_too_few_to_tell(report: Report) -> None:
 @pytest.mark.parametrize(
     ("plan", "metric", "value", "usable"),
     [
-        (SEQUENCE, "rollout_is_mean", 0.05, ("token",)),
-        (TOKEN, "rollout_is_mean", 0.05, ()),
-        (TOKEN, "rollout_is_std", 1.5, ()),
-        (TOKEN, "rollout_is_eff_sample_size", 0.2, ()),
-        (TOKEN, "rollout_is_mean", 0.5, ("token", "sequence")),
-        (TOKEN, "rollout_is_veto_fraction", 0.2, ("token", "sequence")),
-        (TOKEN, "rollout_is_seq_max_deviation", 5.0, ("token", "sequence")),
+        (SEQUENCE, "rollout_is_mean", 0.05, OF_TOKENS),
+        (TOKEN, "rollout_is_mean", 0.05, NEITHER),
+        (TOKEN, "rollout_is_std", 1.5, NEITHER),
+        (TOKEN, "rollout_is_eff_sample_size", 0.2, NEITHER),
+        (TOKEN, "rollout_is_mean", 0.5, BOTH),
+        (TOKEN, "rollout_is_veto_fraction", 0.2, BOTH),
+        (TOKEN, "rollout_is_seq_max_deviation", 5.0, BOTH),
     ],
 )
 def test_weights_that_a_failing_rule_refuses_are_not_called_usable(
-    plan: Plan, metric: str, value: float, usable: tuple[str, ...]
+    plan: Plan, metric: str, value: float, usable: Usable
 ) -> None:
     conclusion = concluded(plan, **{metric: value})
     assert conclusion.usable == usable
