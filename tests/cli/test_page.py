@@ -287,14 +287,14 @@ def test_values_that_break_a_rule_are_marked_in_every_table(steps: tuple[str, st
 
 def test_a_number_that_cannot_be_is_marked_and_mended_first(impossible: str) -> None:
     page, _ = words(impossible)
-    assert page.index("cannot be: ") < page.index("No verdict") < page.index("Explain ratio_mean first")
+    assert page.index("Impossible mean ratio: ") < page.index("No verdict") < page.index("Explain ratio_mean first")
     assert re.search(r'<div class="fail"><dt>ratio_<wbr>mean.*?</dt><dd>[\d.]+ !</dd>', page)
 
 
 def test_what_cannot_be_stands_before_the_verdict_in_every_form(impossible: str) -> None:
     for text in (run("analyze", impossible).out, *words(impossible)):
-        assert "cannot be: the training policy gives" in " ".join(text.split())
-        assert text.index("cannot be") < text.index("No verdict")
+        assert "it must be 1. Training gives probability to tokens" in " ".join(text.split())
+        assert text.index("Impossible mean ratio: ") < text.index("No verdict")
 
 
 def test_metrics_of_what_is_kept_stand_only_where_something_is_rejected(
