@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, for tests: each node is a raylet with workers of its own; and which of
+"""A Ray cluster of three nodes on this machine, for tests: each node is a raylet with workers of its own; and which of
 these read a file."""
 
 import os
@@ -15,7 +15,7 @@ MEMORY = 80 << 20
 
 @contextmanager
 def ray_cluster() -> Generator[Any]:
-    """A head and another node, of a core each."""
+    """A head, which runs nothing, and two nodes of a core each."""
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short: sockets lie below
@@ -29,9 +29,11 @@ def ray_cluster() -> Generator[Any]:
     os.environ.update(variables)
     # The monitor makes a cluster grow, which this one never does.
     spared = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY, **spared})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": MEMORY, **spared})
     try:
-        add_node(cluster)
+        for _ in range(2):
+            add_node(cluster, wait=False)
+        cluster.wait_for_nodes()
         yield cluster
     finally:
         cluster.shutdown()

@@ -1,4 +1,4 @@
-"""`--engine ray` on a cluster of two nodes: what threads give, whatever is lost on the way there."""
+"""`--engine ray` on a cluster of three nodes: what threads give, whatever is lost on the way there."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
 from ray_clusters import add_node, ray_cluster, readers
-from work_for_ray import Begun, Killed, Raising, Stays, StaysOn, node_of
+from work_for_ray import Begun, Killed, OnTwoNodes, Raising, Stays, StaysOn, node_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
@@ -88,10 +88,12 @@ def shards(n: int) -> list[Shard]:
 def written(path: Path, n_rows: int, row_group_size: int) -> Path:
     """A file of sequences of a hundred tokens."""
     offsets = pa.array(np.arange(0, 100 * n_rows + 1, 100, dtype=np.int32))
-    values = pa.array(-np.random.default_rng(0).random(100 * n_rows, np.float32))
-    column = pa.ListArray.from_arrays(offsets, values)
-    columns = pa.table({"rollout_log_probs": column, "old_log_probs": column})
-    pq.write_table(columns, path, row_group_size=row_group_size)
+    rng = np.random.default_rng(0)
+    rollout = -rng.random(100 * n_rows, np.float32)
+    old = np.minimum(rollout + np.float32(0.01) * rng.standard_normal(len(rollout), np.float32), 0)
+    columns = {"rollout_log_probs": rollout, "old_log_probs": old}
+    lists = {name: pa.ListArray.from_arrays(offsets, pa.array(values)) for name, values in columns.items()}
+    pq.write_table(pa.table(lists), path, row_group_size=row_group_size)
     return path
 
 
@@ -300,8 +302,8 @@ def test_workers_read_a_store_by_the_drivers_variables(dump: Path, store: Proxy)
     assert there["metrics"] == here["metrics"]
 
 
-def test_shards_run_on_both_nodes(engine: RayEngine) -> None:
-    assert len(set(engine.map(shards(40), node_of))) == 2
+def test_shards_run_on_both_nodes(engine: RayEngine, tmp_path: Path) -> None:
+    assert len(set(engine.map(shards(40), OnTwoNodes(tmp_path)))) == 2
 
 
 def test_only_so_many_shards_are_begun_before_results_are_taken(engine: RayEngine, tmp_path: Path) -> None:
