@@ -20,6 +20,7 @@ from rlcorr_cli.commands.arguments import (
     Outputs,
     PlanMode,
     PlanProfile,
+    Pool,
     Seed,
     TotalledOutputs,
     computing,
@@ -61,6 +62,7 @@ def analyze(
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
     by_step: ByStep = False,
+    pool: Pool = False,
     pictures: Annotated[
         bool,
         PythonOnly(
@@ -76,7 +78,7 @@ def analyze(
     """Diagnose a dump, and see what a correction would do.
 
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
-    `onset` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
+    `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
@@ -94,6 +96,7 @@ def analyze(
 
         notes = check_touched(places, parts, plan=chosen)
         first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
+        run = run.pooled if pool else run
         held = run.provenance.settings
         refuse_conflicting(
             first,
@@ -107,7 +110,9 @@ def analyze(
                 "--objective": (wanted and wanted.name, held.get("objective.name")),
             },
         )
-        report_files(output, n_group_columns=len(run.provenance.groups))  # only now it is known how they are grouped
+        report_files(
+            output, n_group_columns=len(run.provenance.asked_groups)
+        )  # only now it is known how they are grouped
         with Staging() as staging:
             return finished(report_in(first, run), notes, outputs, staging)
     reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
@@ -125,6 +130,7 @@ def analyze(
             watch=how.get("watch"),
             pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
             by_step=by_step,
+            follows_steps=not pool,
             totals=totals or keep_totals(outputs),
             staging=staging,
             objective=wanted,

@@ -284,6 +284,7 @@ ClusterBy = Annotated[
         rare=True,
     ),
 ]
+Pool = Annotated[bool, Opt(help="Take all steps together: do not follow a column step by itself.", panel=READING)]
 ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current (bypass).", panel=READING)]
 PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
 PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]

@@ -20,6 +20,7 @@ from rlcorr_cli.commands.arguments import (
     Paths,
     PlanMode,
     PlanProfile,
+    Pool,
     computing,
     kind_of,
     names,
@@ -108,6 +109,7 @@ def check(
     mode: PlanMode = None,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
+    pool: Pool = False,
     objective: ObjectiveAsked = None,
     junit: Junit = None,
     summary: Annotated[
@@ -176,7 +178,15 @@ def check(
                 of_objective = None if wanted is None else wanted.name
                 refuse_impossible(asked, chosen.plan, grouped=bool(group_by), objective=of_objective)
             with computing(how) as compute:
-                report = analyze(reading, chosen, computing=compute, watch=watch, staging=staging, objective=wanted)
+                report = analyze(
+                    reading,
+                    chosen,
+                    computing=compute,
+                    watch=watch,
+                    follows_steps=not pool,
+                    staging=staging,
+                    objective=wanted,
+                )
                 if "cause" in asked.fail_on:
                     from rlcorr_cli.runs.diagnose import diagnose
 

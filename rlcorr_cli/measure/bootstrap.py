@@ -27,6 +27,7 @@ from rlcorr_cli.totals.replicates import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,
     MOST_RESAMPLED,
+    MOST_STEP_CLUSTERS,
     GroupReplicates,
     Replicates,
 )
@@ -106,6 +107,20 @@ def resample_groups(
         }
         for key, rows in rows_of.items()
     }
+
+
+def clusters_by(clusters: Keys, group_of: NDArray[np.int32], values: Sequence[Any]) -> dict[Any, DistinctKeys]:
+    """The clusters of each value's rows.
+
+    clusters: each row's, u64[B].  group_of: the place of each row's value, i32[B]; a value may stand at several.
+    """
+    counted: dict[Any, DistinctKeys] = {}
+    order = np.argsort(group_of, kind="stable")
+    starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
+    for keys, group in zip(np.split(clusters[order], starts[1:]), group_of[order][starts].tolist(), strict=True):
+        distinct, value = DistinctKeys.of(keys, MOST_STEP_CLUSTERS), values[group]
+        counted[value] = counted[value] + distinct if value in counted else distinct
+    return counted
 
 
 def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:

@@ -9,7 +9,7 @@ observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity mean
 and reading it in `metrics/`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -38,7 +38,7 @@ from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.row_keys import KeySample
+from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
@@ -60,7 +60,9 @@ class Observation:
     bring advantages for them.  compares: whether plans leave what comparing them takes, in place of the metrics of
     each.  by_group: whether each group is resampled, too.  by_step: whether each group is counted for curves of its
     own, too.  has_advantages: whether rows bring advantages that diagnostics tell of.  by_rollout: whether sums are
-    taken of rollouts, too, whose samples share them.
+    taken of rollouts, too, whose samples share them.  n_asked: how many values of a group's key, after the batch, are
+    of columns that were asked for, and so by what groups are resampled and have curves; None for all.  step_at: which
+    of these values is the step, whose clusters are counted; None for none.
     """
 
     plans: tuple[Plan, ...]
@@ -73,6 +75,12 @@ class Observation:
     by_step: bool = False
     has_advantages: bool = False
     by_rollout: bool = False
+    n_asked: int | None = None
+    step_at: int | None = None
+
+    def asked(self, keys: Sequence[GroupKey]) -> list[GroupKey]:
+        """Each group's values of the columns that were asked for."""
+        return [key[1:] if self.n_asked is None else key[1 : 1 + self.n_asked] for key in keys]
 
     def __post_init__(self) -> None:
         # Bounds that budgets came to are told apart by the budget's name.
@@ -107,6 +115,7 @@ class Observed:
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
+    step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
 
 def observe(
@@ -156,7 +165,7 @@ def observe(
                 assert decision is not None
                 pictures = draw(tokens, decision)
             if observation.by_step:
-                values = [key[1:] for key in batch.group_keys]
+                values = observation.asked(batch.group_keys)
                 group_bins = draw_groups(tokens, batch.group_index[filled].astype(np.int64), values)
     return Observed(
         totals=totals,
@@ -166,6 +175,7 @@ def observe(
         whole=WholeDump(tails=tails, histograms=histograms, **draws.rows),
         group_replicates=draws.by_group,
         group_bins=group_bins,
+        step_clusters=draws.step_clusters,
     )
 
 
@@ -385,13 +395,14 @@ def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
     return replace(kept, histograms=histograms, tails=tails)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Resampled:
     """The replicates of each mode's diagnostics, and a WholeDump's samples of keys; nothing without a seed."""
 
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     rows: Mapping[str, KeySample] = field(default_factory=dict[str, KeySample])
     by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
+    step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
 
 def _resampled(
@@ -410,14 +421,19 @@ def _resampled(
     texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
-        values = [key[1:] for key in batch.group_keys]
+        values = observation.asked(batch.group_keys)
         by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
+    step_clusters: dict[Any, DistinctKeys] = {}
+    if observation.step_at is not None:
+        steps = [key[1 + observation.step_at] for key in batch.group_keys]
+        step_clusters = bootstrap.clusters_by(clusters, batch.group_index[filled], steps)
     replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
     sketches = {"rows": keys, "contents": contents, "texts": texts}
     return _Resampled(
         replicates=replicates,
         rows={name: KeySample.of(of) for name, of in sketches.items()},
         by_group=by_group,
+        step_clusters=step_clusters,
     )
 
 

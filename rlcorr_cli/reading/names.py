@@ -92,8 +92,10 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "rollout_ids": (),
 }
+STEPS = ("step", *ALIASES["step"])
+"""What the column of steps is called; the first is canonical."""
 LEVELS: dict[str, tuple[str, ...]] = {
-    "step": ("step", *ALIASES["step"]),
+    "step": STEPS,
     "policy_version": ("policy_version", *ALIASES["policy_version"]),
     "lag": ("policy_version_lag",),
     "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),

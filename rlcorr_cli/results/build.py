@@ -14,12 +14,13 @@ from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.interval import FEW_CLUSTERS
 from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.reading.names import ROLLOUTS
+from rlcorr_cli.reading.names import ROLLOUTS, STEPS
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
@@ -29,12 +30,18 @@ from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bou
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
+from rlcorr_cli.totals.measured import MOST_STEPS
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import WholeDump
 
+POOLED = (
+    f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by steps "
+    "with --group-by step."
+)
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
 
@@ -47,6 +54,8 @@ def build(
     totals: Totals | None,
     replicates: Mapping[str, Replicates],
     group_by: tuple[str, ...],
+    step_at: int | None = None,
+    step_clusters: Mapping[Any, DistinctKeys] | None = None,
     plan: Plan,
     profile: "Framework | None",
     inputs: Sequence[Input],
@@ -62,10 +71,11 @@ def build(
 ) -> Report:
     """A report of finished totals.  A dump without rows or without a valid token is a DataError.
 
-    group_by: the columns of a group's key after its training batch; batches are not told apart in a report, but by an
-    objective.  batch_by: the column of batches, None where all rows are one.  group_replicates: of each group's
-    values, where groups have intervals.  group_bins: the same, where they have curves of their own.  cluster_by: as
-    of Clusters.
+    group_by: the columns of a report's groups, with which a group's key goes on after its training batch; batches are
+    not told apart in a report, but by an objective.  step_at: the place of the step behind the batch, where the key has
+    it; step_clusters: those of each step.  batch_by: the column of batches, None where all rows are one.
+    group_replicates: of each group's values, where groups have intervals.  group_bins: the same, where they have curves
+    of their own.  cluster_by: as of Clusters.
     """
     whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
     whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
@@ -80,17 +90,25 @@ def build(
         batches = by_batch(totals, whole_totals)
         of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
         if group_by:
-            of_groups = group_objectives(totals, plan, objective, batch_means=batch_means)
+            asked = totals.regrouped(lambda key: key[: 1 + len(group_by)])
+            of_groups = group_objectives(asked, plan, objective, batch_means=batch_means)
     if divided is not None:
         totals = normalize(totals, plan, divided)
     whole_total = with_whole(totals.whole, whole_totals)
     numbers = Numbers.of_plan(whole_total, plan, 0)
-    by_values = totals.regrouped(lambda key: key[1:])
-    groups: list[Group] = []
-    places = sorted(range(len(by_values)), key=lambda place: key_order(by_values.keys[place])) if group_by else []
-    for first in range(0, len(places), GROUPS_AT_ONCE):
-        some = by_values.at(places[first : first + GROUPS_AT_ONCE])
-        groups += _groups(some, group_by, plan=plan, profile=profile)
+    by_values = totals.regrouped(lambda key: key[1 : 1 + len(group_by)])
+    groups = _groups(by_values, group_by, plan=plan, profile=profile) if group_by else []
+    steps: list[Group] = []
+    if step_at is not None:
+        n_clusters = {step: min(clusters.n, FEW_CLUSTERS) for step, clusters in (step_clusters or {}).items()}
+        if len(group_by) == 1 and step_at == 0:
+            groups = [replace(group, clusters=n_clusters.get(*group.key.values())) for group in groups]
+        else:
+            by_step = totals.regrouped(lambda key: (key[1 + step_at],))
+            steps = [
+                replace(group, clusters=n_clusters.get(*group.key.values()))
+                for group in _groups(by_step, STEPS[:1], plan=plan, profile=profile)
+            ]
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
@@ -114,6 +132,7 @@ def build(
         whole=whole,
         intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups),
+        steps=tuple(steps),
         notes=(
             *notes,
             *(() if profile is None else profile.remarks(numbers, plan)),
@@ -149,7 +168,19 @@ def sequence_distances(numbers: Numbers) -> Distances:
     return Distances(numbers.histogram("seq_distance"), numbers.tail("seq_distance"))
 
 
-def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Framework | None") -> Iterator[Group]:
+def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Framework | None") -> list[Group]:
+    """The groups of values of the columns, in order."""
+    groups: list[Group] = []
+    places = sorted(range(len(totals)), key=lambda place: key_order(totals.keys[place]))
+    for first in range(0, len(places), GROUPS_AT_ONCE):
+        some = totals.at(places[first : first + GROUPS_AT_ONCE])
+        groups += _some_groups(some, group_by, plan=plan, profile=profile)
+    return groups
+
+
+def _some_groups(
+    totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Framework | None"
+) -> Iterator[Group]:
     """The groups of some values of the columns, whose metrics are computed together."""
     table = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
     of_mode = Numbers.of_mode(totals, plan.mode)
@@ -240,14 +271,21 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
 def report_of(run: RunTotals) -> Report:
     """The report of a run."""
     measured, plan, provenance = run.measured, run.plan, run.provenance
+    groups, step_at = provenance.groups, None
+    places = [place for place, name in enumerate(groups) if name in STEPS]
+    if places and measured.totals is not None and len({key[1 + places[0]] for key in measured.totals.keys}) > 1:
+        step_at = places[0]
+    asked = groups[:-1] if provenance.adds_step and step_at is None else provenance.asked_groups
     report = build(
         totals=measured.totals,
         replicates=measured.replicates,
-        group_by=provenance.groups,
+        group_by=asked,
+        step_at=step_at,
+        step_clusters=measured.step_clusters,
         plan=plan,
         profile=profile_called(run.profile),
         inputs=run.inputs,
-        notes=(*run.notes, *_batch_notes(run), *run.setting_notes),
+        notes=(*run.notes, *_batch_notes(run), *run.setting_notes, *([POOLED] if provenance.is_pooled else [])),
         problems=run.problems,
         anomalies=run.anomalies,
         whole_totals=measured.whole,
@@ -262,7 +300,8 @@ def report_of(run: RunTotals) -> Report:
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
         report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible)
-    return replace(report, search_notes=run.search_notes, pictures=measured.pictures)
+    follows_steps = provenance.adds_step and step_at is not None
+    return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
 
 
 def _batch_notes(run: RunTotals) -> list[str]:

@@ -13,14 +13,16 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Impossible
 from rlcorr_cli.causes.table import CAUSES, NOISE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
-from rlcorr_cli.records.record import Output
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
+from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.course import is_judged, small_steps
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
-from rlcorr_cli.results.report import Report, plain_key
+from rlcorr_cli.results.report import Group, Report, plain_key
 from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Status
+from rlcorr_cli.results.verdict import Level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +38,10 @@ class Fault:
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    sections: the whole dump, then its groups.  situation: what remedies depend
-    on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies differ, where
-    that is a fault to be fixed.  notes: on what of the dump was not read.
+    sections: the whole dump, then its groups, then the steps that are large enough to be judged.  situation: what
+    remedies depend on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies
+    differ, where that is a fault to be fixed.  column: of the steps.  last_step: the last of them, and its level; None
+    where it is too small.  notes: on what of the dump was not read, or not judged.
     """
 
     inputs: tuple[Input, ...]
@@ -46,7 +49,19 @@ class Measurements:
     situation: RemedyContext
     faults: tuple[Fault, ...] = ()
     cause: Fault | None = None
+    column: str = ""
+    last_step: tuple[Any, Level] | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastStep(Record):
+    """The last step: how far apart its policies are, and the metrics whose rules it fails, and warns of."""
+
+    step: Scalar
+    level: Level
+    failed: tuple[str, ...]
+    warned: tuple[str, ...]
 
 
 CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
@@ -82,6 +97,25 @@ class Checked(Output):
         return "passed" if self.passed else "failed"
 
     @property
+    @computed(
+        "The verdict on the last step alone; left out where there are no steps, or it is too small.",
+        after="counts",
+        omit=True,
+    )
+    def last_step(self) -> LastStep | None:
+        """What the findings say of the last step."""
+        measurements = self.measurements
+        if measurements.last_step is None:
+            return None
+        step, level = measurements.last_step
+        of_step = [finding for finding in self.findings if finding.key == {measurements.column: step}]
+        failed, warned = (
+            tuple(dict.fromkeys(finding.metric for finding in of_step if finding.status == status))
+            for status in ("fail", "warn")
+        )
+        return LastStep(step=step, level=level, failed=failed, warned=warned)
+
+    @property
     def passed(self) -> bool:
         """Whether no rule that fails is broken."""
         return not self.counts["failed"]
@@ -101,17 +135,32 @@ class Checked(Output):
 
 def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
+    steps = report.by_step
+    judged = [step for step in steps if is_judged(step)]
+    groups = () if report.follows_steps and report.groups is steps else report.groups
+    followed = judged if groups is not steps else []
+    last: tuple[Any, Level] | None = None
+    if steps and is_judged(steps[-1]):
+        (step,) = steps[-1].plain_key.values()
+        last = step, report.verdict_on(steps[-1]).level
+    small = len(steps) - len(judged)
     return Measurements(
         inputs=report.inputs,
-        sections=tuple(
-            Section(group.plain_key, {**group.metrics, **group.values, **group.objective})
-            for group in (report.whole, *report.groups)
+        sections=(
+            *(_section(group) for group in (report.whole, *groups)),
+            *(_section(step, is_followed=True) for step in followed),
         ),
         situation=report.situation,
+        column=next(iter(steps[0].key)) if steps else "",
+        last_step=last,
         faults=faults(report.anomalies, report.impossible),
         cause=_cause(report.cause),
-        notes=report.search_notes,
+        notes=(*report.search_notes, *([small_steps(small, len(steps))] if small and groups is not steps else [])),
     )
+
+
+def _section(group: Group, *, is_followed: bool = False) -> Section:
+    return Section(group.plain_key, {**group.metrics, **group.values, **group.objective}, is_followed)
 
 
 def faults(anomalies: Iterable[AnomalyFinding], impossible: Impossible | None) -> tuple[Fault, ...]:
@@ -187,8 +236,14 @@ _FLAG_FIXES = {
 
 
 def flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
-    """A finding for each section, which fails where the flag holds."""
-    return [_finding(flag, section) for section in sections]
+    """A finding for each section, which fails where the flag holds; of steps that nobody asked for where they have the
+    data."""
+    needed = _FLAG_NEEDS[flag]
+    return [
+        _finding(flag, section)
+        for section in sections
+        if not section.is_followed or all(section.values.get(name) is not None for name in needed)
+    ]
 
 
 def cause_findings(dump: DiagnosedDump) -> list[Finding]:

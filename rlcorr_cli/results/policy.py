@@ -192,14 +192,15 @@ def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: s
 def compare(limits: Iterable[Limit], now: Sequence[Section], baseline: Sequence[Section]) -> tuple[Finding, ...]:
     """A finding for every limit on the whole dump and on each group that both reports have."""
     before = {_hashable(section.key): section for section in baseline}
-    matched = [(section, before[_hashable(section.key)]) for section in now if _hashable(section.key) in before]
+    keys = [(section, _hashable(section.key)) for section in now if not section.is_followed]
+    matched = [(section, before[key]) for section, key in keys if key in before]
     return tuple(_compared(limit, section, earlier) for limit in limits for section, earlier in matched)
 
 
 def unmatched(now: Sequence[Section], baseline: Sequence[Section]) -> int:
     """How many groups of the report the baseline does not have."""
     before = {_hashable(section.key) for section in baseline}
-    return sum(_hashable(section.key) not in before for section in now)
+    return sum(_hashable(section.key) not in before for section in now if not section.is_followed)
 
 
 def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:

@@ -1,6 +1,6 @@
 """A Report: everything `analyze` measured, as plain values; text, JSON and other forms render it.
 
-Its conclusions (`health`, `verdict`, `onset`, `trends`) are computed from its numbers when they are asked for, by the
+Its conclusions (`health`, `verdict`, `course`, `trends`) are computed from its numbers when they are asked for, by the
 rules it carries: another set of rules, through `dataclasses.replace`, changes all of them.
 """
 
@@ -14,8 +14,10 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
+from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed, plain
 from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -32,7 +34,7 @@ from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
+from rlcorr_cli.results.verdict import Verdict, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -87,8 +89,8 @@ class Group(Record):
 
     key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
-    95 %, by metric, where the group was resampled: with pictures, of up to 200 groups.  curves: what those of the group
-    alone are drawn from, if asked for.
+    95 %, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
+    counted as far as 20.  curves: what those of the group alone are drawn from, if asked for.
     """
 
     key: GroupKey
@@ -97,6 +99,7 @@ class Group(Record):
     peer_metrics: Annotated[Mapping[str, Value] | None, HIDDEN] = None
     intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
     objective: GroupObjective = field(default_factory=lambda: _NONE)
+    clusters: Annotated[int | None, Key(omit=True)] = None
     curves: Annotated[GroupCurves | None, HIDDEN] = field(default=None, repr=False)
 
     @property
@@ -141,7 +144,9 @@ class Report(Output):
     proves a column wrong.  suggestions: looser bounds for each rejection that takes too much.  geometric: bounds that
     geometric rejection would take to keep nine sequences in ten.  objective: its losses and coefficients, where one was
     asked for.  cause: the likely cause of the gap, told from a sample of the rows; null where none is named.  clusters:
-    what intervals were drawn of; null where nothing was.  story: what is to be told of the dump first.
+    what intervals were drawn of; null where nothing was.  story: what is to be told of the dump first.  follows_steps:
+    whether the groups are steps, or there are steps beside them, without having been asked for.  steps: the steps,
+    where the groups are of other columns.
     """
 
     inputs: Inputs
@@ -152,6 +157,8 @@ class Report(Output):
     clusters: Clusters | None
     intervals: Intervals
     groups: tuple[Group, ...]
+    follows_steps: Annotated[bool, Key(omit=True)] = False
+    steps: Annotated[tuple[Group, ...], Key(omit=True)] = ()
     problems: Problems
     anomalies: Suspicions
     impossible: Annotated[Impossible | None, OPTIONAL] = None
@@ -172,7 +179,7 @@ class Report(Output):
     seconds: Annotated[float, HIDDEN] = 0.0
 
     @property
-    @computed(after="onset")
+    @computed(after="course")
     def counts(self) -> Counts:
         """Of the whole dump."""
         return self.whole.counts
@@ -247,11 +254,30 @@ class Report(Output):
             clusters=self.clusters,
         )
 
+    def verdict_on(self, group: Group) -> Verdict:
+        """The verdict on one group alone."""
+        return verdict(group.counts, group.values, health=self.findings(group), plan=self.plan, causes=self.causes)
+
+    @property
+    def by_step(self) -> tuple[Group, ...]:
+        """The steps, in order: two or more, or none."""
+        if self.steps:
+            return self.steps
+        is_step = len(self.groups) > 1 and len(self.groups[0].key) == 1 and next(iter(self.groups[0].key)) in STEPS
+        return self.groups if is_step else ()
+
     @cached_property
     @computed(after="cause", optional=True)
-    def onset(self) -> Onset | None:
-        """Where along the groups a drift begins."""
-        return onset([group.key for group in self.groups], [group.values.get("k3_kl") for group in self.groups])
+    def course(self) -> Course | None:
+        """How the metrics go from step to step; null without two steps."""
+        return course(self.by_step, self.rules, known=self.whole.values)
+
+    @cached_property
+    def broken_in_groups(self) -> tuple[BrokenRule, ...]:
+        """The rules that groups break and that fail, each with the groups that break it."""
+        of_steps = () if self.course is None else self.course.broken
+        of_groups = () if self.by_step is self.groups else broken_rules(self.groups, self.rules)
+        return tuple(broken for broken in (*of_steps, *of_groups) if broken.status == "fail")
 
     @cached_property
     @computed(
@@ -289,7 +315,7 @@ class Report(Output):
         """What `plot` needs beside the rest, where it was counted; under a profile the canonical values, too."""
         if self.pictures is None:
             return None
-        groups = () if self.profile == "canonical" else (self.whole, *self.groups)
+        groups = () if self.profile == "canonical" else (self.whole, *self.groups, *self.steps)
         buckets, counts = histogram_to_list(self.log_ratios)
         values = tuple(group.values for group in groups)
         return Pictures(**self.pictures.to_dict(), log_ratios=(tuple(buckets), tuple(counts)), values=values)
@@ -301,7 +327,8 @@ class Report(Output):
         objective, pictured = values.get("objective"), values.pop("pictured", None)
         named = {} if objective is None else objective.named_metrics
         whole = Group(key={}, counts=values.pop("counts"), values=values.pop("metrics"), objective=named)
-        groups = [whole, *values.pop("groups")]
+        n_groups = len(values["groups"])
+        groups = [whole, *values.pop("groups"), *values.pop("steps", ())]
         if named:
             groups = [replace(group, objective=group.objective or dict.fromkeys(named)) for group in groups]
         canonical = () if pictured is None else pictured.values
@@ -316,12 +343,13 @@ class Report(Output):
                 raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
             if set(group.objective) != set(whole.objective):
                 raise ValueError(f"the group {dict(group.key)} has other numbers of an objective than the whole dump")
-        for conclusion in ("rlcorr", "verdict", "onset", "judged", "trends"):
+        for conclusion in ("rlcorr", "verdict", "course", "judged", "trends"):
             values.pop(conclusion, None)
         return cls(
             **values,
             whole=whole,
-            groups=tuple(groups[1:]),
+            groups=tuple(groups[1 : 1 + n_groups]),
+            steps=tuple(groups[1 + n_groups :]),
             log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
             pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
         )

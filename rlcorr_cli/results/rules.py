@@ -65,8 +65,14 @@ class Rule:
 
     def holds(self, value: float) -> bool:
         """Whether a value lies in the range."""
+        return self.excess(value) <= 0
+
+    def excess(self, value: float) -> float:
+        """How far a value lies outside the range; 0 or less inside it."""
         size = abs(value) if self.absolute else value
-        return (self.low is None or size >= self.low) and (self.high is None or size <= self.high)
+        below = -math.inf if self.low is None else self.low - size
+        above = -math.inf if self.high is None else size - self.high
+        return max(below, above)
 
 
 _TAIL = (
@@ -141,10 +147,15 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Section:
-    """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on."""
+    """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on.
+
+    is_followed: whether it is a step that nobody asked for.  It is held to the rules that its data allow, and not to a
+    baseline, whose steps are of another run.
+    """
 
     key: Mapping[str, Any]
     values: Mapping[str, Value]
+    is_followed: bool = False
 
 
 Status = Literal["ok", "warn", "fail", "no data"]
@@ -156,14 +167,16 @@ BROKEN: tuple[Status, ...] = ("fail", "warn")
 class Finding(Record):
     """The result of one rule on one metric in one section.
 
-    rule: the range in words.  fix: what to do where the rule does not hold; None where nothing is known to help.
-    message: metric, value and rule in one sentence.
+    rule: the range in words.  low, high: its ends, where it has them.  fix: what to do where the rule does not hold;
+    None where nothing is known to help.  message: metric, value and rule in one sentence.
     """
 
     key: Annotated[Mapping[str, Scalar], Key(about="Empty for the whole dump.")]
     metric: str
     value: Number
     rule: str
+    low: Annotated[Number, Key(name="min")] = None
+    high: Annotated[Number, Key(name="max")] = None
     severity: Severity
     status: Status
     fix: Annotated[str | None, HIDDEN]
@@ -219,6 +232,8 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
                 continue
             rule, error = replace(rule, high=of_sample[0]), of_sample[1]
             wanted = str(replace(rule, high=float(f"{of_sample[0]:.3g}")))
+        if value is None and section.is_followed:
+            continue
         is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
         if error:
             is_value += f" +- {error:.2g}"
@@ -228,6 +243,8 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
                 metric=rule.metric,
                 value=value,
                 rule=wanted,
+                low=-rule.high if rule.absolute and rule.low is None and rule.high is not None else rule.low,
+                high=rule.high,
                 severity=rule.severity,
                 status="no data"
                 if value is None

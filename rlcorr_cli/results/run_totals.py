@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
-from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, regrouped
+from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupReplicates, regrouped
 from rlcorr_cli.totals.tail import GROUP_SIZE
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import diagnostics_block
@@ -104,14 +105,32 @@ class RunTotals(MeasuredRun):
         """The same by some of the columns that it is grouped by; by none of them, of the whole."""
         if tuple(columns) == self.provenance.groups:
             return self
-        places = self.provenance.places_of(columns)
+        places, asked = self.provenance.places_of(columns), self.provenance.asked_groups
         totals = self.totals.regrouped(lambda key: (key[0], *(key[1 + place] for place in places)))
-        replicates = regrouped(self.measured.group_replicates, places)
-        provenance = replace(self.provenance, groups=tuple(columns))
+        replicates: GroupReplicates = {}
+        if set(columns) <= set(asked):
+            replicates = regrouped(self.measured.group_replicates, [asked.index(name) for name in columns])
         measured = replace(
-            self.measured, totals=totals, group_replicates=replicates, group_bins={}, provenance=provenance
+            self.measured,
+            totals=totals,
+            group_replicates=replicates,
+            group_bins={},
+            step_clusters=self.measured.step_clusters if any(name in STEPS for name in columns) else {},
+            provenance=replace(
+                self.provenance,
+                groups=tuple(columns),
+                adds_step=self.provenance.adds_step and tuple(columns[-1:]) == self.provenance.groups[-1:],
+            ),
         )
         return replace(self, measured=measured)
+
+    @property
+    def pooled(self) -> "RunTotals":
+        """The same with all steps taken together, where they were told apart without being asked for."""
+        measured = self.measured.pooled
+        return replace(
+            self, measured=replace(measured, provenance=replace(self.provenance.without_step, is_pooled=False))
+        )
 
     @property
     def objective(self) -> Objective | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.course import is_known
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Bins, Octaves
 from rlcorr_cli.totals.families import Value
@@ -112,26 +113,11 @@ class Course:
     n_left_out: int = 0
 
 
-RESTS_ON = {"chi2_token": ("token_ess", "tokens"), "chi2_seq": ("seq_ess", "sequences")}
-"""Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
-FEWEST_EFFECTIVE = 10
-"""Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
-
-
-def is_known(group: GroupLike, metric: str) -> bool:
-    """Whether a group has a value of a metric that means something."""
-    if group.values.get(metric) is None:
-        return False
-    if metric not in RESTS_ON:
-        return True
-    name, unit = RESTS_ON[metric]
-    return (group.values.get(name) or 0.0) * group.counts[unit] >= FEWEST_EFFECTIVE
-
-
 def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     """The groups in the order of their one key: along its numbers, or side by side.
 
-    Of more than MOST_LABELS side by side, those of the largest k3_kl.  What a group does not know `is_known` says.
+    Of more than MOST_LABELS side by side, those of the largest k3_kl.  What a group does not know `is_known` says; an
+    effective sample size is drawn however small it is, because its fall is what the curve is there for.
     """
     single = [group for group in groups if len(group.key) == 1]
     if not single:
@@ -145,13 +131,13 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
         labels = tuple(group.key[name] for _, group in placed)
     placed.sort(key=lambda item: item[0])
     values = {
-        metric: np.array([group.values[metric] if is_known(group, metric) else np.nan for _, group in placed], float)
+        metric: np.array([group.values[metric] if _is_drawn(group, metric) else np.nan for _, group in placed], float)
         for metric in metrics
     }
     nowhere = (np.nan, np.nan)
     intervals = {
         metric: np.array(
-            [group.intervals.get(metric, nowhere) if is_known(group, metric) else nowhere for _, group in placed]
+            [group.intervals.get(metric, nowhere) if _is_drawn(group, metric) else nowhere for _, group in placed]
         ).T
         for metric in metrics
     }
@@ -164,6 +150,10 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
         labels=labels,
         n_left_out=len(single) - len(placed),
     )
+
+
+def _is_drawn(group: GroupLike, metric: str) -> bool:
+    return is_known(group, metric) or (metric == "seq_ess" and group.values.get(metric) is not None)
 
 
 def _is_number(value: object) -> bool:

@@ -1,15 +1,13 @@
-"""The verdict on a dump: how close its two policies are, which weights that leaves usable, where a drift begins.
+"""The verdict on a dump: how close its two policies are, and which weights that leaves usable.
 
 Values only; `show/words.py` puts them into words.  The verdict is made from the same findings that are printed below
 it, so it never calls usable what a failing rule refuses; `usable.py` says what a sample of weights can bear, and when
 it is too small to tell.  A new level is a row of `Level` and its branch in `_level`.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.record import Record
@@ -26,8 +24,6 @@ CLOSE_K3 = 0.01
 """Below this k3_kl two policies are close."""
 FEWEST_SEQUENCES = 32
 """Fewer sequences do not carry a verdict: one of them decides the effective sample size."""
-ONSET_FACTOR = 2.0
-"""A drift has set in where k3_kl stays above this multiple of its first value."""
 POLICIES = ("kl", "k3_kl", "chi2_token")
 """Metrics whose failing rule says that the policies themselves are too far apart."""
 WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
@@ -51,16 +47,6 @@ class Verdict(Record):
     failing: tuple[str, ...]
     n_sequences: int
     kept_fraction: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Onset(Record):
-    """From `place` on, k3_kl stays at least `factor` times its value at `reference`, along a column of groups."""
-
-    column: str
-    place: float
-    reference: float
-    factor: float
 
 
 def verdict(
@@ -121,25 +107,3 @@ def _unrefused(usable: Usable, level: Level, broken: Mapping[str, Finding], plan
     if refused or not failing.isdisjoint(OF_SEQUENCES):
         return replace(usable, sequence="no")
     return usable
-
-
-def onset(keys: Sequence[Mapping[str, Any]], k3: Sequence[float | None]) -> Onset | None:
-    """Where along one ordered column of numbers k3_kl begins to stay above ONSET_FACTOR times its first value.
-
-    None without three groups by one numeric column, where a group has no k3_kl, and where nothing drifts.
-    """
-    if len(keys) < 3 or any(len(key) != 1 for key in keys):
-        return None
-    column = next(iter(keys[0]))
-    places = [key[column] for key in keys]
-    known = [value for value in k3 if value is not None]
-    if len(known) < len(k3) or not known[0]:
-        return None
-    is_number = (isinstance(p, int | float) and not isinstance(p, bool) and math.isfinite(p) for p in places)
-    if not all(is_number):
-        return None
-    lowest_on = list(accumulate(reversed(known), min))[::-1]  # the lowest from each group to the last
-    for place, lowest in zip(places[1:], lowest_on[1:], strict=True):
-        if lowest > ONSET_FACTOR * known[0] and lowest > ROUNDING_K3:
-            return Onset(column=column, place=place, reference=places[0], factor=lowest / known[0])
-    return None

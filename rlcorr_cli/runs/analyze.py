@@ -25,6 +25,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.build import report_of
@@ -56,6 +57,7 @@ def analyze(
     totals: bool = False,
     by_group: bool = False,
     by_step: bool = False,
+    follows_steps: bool = False,
     staging: Outputs | None = None,
     objective: Objective | None = None,
 ) -> Report:
@@ -63,10 +65,16 @@ def analyze(
 
     source: what to read, or a dump that was opened for this plan and this objective.  totals: whether the report keeps
     what it was made of.  by_group: whether a dump of more groups than are resampled is refused; totals of groups have
-    their replicates, too.  by_step: whether each group has curves of its own.  staging: where the rows set aside are
-    left for the caller to publish; None publishes them here.
+    their replicates, too.  by_step: whether each group has curves of its own.  follows_steps: whether steps are told
+    apart where the dump has them, beside the groups that are asked for.  staging: where the rows set aside are left for
+    the caller to publish; None publishes them here.
     """
     dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
+    asked = dump.request.group_by
+    adds_step = follows_steps and dump.step is not None and not any(name in STEPS for name in asked)
+    if adds_step:
+        dump = dump.grouped_by((*asked, STEPS[0]))
+    step_at = next((place for place, name in enumerate(dump.request.group_by) if name in STEPS), None)
     started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
@@ -80,6 +88,8 @@ def analyze(
         objectives={} if objective is None else {plan: objective},
         by_group=(totals or pictures) and bool(dump.request.group_by),
         by_step=by_step,
+        n_asked=len(asked) or None,
+        step_at=step_at,
         has_advantages=dump.has_advantages,
         by_rollout=rollouts is not None,
     )
@@ -93,6 +103,7 @@ def analyze(
             rollouts=rollouts,
             sampling=sampling_of(dump, plan.mode),
             by_group=by_group,
+            adds_step=adds_step,
         )
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
         report = report_of(run)
@@ -165,18 +176,19 @@ def measure(
     rollouts: RolloutTotals | None = None,
     sampling: Sampling | None = None,
     by_group: bool = False,
+    adds_step: bool = False,
 ) -> Measured:
     """Stream the whole dump once; flat memory.  Returns its totals.
 
     rollouts: as of `observe`.  sampling: how rows are sampled, in which the cause of the gap is sought; None for none.
-    by_group: as of `analyze`.
+    by_group: as of `analyze`.  adds_step: whether the last of the groups' columns was not asked for.
     """
     dump = reading.dump
     work = MeasureShard(
         reading=ShardReading.of(dump, reading.computing),
         observation=observation,
         budget_bounds=bounds,
-        provenance=provenance_of(dump, observation, bounds),
+        provenance=replace(provenance_of(dump, observation, bounds), adds_step=adds_step),
         sampling=sampling,
         rollouts=rollouts,
     )
@@ -247,13 +259,14 @@ class MeasureShard(ShardWork[Measured]):
                     whole=observed.whole,
                     group_replicates=observed.group_replicates,
                     group_bins=observed.group_bins,
+                    step_clusters=observed.step_clusters,
                 )
             )
             if sampler is not None:
                 sampler.take(rows)
         return replace(
             running.measured,
-            provenance=self.provenance,
+            provenance=running.provenance or self.provenance,
             covered=frozenset({shard.id}),
             sample=None if sampler is None else sampler.sample,
         )

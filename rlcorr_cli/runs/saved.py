@@ -53,7 +53,7 @@ def added(
             latest[0] = path
             run = read_saved(path, kind)
             if group_by:
-                run = grouped_totals(path, run, group_by)
+                run = _asked_by(path, run, group_by)
             first = first or run
             _check_adds(ordered[0], first, path, run)
             if run.n_budgets and len(paths) > 1:
@@ -69,6 +69,14 @@ def added(
         except ValueError:
             both = f"{ordered[0]} and {latest[0]} hold other totals: they are of two releases."
             raise UsageError(both, AGAIN) from None
+
+
+def _asked_by(path: str, run: S, columns: Sequence[str]) -> S:
+    """The totals by some of their columns; a step that was added to these stays."""
+    provenance = run.provenance
+    if not provenance.adds_step or provenance.groups[-1] in columns:
+        return grouped_totals(path, run, columns)
+    return grouped_totals(path, run, (*columns, provenance.groups[-1]))
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:

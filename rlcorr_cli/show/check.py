@@ -1,21 +1,23 @@
 """What a check says: on a terminal, as JUnit XML, and as GitHub's annotations and step summary.
 
 On a terminal what fails comes first, then warnings, each with its fix, then one line of counts; what is fine is only
-counted, and every line names its section, metric, value and rule, so that `grep` finds it whole.  JUnit has one suite,
+counted, and every line names its section, metric, value and rule, so that `grep` finds it whole; the steps that break
+one rule are one line.  JUnit has one suite,
 one case for each rule and section: a case that warns passes, and says so in its output, and what no rule judged is the
 suite's output.  GitHub's annotations go to stderr, so that stdout holds the result alone; the runner reads both.
 """
 
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.results.checked import Checked, Measurements
-from rlcorr_cli.results.rules import Finding, worst_first
+from rlcorr_cli.results.rules import Finding, shown, worst_first
 from rlcorr_cli.show.document import (
     BLANK,
     MOST_IN_FILE,
@@ -33,6 +35,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import input_facts, joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+from rlcorr_cli.show.words import listed, steps_named
 
 SHOWN = 8
 """How many sections of a broken rule are shown; the others are counted."""
@@ -95,18 +98,86 @@ def _lines(checked: Checked) -> Iterator[Block]:
         yield Note(f"No rule judges what ? shows: {flags} would fail on it.")
     if checked.notes:
         yield BLANK
-    for _, same in groupby(broken, key=lambda finding: (finding.metric, finding.rule, finding.status)):
-        findings = list(same)
-        first = findings[0]
-        for finding in findings[:SHOWN]:
-            text = clean(f"{where(finding.key)}: {finding.message}")
-            yield Note(text, lead=f"{first.status:4}  ", lead_look=LOOKS[first.status])
-        rest = [f"{more(len(findings) - SHOWN, 'group')}; --json has all."] if len(findings) > SHOWN else []
-        for text in (*rest, *([first.remedy] if first.remedy else [])):
-            yield Note(clean(text), indent=8)
+    said: dict[str, str] = {}
+    for _, same in groupby(together(checked, broken), key=lambda line: (line.metric, line.rule, line.status)):
+        lines = list(same)
+        first = lines[0]
+        for line in lines[:SHOWN]:
+            yield Note(f"{line.where}: {line.message}", lead=f"{line.status:4}  ", lead_look=LOOKS[line.status])
+        rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
+        if first.remedy:
+            above = said.setdefault(first.remedy, first.metric)
+            rest.append(first.remedy if above == first.metric else f"Same remedy as {above}.")
+        for text in rest:
+            yield Note(text, indent=8)
     if broken:
         yield BLANK
+    if last := last_step(checked):
+        yield Note(last)
     yield Note(clean(counts(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A finding, or those of one rule on several steps, in words."""
+
+    status: str
+    where: str
+    metric: str
+    rule: str
+    message: str
+    remedy: str
+
+
+def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
+    """The findings in their order, but those of one rule on steps in one line."""
+    column = checked.measurements.column
+    for _, same in groupby(findings, key=lambda finding: (finding.metric, finding.rule, finding.status)):
+        of_rule = list(same)
+        of_steps = [each for each in of_rule if list(each.key) == [column] and each.value is not None]
+        if len(of_steps) < 2:
+            of_steps = []
+        yield from (_line(finding) for finding in of_rule if finding not in of_steps)
+        if of_steps:
+            first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
+            named = steps_named([each.key[column] for each in of_steps], column)
+            range_of = f"{shown(values[0], first.low, first.high)} to {shown(values[-1], first.low, first.high)}"
+            yield replace(_line(first), where=named, message=f"{first.metric} is {range_of}, should be {first.rule}.")
+
+
+def _line(finding: Finding) -> Line:
+    return Line(
+        status=finding.status,
+        where=where(finding.key),
+        metric=clean(finding.metric),
+        rule=finding.rule,
+        message=clean(finding.message),
+        remedy=clean(finding.remedy or ""),
+    )
+
+
+APART = {
+    "equal": "equal on every token",
+    "same": "the same policy, to rounding",
+    "close": "close",
+    "apart": "apart",
+    "far": "far apart",
+    "too few": "too few sequences for a verdict",
+    "void": "no verdict, because of a fault of the whole dump",
+}
+"""Level -> how far apart the policies of a step are."""
+
+
+def last_step(checked: Checked) -> str:
+    """The verdict on the last step; empty where there is none."""
+    last = checked.last_step
+    if last is None:
+        return ""
+    breaks = [
+        f"{verb} {listed(metrics)}" for verb, metrics in (("fails", last.failed), ("warns of", last.warned)) if metrics
+    ]
+    name = f"{clean(checked.measurements.column)} {clean(last.step)}"
+    return f"The last, {name}: {APART[last.level]}; it {' and '.join(breaks) or 'passes every rule'}."
 
 
 def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
@@ -124,11 +195,14 @@ def _short(value: object, longest: int) -> str:
 
 def counts(checked: Checked) -> str:
     """The last line: how many checks passed or failed, of how many rules and groups."""
-    n, groups = checked.counts, len(checked.measurements.sections) - 1
+    n, sections = checked.counts, checked.measurements.sections[1:]
+    column = checked.measurements.column
+    steps = sum(list(section.key) == [column] for section in sections)
+    parts = ((len(sections) - steps, "group"), (steps, "step"))
     head = f"Passed: {n['passed']:,}" if checked.passed else f"Failed: {n['failed']:,}"
     warned = f", {n['warned']:,} warned" if n["warned"] else ""
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
-    inside = {0: "", 1: ", 1 group"}.get(groups, f", {groups:,} groups")
+    inside = "".join(f", {plural(n_of, noun)}" for n_of, noun in parts if n_of)
     return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_dump_name(checked.measurements)}{inside}."
 
 
@@ -176,18 +250,17 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
-    broken = worst_first(checked.findings)
-    errors = (_finding_annotation(checked, "error", finding) for finding in broken if finding.status == "fail")
+    broken = list(together(checked, worst_first(checked.findings)))
+    errors = (_line_annotation(checked, "error", line) for line in broken if line.status == "fail")
     notes = (_annotation(checked, "warning", "", note) for note in checked.notes)
-    warnings = (_finding_annotation(checked, "warning", finding) for finding in broken if finding.status == "warn")
+    warnings = (_line_annotation(checked, "warning", line) for line in broken if line.status == "warn")
     shown = (*islice(errors, ANNOTATIONS), *islice(chain(notes, warnings), ANNOTATIONS))
     return "".join(f"{line}\n" for line in shown)
 
 
-def _finding_annotation(checked: Checked, command: str, finding: Finding) -> str:
-    section = where(finding.key)
-    message = f"{section}: {finding.message} {finding.remedy or ''}".rstrip()
-    return _annotation(checked, command, f": {finding.metric}, {section}", message)
+def _line_annotation(checked: Checked, command: str, line: Line) -> str:
+    message = f"{line.where}: {line.message} {line.remedy}".rstrip()
+    return _annotation(checked, command, f": {line.metric}, {line.where}", message)
 
 
 def _annotation(checked: Checked, command: str, subject: str, message: str) -> str:
@@ -201,22 +274,39 @@ def annotate(checked: Checked) -> None:
 
 
 def summary(checked: Checked) -> str:
-    """The step's summary in Markdown: counts, notes, and a table of findings, the worst first."""
+    """The step's summary in Markdown: counts, notes, a table of what is broken, the worst first, each remedy once, and
+    what passes, folded."""
     from rlcorr_cli.show.forms.texts import escaped
 
-    ordered = [*worst_first(checked.findings), *(finding for finding in checked.findings if finding.status == "ok")]
-    rows = [_row(finding) for finding in ordered[:ROWS]]
-    rest = [f"and {len(ordered) - ROWS:,} more.", ""] if len(ordered) > ROWS else []
-    notes = [line for note in checked.notes for line in (escaped(clean(note)), "")]
-    heads = ["| | section | metric | found | remedy |", "|---|---|---|---|---|"]
-    return "\n".join(["### rlcorr check", "", escaped(counts(checked)), "", *notes, *heads, *rows, "", *rest])
+    broken = list(together(checked, worst_first(checked.findings)))
+    passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
+    sentences = [counts(checked), last_step(checked), *checked.notes]
+    lines = ["### rlcorr check", ""]
+    lines += [line for text in sentences if text for line in (escaped(clean(text)), "")]
+    if broken:
+        lines += [*_rows(broken, with_remedy=True), ""]
+    if passed:
+        head = f"<details><summary>{plural(checked.counts['passed'], 'check')} passed</summary>"
+        lines += [head, "", *_rows(passed), "", "</details>", ""]
+    return "\n".join(lines)
 
 
-def _row(finding: Finding) -> str:
+def _rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
+    """A table of the first ROWS of them."""
     from rlcorr_cli.show.forms.texts import escaped
 
-    texts = (where(finding.key), finding.metric, finding.message, finding.remedy or "")
-    return f"| {MARKS[finding.status]} | " + " | ".join(escaped(clean(text)) for text in texts) + " |"
+    yield f"| | section | metric | found |{' remedy |' if with_remedy else ''}"
+    yield f"|---|---|---|---|{'---|' if with_remedy else ''}"
+    remedies = {""}
+    for line in lines[:ROWS]:
+        texts = [line.where, line.metric, line.message]
+        if with_remedy:
+            texts.append("" if line.remedy in remedies else line.remedy)
+            remedies.add(line.remedy)
+        yield f"| {MARKS[line.status]} | " + " | ".join(map(escaped, texts)) + " |"
+    if len(lines) > ROWS:
+        yield ""
+        yield f"and {len(lines) - ROWS:,} more."
 
 
 def append_summary(checked: Checked, path: str) -> None:

@@ -4,6 +4,7 @@ What is fine is quiet.  Metric names are those of the JSON report and of people'
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from rlcorr_cli.metrics.catalog import define, ideal
@@ -11,6 +12,8 @@ from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, reliable, small_steps
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.show.correction import (
@@ -61,8 +64,10 @@ from rlcorr_cli.show.words import (
     LITTLE_KEPT,
     anomaly_cause,
     anomaly_notes,
+    broken_group,
     cause_notes,
     cause_sentence,
+    course_sentence,
     fixes,
     impossible_sentence,
     left_out_notes,
@@ -88,7 +93,7 @@ def document(report: Report) -> Document:
         title=_title(report),
         summary=_summary(report),
         causes=_causes(report),
-        headline=verdict(report),
+        headline=" ".join(filter(None, [course_sentence(report), verdict(report)])),
         status=_status(report),
         sections=_sections(report),
         source=source(report),
@@ -129,6 +134,9 @@ SHIFT = "advantage_shift"
 
 def _lines(report: Report) -> Iterator[Block]:
     yield from opening(report)
+    if sentence := course_sentence(report):
+        yield Note(sentence, "bold")
+        yield BLANK
     yield from cause_notes(report.cause)
     if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         value, proves = impossible_sentence(report.impossible)
@@ -138,12 +146,16 @@ def _lines(report: Report) -> Iterator[Block]:
     yield Note(verdict(report), "bold")
     yield BLANK
     broken = worst_first(report.health)
-    for finding, fix in zip(broken, fixes(broken), strict=True):
-        look = "bold red" if finding.status == "fail" else "yellow"
-        text = f"  should be {finding.rule}. {fix}".rstrip()
-        yield Note(text, lead=f"! {finding.metric} {number(finding.value)}", lead_look=look)
+    limits: list[tuple[str, str, str]] = [
+        (finding.status, f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {fix}".rstrip())
+        for finding, fix in zip(broken, fixes(broken), strict=True)
+    ]
+    n_failing = sum(status == "fail" for status, *_ in limits)
+    limits[n_failing:n_failing] = [("fail", lead, text) for lead, text in _broken_groups(report)]
+    for status, lead, text in limits:
+        yield Note(f"  {text}", lead=f"! {lead}", lead_look="bold red" if status == "fail" else "yellow")
     yield from suggestion_notes(report.advised_bounds, report.profile)
-    if broken or report.advised_bounds:
+    if broken or report.broken_in_groups or report.advised_bounds:
         yield BLANK
     if report.profile == "canonical":
         yield _divergence(report)
@@ -160,6 +172,7 @@ def _lines(report: Report) -> Iterator[Block]:
     yield from _group_tables(report)
     yield from notes(report)
     n_warnings = sum(finding.broken for finding in report.health) + len(report.advised_bounds)
+    n_warnings += len(report.broken_in_groups)
     warnings = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
     name = next((finding.metric for finding in report.health if finding.broken), "kl")
     yield Note(f"{warnings} `rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}.")
@@ -168,13 +181,20 @@ def _lines(report: Report) -> Iterator[Block]:
 def opening(report: Report) -> Iterator[Block]:
     """What was read, and under which plan."""
     counts, columns = report.whole.counts, list(report.inputs[0].columns.values())
-    groups = [plural(len(report.groups), "group")] if report.groups else []
-    yield Facts([named(report.inputs), *amounts(counts, report.clusters), *groups, duration(report.seconds)])
+    parts = [*amounts(counts, report.clusters), *group_amounts(report)]
+    yield Facts([named(report.inputs), *parts, duration(report.seconds)])
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
     plan = f"plan {clean(report.plan.name)}{profile}"
     yield Note(f"{clean(columns[1])} against {clean(columns[0])}  {plan}", "dim", indent=0)
     yield from left_out_notes(counts)
     yield BLANK
+
+
+def group_amounts(report: Report) -> list[str]:
+    """How many steps and groups there are."""
+    steps = report.by_step
+    groups = () if report.groups is steps else report.groups
+    return [plural(len(some), noun) for some, noun in ((steps, "step"), (groups, "group")) if some]
 
 
 def notes(report: Report) -> Iterator[Note]:
@@ -214,10 +234,11 @@ def _distribution(report: Report) -> Iterator[Block]:
     yield BLANK
 
 
-# Groups on a terminal: all of them when they are few; when they are many, their course and the worst of them.
+# Groups on a terminal: all of them when they are few; when they are many, their course and the worst of them.  Steps
+# have their course in any case.
 
-FEW = 24
-WORST = 8
+FEW, FEW_STEPS = 24, 8
+WORST, WORST_STEPS = 8, 6
 LONGEST_KEY = 24
 COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
     ("k3_kl", max),
@@ -229,18 +250,42 @@ COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
 
 def _group_tables(report: Report) -> Iterator[Block]:
     """Every group up to FEW of them; of more, their course, the worst, the first and the last."""
-    groups = report.groups
+    steps = report.by_step
+    if steps:
+        yield _course(steps)
+        if len(steps) > FEW_STEPS:
+            yield Note(_ends_and_worst_of(WORST_STEPS, len(steps), "steps"), "dim")
+        shown = _ends_and_worst(steps, WORST_STEPS) if len(steps) > FEW_STEPS else steps
+        yield _group_table(report, shown)
+        yield from (Note(text, "dim") for text in step_notes(report, shown))
+        yield BLANK
+    groups = () if report.groups is steps else report.groups
     if len(groups) > FEW:
         yield _course(groups)
         yield Note(_ends_and_worst_of(WORST, len(groups)), "dim")
         groups = _ends_and_worst(groups, WORST)
-    if not groups:
-        return
-    status_of = {id(group): statuses(report.findings(group)) for group in groups}
+    if groups:
+        yield _group_table(report, groups)
+
+
+def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
+    """Why steps have no seq_ess, and how many are too small to be held to rules."""
+    known = [reliable("seq_ess", step) is not None for step in shown]
+    if any(known) and not all(known):
+        yield f"{NOTHING} seq_ess rests on fewer than {FEWEST_EFFECTIVE} effective sequences."
+    course = report.course
+    if course is not None and course.judged < course.steps:
+        yield small_steps(course.steps - course.judged, course.steps)
+
+
+def _group_table(report: Report, groups: Sequence[Group]) -> Table:
+    """The usual few metrics of each group."""
+    status_of = {id(group): _statuses(report, group) for group in groups}
 
     def metric(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
         def cell(group: Group) -> Cell:
-            return number_cell(group.values[name], show, status_of[id(group)].get(name, ""))
+            value = reliable(name, group)
+            return number_cell(value, show, "" if value is None else status_of[id(group)].get(name, ""))
 
         return Column(heading=heading, cell=cell, drop=drop)
 
@@ -253,12 +298,18 @@ def _group_tables(report: Report) -> Iterator[Block]:
         Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], "{:,}".format), drop=2),
         metric("kl", "kl", number, 4),
         metric("k3_kl", "k3_kl", number),
-        metric("seq ESS", "seq_ess", number),
+        *([metric("seq ESS", "seq_ess", number)] if any(map(partial(reliable, "seq_ess"), groups)) else []),
         metric("ppl ratio", "ppl_ratio", number, 3),
         *([metric("IS ESS", "rollout_is_eff_sample_size", number, 1)] if report.plan.weighting is not None else []),
         *([metric("lost", "rollout_rs_masked_fraction", share, 1)] if report.plan.rules else []),
     ]
-    yield tabulated(groups, columns, n_keys=len(keys))
+    return tabulated(groups, columns, n_keys=len(keys))
+
+
+def _statuses(report: Report, group: Group) -> dict[str, str]:
+    """The marks of a group's metrics; a step that is too small to be held to rules has none."""
+    is_step = len(group.key) == 1 and next(iter(group.key)) in STEPS
+    return {} if is_step and not is_judged(group) else statuses(report.findings(group))
 
 
 def _key(value: object) -> str:
@@ -271,9 +322,9 @@ def _ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
     return [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:n]})]
 
 
-def _ends_and_worst_of(n: int, n_groups: int) -> str:
+def _ends_and_worst_of(n: int, n_groups: int, noun: str = "groups") -> str:
     """The same in words."""
-    return f"first, last and the {n:,} groups with the largest k3_kl, of {n_groups:,}"
+    return f"first, last and the {n:,} {noun} with the largest k3_kl, of {n_groups:,}"
 
 
 def _course(groups: Sequence[Group]) -> Table:
@@ -282,13 +333,15 @@ def _course(groups: Sequence[Group]) -> Table:
     edges = [len(groups) * i // width for i in range(width + 1)]
     rows = list[tuple[Cell, ...]]()
     for metric, worse in COURSE:
-        values = [group.values[metric] for group in groups]
+        values = [reliable(metric, group) for group in groups]
         if not (known := [value for value in values if value is not None]):
             continue
         bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
         line = sparkline([worse(part) if part else None for part in bins], is_unicode())
         at = groups[values.index(worse(known))]
         where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
+        if len(known) < len(values):  # the worst may be among the others
+            where = f"{NOTHING} {plural(len(values) - len(known), 'blank')}"
         rows.append((Cell(metric), Cell(line), Cell(where)))
     first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"
@@ -320,7 +373,7 @@ def _summary(report: Report) -> str:
     """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
     counts = report.whole.counts
     parts = amounts(counts, report.clusters)
-    parts += [plural(len(report.groups), "group")] if report.groups else []
+    parts += group_amounts(report)
     parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
     return joined(f"{', '.join(parts)}; plan {shortened(report.plan.name)}{profile}", last_change(report.inputs))
@@ -351,8 +404,11 @@ def _sections(report: Report) -> Iterator[Section]:
     if tables := objective_tables(report):
         yield Section(heading="Objective", anchor="objective", about=objective_sentences(report), tables=tables)
     yield Section(heading="Pictures", anchor="pictures", pictures=pictures(report))
-    if report.groups:
-        yield _groups(report)
+    steps = report.by_step
+    if steps:
+        yield _groups(report, steps, heading="Steps", anchor="by-step")
+    if report.groups and report.groups is not steps:
+        yield _groups(report, report.groups, heading="Groups", anchor="by-group")
     definitions = [define(name) for name in report.whole.metrics]
     symbols = symbols_in(" ".join(each.formula for each in definitions if each is not None))
     about = [SYMBOLS_BELOW] if symbols else []
@@ -413,6 +469,17 @@ def key_figures(report: Report) -> list[KeyFigure]:
     return figures
 
 
+def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
+    """Each rule that groups break and that fails: the worst value, and a sentence with its remedy, which is not said
+    again where the rule is broken by the whole dump or by others above."""
+    remedies = {finding.remedy for finding in report.health if finding.broken}
+    for broken in report.broken_in_groups:
+        lead, text = broken_group(broken)
+        remedy = "" if report.faults or broken.remedy in remedies else broken.remedy
+        remedies.add(broken.remedy)
+        yield lead, f"{text} {remedy}".rstrip()
+
+
 def _limit(name: str, report: Report) -> str:
     """What the rule on a metric asks for: '<= 0.01'; empty where no rule is on it."""
     if report.impossible is not None and report.impossible.metric == name:
@@ -434,33 +501,38 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
     broken = worst_first(report.health)
     for rule, fix in zip(broken, fixes(broken), strict=True):
         todo.append((rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix))
+    todo += [("fail", lead, text) for lead, text in _broken_groups(report)]
     for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
         todo.append(("warn", takes, f"{keeps} {bounds}"))
     return todo
 
 
-def _groups(report: Report) -> Section:
+def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: str) -> Section:
     """A row per group: the usual few metrics, or a profile's own."""
     wanted = ("kl", "k3_kl", "chi2_token", "seq_ess", "ppl_ratio", "rollout_is_mean", "rollout_is_eff_sample_size")
     wanted += (LOST, "reward_mean")
     names = [name for name in wanted if report.whole.metrics.get(name) is not None]
     if report.profile != "canonical":
         names = list(report.whole.metrics)[:MOST_PROFILE_COLUMNS]
-    groups, about = report.groups, list[str]()
+    about = list(step_notes(report, groups)) if groups is report.by_step else list[str]()
     if len(groups) > MOST_IN_FILE:
-        about.append(f"{_ends_and_worst_of(MOST_IN_FILE, len(groups))}. {ALL_GROUPS}")
+        about.append(f"{_ends_and_worst_of(MOST_IN_FILE, len(groups), heading.lower())}. {ALL_GROUPS}")
         groups = _ends_and_worst(groups, MOST_IN_FILE)
     rows = list[tuple[Cell, ...]]()
     for group in groups:
         keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
                 for value in group.key.values()]  # fmt: skip
         counts = [number_cell(group.counts[name], "{:,}".format) for name in ("sequences", "tokens")]
-        status_of = statuses(report.findings(group))
-        values = (number_cell(group.metrics[name], number, status_of.get(name, "")) for name in names)
+        status_of = _statuses(report, group)
+        shown = {name: reliable(name, group) if name in group.values else group.metrics[name] for name in names}
+        values = (
+            number_cell(value, number, "" if value is None else status_of.get(name, ""))
+            for name, value in shown.items()
+        )
         rows.append((*keys, *counts, *values))
     headings = (*map(shortened, groups[0].key), "sequences", "tokens", *names)
     table = Table(headings=headings, rows=tuple(rows), n_keys=len(groups[0].key))
-    return Section(heading="Groups", anchor="by-group", about=about, tables=[table], sorts=True)
+    return Section(heading=heading, anchor=anchor, about=about, tables=[table], sorts=True)
 
 
 SECTIONS = ("Divergence", "Sample size", "Weights", "Rejections", "Kept", "Other")

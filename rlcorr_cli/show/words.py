@@ -1,25 +1,27 @@
-"""Conclusions in words: a report's verdict and onset, broken rules, suggested bounds, the likely cause, anomalies.
+"""Conclusions in words: a report's verdict and course, broken rules, suggested bounds, the likely cause, anomalies.
 
 What is concluded is `results/verdict.py`'s; every form (text, page, Markdown) takes its sentences from here.
 """
 
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis, Impossible
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.results.course import AtStep, BrokenRule, Course
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.story import Story, impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.results.usable import Answer
-from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Onset, Verdict
+from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Verdict
 from rlcorr_cli.show.document import BLANK, Cause, Note
-from rlcorr_cli.show.numbers import more, plural, share
+from rlcorr_cli.show.numbers import more, number, plural, share
 from rlcorr_cli.show.stdout import clean
 
 LEVELS = {
@@ -47,6 +49,8 @@ WORDS = {"ratio_mean": "mean ratio"}
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
 ALL = "100 %"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
+MOST_NAMED = 4
+"""Steps that are named one by one; of more, the first and the last."""
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -57,7 +61,7 @@ def verdict(report: Report) -> str:
     first = [_level(conclusion, report.clusters), _next(report)] if fault is None else [_at_fault(report, fault)]
     sentences = [*first, _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
-        sentences += [_onset(report.onset), _kept(conclusion.kept_fraction)]
+        sentences.append(_kept(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
 
 
@@ -130,12 +134,82 @@ def _failing(conclusion: Verdict) -> str:
     return f"Failing: {names}." if names else ""
 
 
-def _onset(onset: Onset | None) -> str:
-    if onset is None:
+def course_sentence(report: Report) -> str:
+    """How k3_kl goes from step to step, and which steps break a rule that fails; empty without steps."""
+    course = report.course
+    if course is None:
         return ""
-    factor = math.floor(10 * onset.factor) / 10  # rounded down, so that "at least" stays true
-    place, reference = (f"{clean(onset.column)} {value:g}" for value in (onset.place, onset.reference))
-    return f"From {place} on k3_kl stays at least {factor:.1f}x its value at {reference}."
+    failing = [broken for broken in course.broken if broken.status == "fail"]
+    return " ".join(filter(None, [_rise(course), steps_that_break(failing, course.column)]))
+
+
+def _rise(course: Course) -> str:
+    def at(point: AtStep) -> str:
+        return f"{number(point.value)} at {clean(course.column)} {clean(point.step)}"
+
+    rise = course.rise
+    if rise is not None:
+        factor = f"{rise.factor:.1f}x" if rise.factor < 10 else f"{float(f'{rise.factor:.2g}'):,.0f}x"
+        doubling = "" if rise.doubling is None else f", doubling every {_steps(rise.doubling)}"
+        return f"k3_kl rises from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
+    k3 = next((metric for metric in course.metrics if metric.metric == "k3_kl"), None)
+    if k3 is None:
+        return ""
+    worst = "" if k3.worst in (k3.first, k3.last) else f"; it is largest, {number(k3.worst.value)}, at {k3.worst.step}"
+    return f"k3_kl is {at(k3.first)} and {at(k3.last)}{worst}."
+
+
+def _steps(n: float) -> str:
+    """'step', '1.1 steps', '94 steps'."""
+    text = f"{n:.1f}" if n < 10 else f"{n:,.0f}"
+    return "step" if text == "1.0" else f"{text} steps"
+
+
+def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
+    """'Steps 10 and 11 break kl and k3_kl.'; rules that the same steps break are named together."""
+    metrics_of: dict[tuple[Any, ...], dict[str, None]] = {}
+    for rule in broken:
+        steps = tuple(value for key in rule.groups for value in key.values())
+        metrics_of.setdefault(steps, {})[rule.metric] = None
+    sentences: list[str] = []
+    for steps, metrics in metrics_of.items():
+        break_ = "breaks" if len(steps) == 1 else "break"
+        named = steps_named(steps, column)
+        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {listed(list(metrics))}.")
+    return " ".join(sentences)
+
+
+def steps_named(steps: Sequence[Any], column: str) -> str:
+    """'step 3', 'steps 10 and 11', 'steps 90 to 99', '37 steps from 12 to 99'."""
+    names = [clean(step) for step in steps]
+    if len(names) == 1:
+        return f"{clean(column)} {names[0]}"
+    noun = f"{clean(column)}s"
+    numbers = [step for step in steps if isinstance(step, int)]
+    gaps = {later - earlier for earlier, later in pairwise(numbers)} if len(numbers) == len(steps) else set[int]()
+    if len(names) > 2 and len(gaps) == 1:
+        return f"{noun} {names[0]} to {names[-1]}"
+    if len(names) <= MOST_NAMED:
+        return f"{noun} {listed(names)}"
+    return f"{len(names):,} {noun} from {names[0]} to {names[-1]}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def broken_group(broken: BrokenRule) -> tuple[str, str]:
+    """A rule that groups break: the worst of these with its value, and how many there are."""
+    worst = ", ".join(f"{clean(name)} {clean(value)}" for name, value in broken.worst.items())
+    n, of = len(broken.groups), f"{broken.of:,}"
+    column = next(iter(broken.worst))
+    if len(broken.worst) > 1:
+        which = f"{n:,} of {of} groups break it"
+    else:
+        named = steps_named([value for key in broken.groups for value in key.values()], column)
+        which = f"{named[0].upper()}{named[1:]} {'breaks' if n == 1 else 'break'} it"
+    return f"{broken.metric} {number(broken.worst_value)} at {worst}", f"should be {broken.rule}. {which}."
 
 
 def _kept(fraction: float | None) -> str:

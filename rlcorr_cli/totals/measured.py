@@ -7,23 +7,26 @@ shard).
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
+from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Sum, Totals
 from rlcorr_cli.totals.whole import WholeDump
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
+MOST_STEPS = 10_000
+"""Groups that rows are told apart in without being asked for; of more, all steps are taken together."""
 MOST_COMPARED = 10_000
 """Groups in which plans are compared; each takes some 90 kB, its JSON included."""
 K = TypeVar("K")
-V = TypeVar("V", Replicates, BinnedTotals)
+V = TypeVar("V", Replicates, BinnedTotals, DistinctKeys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,7 @@ class Measured:
     read.  replicates: of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
     group_replicates: of each group, where these are resampled, too.  sample: of the rows, where a cause is
     looked for.  group_bins: by surprise, position and length, of each group's values, where each is to have curves of
-    its own.
+    its own.  step_clusters: of each step, where rows are grouped by it.
     """
 
     provenance: Provenance | None = None
@@ -47,10 +50,26 @@ class Measured:
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     sample: RowSample | None = None
     group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
+    step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
     def __post_init__(self) -> None:
         if self.provenance is None and (self.totals is not None or self.covered or self.rows):
             raise ValueError("these totals are of nothing: they need a provenance")
+
+    @property
+    def pooled(self) -> "Measured":
+        """The same with all steps taken together, where they were told apart without being asked for."""
+        if self.provenance is None or not self.provenance.adds_step:
+            return self
+        is_grouped = len(self.provenance.groups) > 1
+        return replace(
+            self,
+            provenance=self.provenance.without_step,
+            totals=None if self.totals is None else self.totals.regrouped(lambda key: key[:-1]),
+            group_replicates=self.group_replicates if is_grouped else {},
+            group_bins=self.group_bins if is_grouped else {},
+            step_clusters={},
+        )
 
     def __add__(self, other: "Measured") -> "Measured":
         return gather((self, other))
@@ -70,9 +89,15 @@ class MeasuredSum:
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     sample: RowSample | None = None
     group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
+    step_clusters: dict[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
     def add(self, part: Measured) -> None:
-        """Add the totals of one more part, in place."""
+        """Add the totals of one more part, in place; with all steps taken together where they come to too many."""
+        if self.provenance is not None and part.provenance is not None:
+            if self.provenance.is_pooled:
+                part = part.pooled
+            elif part.provenance.is_pooled:
+                self._pool()
         if part.provenance is not None:
             if self.provenance is not None:
                 self.provenance.check_same(part.provenance)
@@ -81,10 +106,9 @@ class MeasuredSum:
         if part.totals is not None:
             self.sum = self.sum or Sum()
             self.sum.add(part.totals)
-            if self.provenance is not None:
-                check_few(self.n_groups, (self.provenance.batch, *self.provenance.groups))
         _add_each(self.replicates, part.replicates)
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
+        _add_each(self.step_clusters, part.step_clusters)
         _add_each(self.group_bins, part.group_bins)
         if len(self.group_bins) > MOST_RESAMPLED:
             raise UsageError(
@@ -98,6 +122,23 @@ class MeasuredSum:
         if part.sample is not None:
             self.sample = part.sample if self.sample is None else self.sample + part.sample
         self.rows.update(part.rows)
+        if self.provenance is not None:
+            if self.provenance.adds_step and self.n_groups > min(MOST_STEPS, MOST_GROUPS):
+                self._pool()
+            check_few(self.n_groups, (self.provenance.batch, *self.provenance.groups))
+
+    def _pool(self) -> None:
+        """Take all steps together."""
+        pooled = self.measured.pooled
+        self.provenance, self.sum = pooled.provenance, None
+        if pooled.totals is not None:
+            self.sum = Sum()
+            self.sum.add(pooled.totals)
+        self.group_replicates, self.group_bins, self.step_clusters = (
+            pooled.group_replicates,
+            dict(pooled.group_bins),
+            dict(pooled.step_clusters),
+        )
 
     @property
     def n_groups(self) -> int:
@@ -118,6 +159,7 @@ class MeasuredSum:
             group_replicates=self.group_replicates,
             sample=self.sample,
             group_bins=self.group_bins,
+            step_clusters=self.step_clusters,
         )
 
 

@@ -30,8 +30,9 @@ class ShardId:
 class Provenance:
     """plans: by their ids.  settings: what a user may set and totals depend on, by name.  columns:
     canonical name -> the dump's.  batch: the column that a group's key begins with, None where all rows are one
-    training batch.  groups: the columns of the key's other values, in order.  seed: of the bootstrap; None without one.
-    budget_bounds: a digest of what the data set; "" without budgets.
+    training batch.  groups: the columns of the key's other values, in order.  adds_step: whether the step was added to
+    these, as the last, without being asked for.  is_pooled: whether it had too many values, and was left out again.
+    seed: of the bootstrap; None without one.  budget_bounds: a digest of what the data set; "" without budgets.
     """
 
     plans: Mapping[str, Plan]
@@ -39,6 +40,8 @@ class Provenance:
     columns: Mapping[str, str]
     batch: str | None = None
     groups: tuple[str, ...] = ()
+    adds_step: bool = False
+    is_pooled: bool = False
     seed: int | None = None
     budget_bounds: str = ""
     schema: int = SCHEMA
@@ -47,6 +50,16 @@ class Provenance:
     def by_id(*plans: Plan) -> dict[str, Plan]:
         """`plans` of these plans; their names are left out, as they are of ids."""
         return {plan.id: replace(plan, name="custom") for plan in plans}
+
+    @property
+    def asked_groups(self) -> tuple[str, ...]:
+        """The columns that were asked for; where there are none, the step that was added."""
+        return self.groups[:-1] if self.adds_step and len(self.groups) > 1 else self.groups
+
+    @property
+    def without_step(self) -> "Provenance":
+        """The same without the step that was added."""
+        return replace(self, groups=self.groups[:-1], adds_step=False, is_pooled=True) if self.adds_step else self
 
     def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
         """A UsageError that names what differs, as either side has it.  sides: what they are called."""

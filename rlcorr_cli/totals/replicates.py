@@ -11,6 +11,8 @@ from rlcorr_cli.totals.totals import MERGES, Merge, Table
 
 MOST_CLUSTERS, MOST_GROUP_CLUSTERS = 100_001, 1024
 """From so many clusters of a dump on, and of one of its groups, they are estimated; fewer are counted exactly."""
+MOST_STEP_CLUSTERS = 21
+"""Of a step it is enough to know whether its clusters are few."""
 MOST_RESAMPLED = 200
 """Groups that are resampled each, which takes some 70 kB."""
 

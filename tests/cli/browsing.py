@@ -38,5 +38,6 @@ class Visit:
         return not self.said and [url for url in self.asked if not url.startswith("data:")] == [path.as_uri()]
 
     def column(self, n: int) -> list[str]:
-        rows = "#by-group ~ table tbody tr"
+        name = "by-group" if self.page.query_selector("#by-group") else "by-step"
+        rows = f"#{name} ~ table tbody tr"
         return self.page.eval_on_selector_all(rows, f"rows => rows.map(r => r.children[{n}].textContent)")

@@ -19,8 +19,9 @@ TOP = [
     "plan",
     "profile",
     "verdict",
+    "story",
     "cause",
-    "onset",
+    "course",
     "counts",
     "clusters",
     "metrics",
@@ -73,7 +74,7 @@ def test_json_has_the_keys_of_the_specification() -> None:
     assert list(report["inputs"][0]) == ["path", "format", "rows", "bytes", "modified", "columns"]
     assert {"name", "mode", "weighting", "rejections"} <= report["plan"].keys()
     assert list(report["counts"]) == COUNTS
-    assert list(report["groups"][0]) == ["key", "counts", "metrics"]
+    assert list(report["groups"][0]) == ["key", "counts", "metrics", "clusters"]
     assert list(report["health"][0]) == ["metric", "value", "rule", "status", "remedy"]
     assert {finding["status"] for finding in report["health"]} <= {"ok", "warn", "fail", "no data"}
     assert all(low <= high for low, high in report["intervals"].values())
@@ -89,7 +90,7 @@ def test_json_describes_its_input() -> None:
         "rows": 64,
         "bytes": Path(BF16).stat().st_size,
         "columns": {name: name for name in ("rollout_log_probs", "old_log_probs", "response_mask", "reward")}
-        | {"advantages": "advantage"},
+        | {"advantages": "advantage", "step": "step"},
     }
     assert report["counts"] == {
         "rows": 64,

@@ -197,7 +197,7 @@ WRONG: dict[str, dict[str, Callable[[Any], None]]] = {
         "a note that is none": put(1, "notes", 0),
         "a status of its own": put("broken", "health", 0, "status"),
         "a level of its own": put("near", "verdict", "level"),
-        "an onset of nothing": put({}, "onset"),
+        "a course of nothing": put({}, "course"),
         "trends of nothing": put({}, "trends"),
         "a plan with more": put(1, "plan", "more"),
         "another mode": put("both", "plan", "mode"),

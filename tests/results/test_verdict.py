@@ -1,4 +1,4 @@
-"""The verdict and the onset: each threshold at its edge, and no contradiction with the rules printed below them."""
+"""The verdict: each threshold at its edge, and no contradiction with the rules printed below them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.usable import Usable
-from rlcorr_cli.results.verdict import Onset, Verdict, onset, verdict
+from rlcorr_cli.results.verdict import Verdict, verdict
 from rlcorr_cli.show.words import verdict as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
@@ -99,34 +99,3 @@ def test_the_share_that_rejections_keep_is_told_below_one_half(report: Report) -
     assert "The rejections keep nothing." in told(0.0)
     assert "rejections" not in told(0.5)
     assert concluded(kept_tokens=250.0).kept_fraction == 0.25
-
-
-def drift(*k3: float | None, first: object = 0) -> Onset | None:
-    return onset([{"step": first}, *({"step": place} for place in range(1, len(k3)))], k3)
-
-
-def test_a_drift_begins_where_k3_stays_above_twice_its_first_value() -> None:
-    found = Onset(column="step", place=2, reference=0, factor=pytest.approx(2.5))
-    assert drift(0.01, 0.03, 0.025, 0.1) == replace(found, place=1)
-    assert drift(0.01, 0.015, 0.025, 0.1) == found
-    assert drift(0.01, 0.05, 0.02, 0.025) == replace(found, place=3)
-    assert drift(0.01, 0.02, 0.02) is None
-    assert drift(0.01, 0.03, 0.01) is None
-    assert drift(1e-8, 1e-6, 1e-6) is None
-    assert drift(1e-8, 1.1e-6, 1.1e-6) is not None
-
-
-def test_without_an_order_or_all_values_there_is_no_onset() -> None:
-    assert drift(0.01, 0.1) is None
-    assert drift(0.01, None, 0.1) is None
-    assert drift(0.0, 0.1, 0.1) is None
-    for first in ("a", None, True, float("inf")):
-        assert drift(0.01, 0.1, 0.1, first=first) is None
-    assert onset([{"a": i, "b": i} for i in range(3)], [0.01, 0.1, 0.1]) is None
-
-
-def test_the_factor_of_an_onset_is_rounded_down(report: Report) -> None:
-    """2.17 times is at least 2.1 times, not at least 2.2."""
-    assert report.onset is not None
-    assert report.onset.factor == pytest.approx(2.17, abs=0.01)
-    assert "From step 2 on k3_kl stays at least 2.1x its value at step 0." in words(report)

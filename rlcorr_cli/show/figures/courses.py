@@ -9,9 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from rlcorr_cli.metrics.weights import KEPT_SIZE
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import rule_on
-from rlcorr_cli.results.trends import FEWEST_EFFECTIVE, Course, Missing, course, is_known, lags
+from rlcorr_cli.results.trends import Course, Missing, course, lags
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
 from rlcorr_cli.show.numbers import number, plural

@@ -1,0 +1,277 @@
+"""Course: how a dump's metrics go from step to step, and which steps break a rule.
+
+Steps are groups like any other, in their order.  Of each main metric a Course has the first, the last and the worst
+step; of each rule the steps that break it; and of k3_kl whether it rises for good, by how much, and how fast it doubles
+where it does so steadily.  `course` is asked by every report that has steps, and the sentence on it stands in
+`show/words.py`.
+
+Few sequences tell little.  So a step is held to rules only where it has FEWEST_TOKENS and FEWEST_CLUSTERS, and metrics
+that rest on less than FEWEST_EFFECTIVE sequences or tokens have no value in a course (`reliable`): chi2_seq of a few
+rows is as likely negative as not.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Annotated, Any, Protocol
+
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.records.fields import Key, Number, Scalar, plain
+from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.rules import BROKEN, Rule, Severity
+from rlcorr_cli.results.verdict import ROUNDING_K3
+from rlcorr_cli.totals.families import Value
+
+FEWEST_TOKENS = 1_000
+"""With fewer tokens a step is not held to rules; nor with fewer clusters than an interval takes."""
+RISES = 2.0
+"""k3_kl has risen where it stays above this multiple of its first value."""
+FEWEST_DOUBLED = 5
+"""Steps that it takes to tell how fast something doubles."""
+FIT = 0.9
+"""The share of the variance of log k3_kl that a line over the steps must explain for the rise to be called steady."""
+BEND = 2.0
+"""How many times steeper one half of the steps may be than the other."""
+RESTS_ON = {
+    "chi2_token": ("token_ess", "tokens"),
+    "chi2_seq": ("seq_ess", "sequences"),
+    "seq_ess": ("seq_ess", "sequences"),
+}
+"""Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
+FEWEST_EFFECTIVE = 10
+"""Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
+
+
+def _size(value: float) -> float:
+    return abs(value)
+
+
+def _off_one(value: float) -> float:
+    return abs(math.log(value)) if value > 0 else math.inf
+
+
+MAIN: Mapping[str, Callable[[float], float]] = {
+    "k3_kl": float,
+    "kl": _size,
+    "seq_ess": lambda value: -value,
+    "ppl_ratio": _off_one,
+    "rollout_is_eff_sample_size": lambda value: -value,
+    "rollout_rs_masked_fraction": float,
+}
+"""The metrics of a course, those of weights and rejections under a plan that has them -> what is larger at the worse of
+two values."""
+
+
+class GroupLike(Protocol):
+    """What is read of each group."""
+
+    @property
+    def key(self) -> Mapping[str, Any]: ...
+
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+    @property
+    def values(self) -> Mapping[str, Value]: ...
+
+
+class StepLike(GroupLike, Protocol):
+    """What is read of each step."""
+
+    @property
+    def clusters(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class AtStep(Record):
+    """The value of a metric at a step."""
+
+    step: Scalar
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricCourse(Record):
+    """A metric at the first and the last step that have a value, and at the worst.
+
+    blank: how many steps have no value that means anything.
+    """
+
+    metric: str
+    first: AtStep
+    worst: AtStep
+    last: AtStep
+    blank: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokenRule(Record):
+    """A rule, the groups that break it, and the worst of these.  of: how many groups are held to it."""
+
+    metric: str
+    rule: str
+    status: Severity
+    groups: Annotated[tuple[Mapping[str, Scalar], ...], Key(about="The keys of the groups, in order.")]
+    of: int
+    lowest: float
+    highest: float
+    worst: Annotated[Mapping[str, Scalar], Key(about="The key of the group with the worst value.")]
+    worst_value: float
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rise(Record):
+    """k3_kl at the first step and at the last, which is `factor` times as much; it stays above twice the first value
+    from the step `since` on.  doubling: steps in which it doubles, where it does so steadily."""
+
+    first: AtStep
+    last: AtStep
+    since: Scalar
+    factor: float
+    doubling: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course(Record):
+    """The metrics along the steps.  judged: how many steps are large enough to be held to rules."""
+
+    column: str
+    steps: int
+    judged: int
+    metrics: tuple[MetricCourse, ...]
+    broken: tuple[BrokenRule, ...]
+    rise: Rise | None
+
+
+def is_known(group: GroupLike, metric: str) -> bool:
+    """Whether a group has a value of a metric that means something."""
+    if group.values.get(metric) is None:
+        return False
+    if metric not in RESTS_ON:
+        return True
+    name, unit = RESTS_ON[metric]
+    return (group.values.get(name) or 0.0) * group.counts[unit] >= FEWEST_EFFECTIVE
+
+
+def reliable(metric: str, group: GroupLike) -> Value:
+    """The metric of a group; None where it rests on too little to mean anything."""
+    return group.values[metric] if is_known(group, metric) else None
+
+
+def is_judged(group: StepLike) -> bool:
+    """Whether a step is large enough to be held to rules; by its sequences where no clusters are counted."""
+    n_clusters = group.counts["sequences"] if group.clusters is None else group.clusters
+    return group.counts["tokens"] >= FEWEST_TOKENS and n_clusters >= FEWEST_CLUSTERS
+
+
+def small_steps(n: int, of: int) -> str:
+    """That n of the steps are too small to be held to rules."""
+    which = "All steps are" if n == of else f"{n:,} of {of:,} steps are"
+    return f"{which} too small for rules: a step takes {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters."
+
+
+def broken_rules(groups: Iterable[GroupLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
+    """Each rule of fixed ends that groups break, with them; in the order of the rules, those that fail first."""
+    groups = list(groups)
+    broken: list[BrokenRule] = []
+    for rule in rules:
+        if rule.over == "total" or rule.limit:
+            continue
+        of_groups = [(group, value) for group in groups if (value := group.values.get(rule.metric)) is not None]
+        outside = [(group.key, value) for group, value in of_groups if not rule.holds(value)]
+        if not outside:
+            continue
+        key, value = max(outside, key=lambda item: rule.excess(item[1]))
+        values = [value for _, value in outside]
+        broken.append(
+            BrokenRule(
+                metric=rule.metric,
+                rule=str(rule),
+                status=rule.severity,
+                groups=tuple(_plain(key) for key, _ in outside),
+                of=len(of_groups),
+                lowest=min(values),
+                highest=max(values),
+                worst=_plain(key),
+                worst_value=value,
+                remedy=rule.remedy,
+            )
+        )
+    return tuple(sorted(broken, key=lambda each: BROKEN.index(each.status)))
+
+
+def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in key.items()}
+
+
+def course(steps: Sequence[StepLike], rules: Iterable[Rule], known: Mapping[str, Value]) -> Course | None:
+    """The course of two steps or more, in order; None of fewer.  known: the metrics of the whole dump."""
+    if len(steps) < 2:
+        return None
+    column = next(iter(steps[0].key))
+    metrics = (_metric_course(metric, steps, column) for metric in MAIN if known.get(metric) is not None)
+    judged = [step for step in steps if is_judged(step)]
+    return Course(
+        column=column,
+        steps=len(steps),
+        judged=len(judged),
+        metrics=tuple(metric for metric in metrics if metric is not None),
+        broken=broken_rules(judged, rules),
+        rise=_rise([plain(step.key[column]) for step in steps], [step.values.get("k3_kl") for step in steps]),
+    )
+
+
+def _metric_course(metric: str, steps: Sequence[StepLike], column: str) -> MetricCourse | None:
+    values = ((step.key[column], reliable(metric, step)) for step in steps)
+    points = [AtStep(plain(step), value) for step, value in values if value is not None]
+    if not points:
+        return None
+    worst = max(points, key=lambda point: MAIN[metric](point.value))
+    blank = len(steps) - len(points)
+    return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=blank)
+
+
+def _rise(places: Sequence[Any], k3: Sequence[Value]) -> Rise | None:
+    """Along steps that are numbers; None of fewer than three, where one has no k3_kl, and where it does not rise."""
+    values = [value for value in k3 if value is not None]
+    if len(places) < 3 or len(values) < len(places) or not values[0] > 0:
+        return None
+    if not all(isinstance(place, int | float) and not isinstance(place, bool) for place in places):
+        return None
+    lowest_on = list(accumulate(reversed(values), min))[::-1]  # the lowest from each step to the last
+    floor = max(RISES * values[0], ROUNDING_K3)
+    since = next((place for place, lowest in zip(places, lowest_on, strict=True) if lowest > floor), None)
+    if since is None:
+        return None
+    return Rise(
+        first=AtStep(places[0], values[0]),
+        last=AtStep(places[-1], values[-1]),
+        since=since,
+        factor=values[-1] / values[0],
+        doubling=_doubling(places, values),
+    )
+
+
+def _doubling(places: Sequence[float], values: Sequence[float]) -> float | None:
+    """Steps in which the values double; None where no line fits their logarithms, or one half is far steeper than the
+    other, as of a rise by equal amounts."""
+    if len(values) < FEWEST_DOUBLED or min(values) <= 0:
+        return None
+    logs = [math.log2(value) for value in values]
+    slope, explained = _line(places, logs)
+    half = len(values) // 2
+    early, late = _line(places[: half + 1], logs[: half + 1])[0], _line(places[half:], logs[half:])[0]
+    is_steady = explained >= FIT and 0 < max(early, late) <= BEND * min(early, late)
+    return 1 / slope if is_steady else None
+
+
+def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """The slope of the least-squares line, and the share of the variance of y that it explains."""
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    square_x, square_y = sum((a - mean_x) ** 2 for a in x), sum((b - mean_y) ** 2 for b in y)
+    product = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    if not square_x or not square_y:
+        return 0.0, 0.0
+    return product / square_x, product**2 / (square_x * square_y)

@@ -1,0 +1,100 @@
+"""The course over steps: rises and their edges, steps that break rules, what is blank, and what stands for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from rlcorr_cli.results.course import Course, Rise, course, reliable
+from rlcorr_cli.results.rules import RULES
+from rlcorr_cli.show.words import steps_named, steps_that_break
+from rlcorr_cli.totals.families import Value
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of 64 sequences with some metrics."""
+
+    key: Mapping[str, Any]
+    values: Mapping[str, Value]
+    counts: Mapping[str, int] = field(default_factory=lambda: {"sequences": 64, "tokens": 5_000})
+    clusters: int | None = 20
+
+
+def of(k3: list[float | None], first: object = 0) -> Course | None:
+    places = [first, *range(1, len(k3))]
+    steps = [Step({"step": place}, {"k3_kl": value}) for place, value in zip(places, k3, strict=True)]
+    return course(steps, RULES, known={"k3_kl": 0.1})
+
+
+def rise(*k3: float | None, first: object = 0) -> Rise | None:
+    of_steps = of(list(k3), first)
+    assert of_steps is not None
+    return of_steps.rise
+
+
+def test_a_rise_holds_from_where_k3_stays_above_twice_its_first_value() -> None:
+    def since(*k3: float) -> object:
+        found = rise(*k3)
+        return None if found is None else (found.since, round(found.factor, 6))
+
+    assert since(0.01, 0.03, 0.025, 0.1) == (1, 10)
+    assert since(0.01, 0.015, 0.025, 0.1) == (2, 10)
+    assert since(0.01, 0.05, 0.02, 0.025) == (3, 2.5)
+    assert since(0.01, 0.02, 0.02) is None
+    assert since(0.01, 0.03, 0.01) is None
+    assert since(1e-8, 1e-6, 1e-6) is None
+    assert since(1e-8, 1.1e-6, 1.1e-6) == (1, 110)
+
+
+def test_without_an_order_or_all_values_there_is_no_rise() -> None:
+    assert rise(0.01, 0.1) is None
+    assert rise(0.01, None, 0.1) is None
+    assert rise(0.0, 0.1, 0.1) is None
+    for first in ("a", None, True, float("inf")):
+        assert rise(0.01, 0.1, 0.1, first=first) is None
+    assert of([0.01]) is None
+
+
+def test_a_doubling_time_is_told_of_steady_growth_alone() -> None:
+    doubled = rise(*(0.001 * 2 ** (i / 3) for i in range(12)))
+    assert doubled is not None
+    assert doubled.doubling == pytest.approx(3)
+    for k3 in (
+        [0.001 * (1 + i) for i in range(12)],  # by equal amounts
+        [0.001] * 6 + [0.1] * 6,  # a jump
+        [0.001, 0.01, 0.1, 1.0],  # too few steps
+    ):
+        found = rise(*k3)
+        assert found is not None
+        assert found.doubling is None
+
+
+def test_steps_are_named_by_the_rules_that_they_break() -> None:
+    found = of([0.01, 0.02, 0.2, 0.15])
+    assert found is not None
+    (broken,) = found.broken
+    assert (broken.metric, broken.status, broken.worst_value, broken.of) == ("k3_kl", "fail", 0.2, 4)
+    assert steps_that_break(found.broken, "step") == "Steps 2 and 3 break k3_kl."
+    assert steps_named([3], "step") == "step 3"
+    assert steps_named([3, 5, 9], "step") == "steps 3, 5 and 9"
+    assert steps_named(range(90, 100), "step") == "steps 90 to 99"
+    assert steps_named([1, 2, 3, 5, 8], "step") == "5 steps from 1 to 8"
+
+
+@pytest.mark.parametrize(("n_tokens", "n_clusters", "judged"), [(1_000, 5, 1), (999, 5, 0), (1_000, 4, 0)])
+def test_a_step_is_held_to_rules_from_1000_tokens_and_5_clusters_on(
+    n_tokens: int, n_clusters: int, judged: int
+) -> None:
+    counts = {"sequences": 64, "tokens": n_tokens}
+    steps = [Step({"step": i}, {"k3_kl": 0.5}, counts if i else {"sequences": 1, "tokens": 1}) for i in range(2)]
+    found = course([steps[0], Step(steps[1].key, steps[1].values, counts, n_clusters)], RULES, known={"k3_kl": 0.5})
+    assert found is not None
+    assert (found.judged, len(found.broken)) == (judged, judged)
+
+
+def test_what_rests_on_under_10_effective_sequences_is_blank() -> None:
+    known, blank = (Step({"step": 0}, {"seq_ess": ess, "chi2_seq": -0.3, "kl": 0.1}) for ess in (10 / 64, 9.9 / 64))
+    assert [reliable(name, known) for name in ("seq_ess", "chi2_seq", "kl")] == [10 / 64, -0.3, 0.1]
+    assert [reliable(name, blank) for name in ("seq_ess", "chi2_seq", "kl")] == [None, None, 0.1]
