@@ -34,7 +34,6 @@ from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL
-from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.request import ReadRequest
 
 if TYPE_CHECKING:
@@ -96,15 +95,25 @@ def check(
     fail_on: Annotated[
         Names,
         Opt(
-            help="Fail on an anomaly of whole files, on a gap that `rlcorr explain compare` calls moved, far or "
-            "outliers, or on a cause that `rlcorr diagnose` names (reads the dump twice). Repeatable.",
+            help="Fail on any cause but noise (cause), or on a gap that `rlcorr explain compare` calls moved, far or "
+            "outliers. Repeatable.",
             panel=RULES,
             typed=TEXTS,
-            metavar="<anomaly|moved|far|outliers|cause>",
-            offers=("anomaly", "moved", "far", "outliers", "cause"),
+            metavar="<cause|moved|far|outliers>",
+            offers=("cause", "moved", "far", "outliers"),
         ),
     ] = (),
-    strict: Annotated[bool, Opt(help="Warnings and anomalies fail, too.", panel=RULES)] = False,
+    accept: Annotated[
+        Names,
+        Opt(
+            help="Let a fault or cause pass: top_p,grid. Repeatable.",
+            panel=RULES,
+            typed=TEXTS,
+            metavar="CAUSE,...",
+            offers=completion.causes,
+        ),
+    ] = (),
+    strict: Annotated[bool, Opt(help="Warnings fail, too.", panel=RULES)] = False,
     profile: PlanProfile = CANONICAL,
     mode: PlanMode = None,
     group_by: GroupBy = (),
@@ -153,18 +162,9 @@ def check(
         baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
         fail_on=tuple(value for value in known if value in listed),
         strict=strict,
+        accept=_accepted(accept),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
-    if "cause" in asked.fail_on and report is not None:
-        raise UsageError(
-            "--fail-on cause needs the dump: a report does not hold what causes are found from.", NAME_DUMP
-        )
-    if "cause" in asked.fail_on and STDIN in reading.paths:
-        raise UsageError(
-            "--fail-on cause reads the dump twice, and standard input can be read only once.",
-            "Save it to a file first.",
-        )
-    diagnosed = None
     with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, plan, profile=profile, mode=mode)
@@ -187,11 +187,7 @@ def check(
                     staging=staging,
                     objective=wanted,
                 )
-                if "cause" in asked.fail_on:
-                    from rlcorr_cli.runs.diagnose import diagnose
-
-                    diagnosed = diagnose(replace(again(reading), batch_by=None), computing=compute, watch=watch)
-        checked = run(measurements_of(report), asked, diagnosed)
+        checked = run(measurements_of(report), asked)
         checked = replace(checked, notes=checked.notes + notes)
         for place in report_file:
             from rlcorr_cli.show.check import junit
@@ -203,6 +199,18 @@ def check(
 
         append_summary(checked, str(summary))
     return checked
+
+
+def _accepted(accept: Names) -> tuple[str, ...]:
+    """The names of faults and causes, which may stand in one text with commas between."""
+    from rlcorr_cli.causes.table import ALL_CAUSES
+
+    known = (*ALL_CAUSES, "ratio_mean")
+    listed = tuple(name.strip() for text in names("accept", accept) for name in text.split(",") if name.strip())
+    for name in listed:
+        if name not in known:
+            raise not_one_of("--accept", name, known)
+    return listed
 
 
 def again(reading: ReadRequest) -> ReadRequest:

@@ -1,37 +1,25 @@
 """What `check` judges (`Measurements`: the numbers of a report), and what came of it (`Checked`).
 
-Beside its rules it may fail on flags of `compare` and on the causes that `diagnose` names, as findings like any
-other.
+What the dump's story tells is a finding like those of rules: a fault fails, other causes warn.  Beside that a check
+may fail on flags of `compare`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from os.path import basename
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Impossible
-from rlcorr_cli.causes.table import CAUSES, NOISE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import is_judged, small_steps
-from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.results.groups import Inputs, of_inputs
-from rlcorr_cli.results.policy import FailOn
+from rlcorr_cli.results.policy import FailOn, Policy
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
-from rlcorr_cli.results.report import Group, Report, plain_key
-from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Status
+from rlcorr_cli.results.report import Group, Report
+from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.verdict import Level
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """Something wrong with the data: its name, the sentence that shows it, and what to do; empty where that says it."""
-
-    name: str
-    evidence: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +27,15 @@ class Measurements:
     """The numbers of a dump, just measured or saved.
 
     sections: the whole dump, then its groups, then the steps that are large enough to be judged.  situation: what
-    remedies depend on.  faults: what is wrong with the data, whatever their numbers are.  cause: why the policies
-    differ, where that is a fault to be fixed.  column: of the steps.  last_step: the last of them, and its level; None
-    where it is too small.  notes: on what of the dump was not read, or not judged.
+    remedies depend on.  story: what is wrong with the data, whatever their numbers are.  column: of the steps.
+    last_step: the last of them, and its level; None where it is too small.  notes: on what of the dump was not read, or
+    not judged.
     """
 
     inputs: tuple[Input, ...]
     sections: tuple[Section, ...]
     situation: RemedyContext
-    faults: tuple[Fault, ...] = ()
-    cause: Fault | None = None
+    story: Story = field(default_factory=Story)
     column: str = ""
     last_step: tuple[Any, Level] | None = None
     notes: tuple[str, ...] = ()
@@ -64,6 +51,9 @@ class LastStep(Record):
     warned: tuple[str, ...]
 
 
+ACCEPTED = "Accepted"
+"""How the message of a fault begins that passes because it is accepted."""
+CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
 CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
 
 
@@ -71,8 +61,7 @@ CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned
 class Checked(Output):
     """Measurements held to n_rules rules.
 
-    notes: on what was not read, then faults unless they fail, then what no rule judged.  unjudged: the flags under
-    which those faults would fail.  command: which held them.
+    notes: on what was not read, then what no rule judged.  command: which held them.
     """
 
     measurements: Annotated[Measurements, HIDDEN]
@@ -81,7 +70,6 @@ class Checked(Output):
     notes: Annotated[
         tuple[str, ...], Key(about="What no rule judges: suspicions, and groups that a baseline does not have.")
     ] = ()
-    unjudged: Annotated[tuple[FailOn, ...], HIDDEN] = ()
     command: Annotated[str, HIDDEN] = "check"
 
     @property
@@ -121,6 +109,17 @@ class Checked(Output):
         return not self.counts["failed"]
 
     @property
+    @computed(after="inputs")
+    def story(self) -> Story:
+        """What is to be told of the dump first."""
+        return self.measurements.story
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The faults and causes that were accepted."""
+        return tuple(finding.metric for finding in self.findings if finding.message.startswith(f"{ACCEPTED}: "))
+
+    @property
     @computed("The rules, and how many findings failed, warned and passed.", after="status")
     def counts(self) -> CheckCounts:
         """The number of rules, and how many findings failed, warned and passed."""
@@ -153,8 +152,7 @@ def measurements_of(report: Report) -> Measurements:
         situation=report.situation,
         column=next(iter(steps[0].key)) if steps else "",
         last_step=last,
-        faults=faults(report.anomalies, report.impossible),
-        cause=_cause(report.cause),
+        story=report.story,
         notes=(*report.search_notes, *([small_steps(small, len(steps))] if small and groups is not steps else [])),
     )
 
@@ -163,50 +161,20 @@ def _section(group: Group, *, is_followed: bool = False) -> Section:
     return Section(group.plain_key, {**group.metrics, **group.values, **group.objective}, is_followed)
 
 
-def faults(anomalies: Iterable[AnomalyFinding], impossible: Impossible | None) -> tuple[Fault, ...]:
-    """A fault for a value that cannot be and for each anomaly: numbers that pass may yet mean nothing."""
-    of_values: tuple[Fault, ...] = ()
-    if impossible is not None:
-        low, high = impossible.interval
-        value = f"{impossible.metric} {impossible.value:.3f} ({low:.3f} .. {high:.3f})"
-        of_values = (Fault(name=impossible.metric, evidence=f"{value} cannot be: {impossible.proves}."),)
-    return of_values + tuple(
-        Fault(
-            name=anomaly.name,
-            evidence=f"{anomaly.name} in {basename(anomaly.path)}: {anomaly.evidence.rstrip('.')}.",
-            fix=anomaly.fix,
-        )
-        for anomaly in anomalies
-    )
+def story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:
+    """What a dump's story does to a gate: a fault fails, a warning warns (or fails, where causes are to), and what is
+    accepted passes and says so.  Nothing of a story that tells of nothing."""
+    found = [(fault.name, fault.what, fault.do, True) for fault in story.faults]
+    if story.effect == "warning":
+        found.append((story.first, story.headline, next(iter(story.do), ""), bool(CAUSE_FLAGS & policy.fail_on)))
+    return tuple(_of_story(name, what, do, policy, fails=fails) for name, what, do, fails in found)
 
 
-def _cause(cause: CauseFinding | None) -> Fault | None:
-    """Its headline and advice, where it is to be fixed; of staleness, say, rules tell how far it went."""
-    if cause is None or not CAUSES[cause.cause].is_fault:
-        return None
-    return Fault(name=cause.cause, evidence=f"{cause.cause}: {cause.headline}.", fix=cause.advice)
-
-
-def unjudged_warnings(faults: Iterable[Fault]) -> tuple[str, ...]:
-    """A note for each fault that no rule judges."""
-    return tuple(f"? {fault.evidence} {fault.fix}".rstrip() for fault in faults)
-
-
-def failures(faults: Iterable[Fault]) -> tuple[Finding, ...]:
-    """The faults as findings that fail."""
-    return tuple(
-        Finding(
-            key={},
-            metric=fault.name,
-            value=None,
-            rule="absent",
-            severity="fail",
-            status="fail",
-            fix=fault.fix or None,
-            message=fault.evidence,
-        )
-        for fault in faults
-    )
+def _of_story(name: str, what: str, do: str, policy: Policy, *, fails: bool) -> Finding:
+    if name in policy.accept:
+        return _absent(name, {}, "ok", message=f"{ACCEPTED}: {what}", fix=None)
+    status: Severity = "fail" if fails or policy.strict else "warn"
+    return replace(_absent(name, {}, status, message=what, fix=do or None), severity=status)
 
 
 _APART = ("token_ess", "token_tv")
@@ -244,30 +212,6 @@ def flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
         for section in sections
         if not section.is_followed or all(section.values.get(name) is not None for name in needed)
     ]
-
-
-def cause_findings(dump: DiagnosedDump) -> list[Finding]:
-    """A finding for the dump and each group, which fails where a cause other than noise is named."""
-    return [_cause_finding(dump, group) for group in (dump.whole, *dump.groups)]
-
-
-def _cause_finding(dump: DiagnosedDump, group: DiagnosedGroup) -> Finding:
-    diagnosis, key = group.diagnosis, plain_key(group.key)
-    voiding = dump.voiding if group is dump.whole else None
-    if voiding is not None:
-        return _of_cause(key, "fail", f"{voiding.name}: {voiding.evidence.rstrip('.')}.", voiding.fix)
-    cause = diagnosis.cause
-    if cause is None:
-        return _of_cause(key, "ok", f"cause is absent: {diagnosis.conclusion}")
-    bound = "at least" if cause.bound == "at_least" else "at most"
-    what = f"{cause.headline}, {bound} {100 * cause.share:.0f} % of the gap."
-    if cause.cause == NOISE:
-        return _of_cause(key, "ok", f"cause is absent: {what}")
-    return _of_cause(key, "fail", f"{cause.cause}: {what}", cause.advice)
-
-
-def _of_cause(key: Mapping[str, Any], status: Status, message: str, fix: str | None = None) -> Finding:
-    return _absent("cause", key, status, message=message, fix=fix)
 
 
 def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, fix: str | None) -> Finding:

@@ -247,9 +247,8 @@ def _by(now: float, baseline: float, size: bool) -> str:
     return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g} %)"
 
 
-FailOn = Literal["anomaly", "moved", "far", "outliers", "cause"]
-"""What `check` may fail on beside its rules: faults of the data, `compare`'s flags of a gap, and a cause that
-`diagnose` names."""
+FailOn = Literal["moved", "far", "outliers", "cause"]
+"""What `check` may fail on beside its rules and faults: `compare`'s flags of a gap, and any cause but noise."""
 FLAGS: tuple[FailOn, ...] = ("moved", "far", "outliers")
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
@@ -266,8 +265,8 @@ class Baseline:
 class Policy:
     """What `check` compares a dump with: rules, and limits on how far it may be from a baseline.
 
-    fail_on: what fails beside the rules.  strict: whether warnings and anomalies fail, too.  notes: on metrics that
-    were named as a framework does.
+    fail_on: what fails beside the rules.  strict: whether warnings fail, too.  accept: faults and causes that pass.
+    notes: on metrics that were named as a framework does.
     """
 
     rules: tuple[NamedRule, ...]
@@ -275,6 +274,7 @@ class Policy:
     baseline: Baseline | None = None
     fail_on: frozenset[FailOn] = frozenset()
     strict: bool = False
+    accept: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
     def named(self) -> Iterator[tuple[str, str]]:
@@ -294,6 +294,7 @@ def policy(
     baseline: Baseline | None = None,
     fail_on: Iterable[FailOn] = (),
     strict: bool = False,
+    accept: Iterable[str] = (),
     own_names: bool = True,
 ) -> Policy:
     """Default rules, replaced by those of a file, replaced by single ones; and the limits on a baseline.
@@ -321,13 +322,21 @@ def policy(
             )
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
-        return Policy(rules=rules, fail_on=fails, strict=strict, notes=tuple(notes))
+        return Policy(rules=rules, fail_on=fails, strict=strict, accept=frozenset(accept), notes=tuple(notes))
     if not moves:
         raise UsageError(
             "--baseline is compared with nothing.", "Add --max-increase kl=20% or --max-decrease seq_ess=10%."
         )
     refuse_lacking(moves, baseline.sections, baseline.name)
-    return Policy(rules=rules, limits=moves, baseline=baseline, fail_on=fails, strict=strict, notes=tuple(notes))
+    return Policy(
+        rules=rules,
+        limits=moves,
+        baseline=baseline,
+        fail_on=fails,
+        strict=strict,
+        accept=frozenset(accept),
+        notes=tuple(notes),
+    )
 
 
 def _renamed_rule(named: NamedRule, notes: list[str]) -> NamedRule:

@@ -47,8 +47,8 @@ RESULTS = {"fail": "fails", "warn": "warns", "ok": "passes", "no data": "no data
 
 def document(checked: Checked) -> Document:
     """What a check says."""
-    measurements, suspects = checked.measurements, any(note.startswith("?") for note in checked.notes)
-    is_clean = checked.passed and not checked.counts["warned"] and not suspects
+    measurements = checked.measurements
+    is_clean = checked.passed and not checked.counts["warned"] and not checked.accepted
     return Document(
         lines=_lines(checked),
         command=checked.command,
@@ -92,10 +92,7 @@ def _record(finding: Finding) -> dict[str, object]:
 def _lines(checked: Checked) -> Iterator[Block]:
     broken = worst_first(checked.findings)
     for note in checked.notes:
-        yield Note(clean(note), "yellow" if note.startswith("?") else "dim")
-    if checked.unjudged:
-        flags = " and ".join(f"--fail-on {flag}" for flag in checked.unjudged)
-        yield Note(f"No rule judges what ? shows: {flags} would fail on it.")
+        yield Note(clean(note), "dim")
     if checked.notes:
         yield BLANK
     said: dict[str, str] = {}
@@ -203,7 +200,9 @@ def counts(checked: Checked) -> str:
     warned = f", {n['warned']:,} warned" if n["warned"] else ""
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
     inside = "".join(f", {plural(n_of, noun)}" for n_of, noun in parts if n_of)
-    return f"{head} of {len(checked.findings):,} checks{warned}; {rules} on {_dump_name(checked.measurements)}{inside}."
+    accepted = f", {' and '.join(checked.accepted)} accepted" if checked.accepted else ""
+    name = _dump_name(checked.measurements)
+    return f"{head} of {len(checked.findings):,} checks{warned}{accepted}; {rules} on {name}{inside}."
 
 
 def _dump_name(measurements: Measurements) -> str:

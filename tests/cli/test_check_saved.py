@@ -65,8 +65,8 @@ def test_a_saved_report_is_judged_like_its_dump(folder: Path) -> None:
 def test_a_peers_report_has_the_peers_names(folder: Path) -> None:
     plain = str(folder / "peer_plain.json")
     found = checked(1, plain, "--max", "rollout_corr/k3_kl=0.001")
-    assert {one["metric"] for one in found["findings"]} == {"rollout_corr/k3_kl"}
-    assert [one["key"].get("step") for one in found["findings"]] == [None, 0, 1, 2, 3, 4]
+    assert {one["metric"] for one in found["findings"]} == {"stale_policy", "rollout_corr/k3_kl"}
+    assert [one["key"].get("step") for one in found["findings"][1:]] == [None, 0, 1, 2, 3, 4]
     refused(run("check", plain), 2, "No rule applies", "rollout_corr/")
     refused(run("check", plain, "--max", "k3_kl=1"), 2, "k3_kl", "rollout_corr/k3_kl")
     refused(run("check", plain, "--max", "rollout_is_mean=1"), 2, "no metric", "rollout_corr/rollout_is_mean")
@@ -76,7 +76,9 @@ def test_a_peers_report_with_pictures_has_canonical_values_as_well(folder: Path)
     found = checked(0, str(folder / "peer.json"), "--max", "rollout_corr/k3_kl=1")
     metrics = {one["metric"] for one in found["findings"]}
     assert {"kl", "seq_ess", "rollout_is_mean", "rollout_corr/k3_kl"} <= metrics
-    assert len(found["findings"]) == (found["counts"]["rules"] - 1) * 6 + 1  # pareto_k_seq: of the whole dump
+    assert (
+        len(found["findings"]) == (found["counts"]["rules"] - 1) * 6 + 2
+    )  # pareto_k_seq and the cause: of the whole dump
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,9 @@ def test_a_saved_report_has_its_plan_and_groups_already(args: tuple[str, ...], f
     refused(run("check", str(folder / "steps.json"), *args), 2, "saved report", "Name the dump itself")
 
 
-def test_what_is_suspected_of_a_dump_is_told_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_fails_a_dump_and_its_saved_report_in_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     summary, junit = tmp_path / "summary.md", tmp_path / "r.xml"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
@@ -104,15 +108,16 @@ def test_what_is_suspected_of_a_dump_is_told_and_not_judged(tmp_path: Path, monk
     for subject in (dump, report):
         summary.write_text("")
         ran = run("check", subject, "--junit", str(junit))
-        assert ran.status == 0
-        said = "? bypass_copy in d.parquet: old_log_probs equals rollout_log_probs"
-        assert ran.out.startswith(f"  {said}")
-        assert ran.out.splitlines()[-1] == "  Passed: 5 of 5 checks; 6 rules on d.parquet."
-        assert ran.err.startswith(f"::warning title=rlcorr check::{said}")
-        assert "bypass" in summary.read_text().splitlines()[4]
-        assert (ET.parse(junit).find("testsuite/system-out").text or "").startswith(said)
-        (note,) = run("check", subject, "--json").json["notes"]
-        assert note.startswith(said)
+        assert ran.status == 1
+        assert ran.out.startswith("  fail  whole dump: Cause: bypass_copy. The training column is a copy of the")
+        assert ran.out.splitlines()[-1] == "  Failed: 1 of 6 checks; 6 rules on d.parquet."
+        assert ran.err.startswith(
+            "::error title=rlcorr check%3A bypass_copy%2C whole dump::whole dump: Cause: bypass_copy."
+        )
+        assert "bypass_copy" in summary.read_text()
+        (failure,) = ET.parse(junit).iter("failure")
+        assert "bypass_copy" in str(failure.get("message"))
+        assert run("check", subject, "--accept", "bypass_copy").status == 0
 
 
 def test_a_saved_report_has_its_suggestions_and_an_older_one_none(tmp_path: Path) -> None:
@@ -358,7 +363,7 @@ def test_not_worse_than_last_time(folder: Path, tmp_path: Path) -> None:
         "fail",
         "seq_ess is 0.00313, the baseline 0.676 (down 99.5 %), should be at most 10 % below the baseline.",
     )
-    assert found["counts"] == {"rules": 12, "failed": 2, "warned": 8, "passed": 47}
+    assert found["counts"] == {"rules": 12, "failed": 2, "warned": 9, "passed": 47}
     assert run("check", steps, "--baseline", first, "--max-increase", "k3_kl=0.01").status == 0
     ran = run("check", steps, "--baseline", first, "--max-increase", "k3_kl=20%")
     # Without blanks: a long folder of temporary files is folded anywhere.
