@@ -21,6 +21,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
+from rlcorr_cli.results.course import POOLED
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
@@ -30,7 +31,6 @@ from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bou
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
-from rlcorr_cli.totals.measured import MOST_STEPS
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
@@ -38,10 +38,6 @@ from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import WholeDump
 
-POOLED = (
-    f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by steps "
-    "with --group-by step."
-)
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""
 

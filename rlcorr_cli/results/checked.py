@@ -12,7 +12,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import is_judged, small_steps
+from rlcorr_cli.results.course import POOLED, is_judged, small_steps
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn, Policy
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
@@ -153,7 +153,11 @@ def measurements_of(report: Report) -> Measurements:
         column=next(iter(steps[0].key)) if steps else "",
         last_step=last,
         story=report.story,
-        notes=(*report.search_notes, *([small_steps(small, len(steps))] if small and groups is not steps else [])),
+        notes=(
+            *report.search_notes,
+            *(note for note in report.notes if note == POOLED),
+            *([small_steps(small, len(steps))] if small and groups is not steps else []),
+        ),
     )
 
 

@@ -22,7 +22,13 @@ from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.measured import MOST_STEPS
 
+POOLED = (
+    f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by steps "
+    "with --group-by step."
+)
+"""The note of a report whose steps are too many to be told apart."""
 FEWEST_TOKENS = 1_000
 """With fewer tokens a step is not held to rules; nor with fewer clusters than an interval takes."""
 RISES = 2.0

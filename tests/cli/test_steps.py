@@ -107,6 +107,7 @@ def test_too_many_steps_are_taken_together_and_said(folder: Path, monkeypatch: p
         assert (report.course, report.groups) == (None, ())
         assert any("all are taken together" in note for note in report.notes)
         assert report.metrics["k3_kl"] == pytest.approx(pooled.metrics["k3_kl"], rel=1e-12)
+    assert "all are taken together" in " ".join(run("check", str(folder)).out.split())
     assert len(analyze(str(folder), group_by="step").groups) == N_STEPS
 
 
