@@ -337,11 +337,18 @@ def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
 
 
 def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
-    """The steps that hold the gap, in order; none where they hold little of it, and where another column tells why."""
-    step = next((column for column in columns if column.name == STEP and column.hot), None)
+    """The steps that hold the gap, in order; none where they hold little of it, and where another column tells why.
+
+    Where no single step stands out and all together grow along a line, these are the steps of a larger gap than the
+    others' and than their tokens give.
+    """
+    step = next((column for column in columns if column.name == STEP and (column.hot or column.grows)), None)
     if step is None or case.features.share(step.excess()) < COLUMN_SHARE:
         return ()
-    return tuple(sorted((step.levels.keys[i] for i in step.hot), key=lambda key: (str(type(key)), key)))
+    hot = step.hot or [
+        i for i, gap in enumerate(step.gaps) if (gap.size or 0.0) >= MIN_SIZE and gap.gap >= EXCESS_RATIO * gap.expected
+    ]
+    return tuple(sorted((step.levels.keys[i] for i in hot), key=lambda key: (str(type(key)), key)))
 
 
 def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:

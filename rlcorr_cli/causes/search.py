@@ -20,11 +20,15 @@ from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.row_sampling import batch_of
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
+from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
+MOST_NAMED = 4
+"""Steps that a sentence lists; of more it says the first and the last."""
+STEP_RANGES = 64
+"""How many ranges of steps are looked at where there are too many steps."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,38 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None) -> Search:
     """Search a sample, or some of its rows, for the cause of their gap."""
     if rows is not None:
         sample = sample.rows(rows)
-    sample = sample.ordered
+    sample = _with_few_steps(_with_files(sample.ordered))
     totals, context = totals_of(sample), Context(*sample.columns)
     diagnosis = diagnose(totals, context)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis)
     return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0])), totals)
+
+
+def _with_files(sample: RowSample) -> RowSample:
+    """The sample with its files as a column of levels, where there are several that do not only tell the time."""
+    if len(np.unique(sample.files)) < 2 or FILE in sample.levels or _files_are_of_steps(sample):
+        return sample
+    names = [os.path.basename(path) for path in sample.paths]
+    return replace(sample, levels={**sample.levels, FILE: ColumnOfKeys.of(sample.files, names)})
+
+
+def _with_few_steps(sample: RowSample) -> RowSample:
+    """The sample with its steps in STEP_RANGES ranges, each called by its first step, where there are too many steps to
+    be looked at one by one."""
+    step = sample.levels.get(STEP)
+    if step is None or len(step.values) <= MOST_LEVELS:
+        return sample
+    values = np.array([value if isinstance(value, (int, float)) else np.nan for value in step.values], np.float64)
+    if not np.isfinite(values).all():
+        return sample
+    order = np.argsort(values)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    range_of = rank * STEP_RANGES // len(order)
+    firsts = [step.values[order[np.searchsorted(range_of[order], i)]] for i in range(STEP_RANGES)]
+    ranges = ColumnOfKeys.of(range_of[step.codes], firsts)
+    return replace(sample, levels={**sample.levels, STEP: ranges})
 
 
 def _within(sample: RowSample, whole: Diagnosis) -> Diagnosis:
@@ -58,23 +88,23 @@ def _within(sample: RowSample, whole: Diagnosis) -> Diagnosis:
         return whole
     grows = f"It grows with the step: {steps_words(whole.hot_steps)} {percent(portion)} of the gap."
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
-    at_steps = {"column": STEP, "levels": ", ".join(map(str, whole.hot_steps))}
+    named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])
+    at_steps = {"column": STEP, "levels": ", ".join(map(str, named))}
     first = replace(first, parameters={**first.parameters, **at_steps}, evidence=(*first.evidence, grows))
     return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
 
 
 def steps_words(steps: tuple[Any, ...]) -> str:
-    """'step 11 holds', 'steps 10 and 11 hold'."""
+    """'step 11 holds', 'steps 10 and 11 hold', 'steps 812 to 984 hold'."""
     if len(steps) == 1:
         return f"step {steps[0]} holds"
+    if len(steps) > MOST_NAMED:
+        return f"steps {steps[0]} to {steps[-1]} hold"
     return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]} hold"
 
 
 def totals_of(sample: RowSample) -> GapTotals:
-    """The sums over a sample's rows; where these are of several files, the file is a column of levels, too."""
-    names = [os.path.basename(path) for path in sample.paths]
-    if len(np.unique(sample.files)) > 1 and FILE not in sample.levels and not _files_are_of_steps(sample):
-        sample = replace(sample, levels={**sample.levels, FILE: ColumnOfKeys.of(sample.files, names)})
+    """The sums over a sample's rows."""
     batch, around = batch_of(sample)
     sums = gap_totals(batch, around, np.arange(sample.n_rows), device=CPU)
     odd, far = (_worst(sample, values) for values in (sums.odd, sums.far))
@@ -82,11 +112,14 @@ def totals_of(sample: RowSample) -> GapTotals:
 
 
 def _files_are_of_steps(sample: RowSample) -> bool:
-    """Whether every file holds rows of one step, so that the file tells no more than the step does."""
+    """Whether each file holds rows of one step, or each step stands in one file, so that files only tell the time."""
     step = sample.levels.get(STEP)
-    return step is not None and len(np.unique(sample.files * len(step.values) + step.codes)) == len(
-        np.unique(sample.files)
+    if step is None:
+        return False
+    pairs, files, steps = (
+        len(np.unique(codes)) for codes in (sample.files * len(step.values) + step.codes, sample.files, step.codes)
     )
+    return pairs in (files, steps)
 
 
 def _worst(sample: RowSample, values: NDArray[np.float64]) -> WorstRows:

@@ -270,9 +270,13 @@ PLACE_COLUMNS = (
 def _level_table(heading: str, levels: Sequence[LevelGap], *, most: int, in_order: bool = False) -> Table:
     """A row per level: shares of tokens, of the gap, what surprise alone gives, and the size; the largest gap first.
 
-    Without sizes there is no column of them.
+    in_order: whether levels stand in their own order, where all of them are shown.  Without sizes there is no column of
+    them.
     """
-    ordered = list(levels) if in_order else sorted(levels, key=lambda level: -level.gap)
+    ordered = sorted(levels, key=lambda level: -level.gap)
+    if in_order and len(levels) <= most:
+        numbers = all(isinstance(level.level, (int, float)) for level in levels)
+        ordered = sorted(levels, key=lambda level: level.level) if numbers else list(levels)
     columns = LEVEL_COLUMNS if any(level.size is not None for level in levels) else LEVEL_COLUMNS[:-1]
     name = Column(heading=clean(heading), cell=lambda level: _level_name(heading, level))
     return tabulated(ordered, [name, *columns], most=most, noun="level")

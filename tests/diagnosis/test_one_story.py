@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from known_causes import DUMPS, VERDICTS
 
-from rlcorr_cli import analyze, compare, diagnose
+from rlcorr_cli import analyze, check, compare, diagnose
+from rlcorr_cli import filter as filter_rows
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.results.report import Report
 
@@ -26,6 +30,13 @@ def test_every_command_names_the_same_first(name: str) -> None:
     told = story(diagnose(path))
     assert story(analyze(path)) == told
     assert story(compare(path)) == told
+    checked = check(path)
+    assert story(checked) == told
+    filtered = filter_rows(path, None, "token_is")
+    assert story(filtered) == told
+    assert filtered.is_stopped == (told["effect"] == "fault")
+    absent = [finding.status for finding in checked.findings if finding.rule == "absent"]
+    assert absent == {"fault": ["fail"] * len(told["faults"]), "warning": ["warn"], "none": []}[told["effect"]]
     assert told["first"] == PROVE_A_FAULT.get(name, VERDICTS[name])
     assert len(told["do"]) <= 3
 
@@ -52,3 +63,44 @@ def test_a_story_is_kept_in_a_saved_report(tmp_path: Path) -> None:
     report = analyze(str(DUMPS / "top_p08.parquet"))
     data = json.loads(json.dumps(report.to_dict()))
     assert Report.from_dict(data).story == report.story
+
+
+def growing(folder: Path, n_steps: int, rows: int, n_files: int) -> str:
+    """Rows whose gap grows a thousandfold over the steps, without another cause."""
+    rng = np.random.default_rng(2)
+    table: list[dict[str, Any]] = []
+    for step in range(n_steps):
+        for row in range(rows):
+            logits = rng.normal(0, 2, (60, 30))
+            rollout, train = (
+                z - np.log(np.exp(z).sum(-1, keepdims=True))
+                for z in (logits + rng.normal(0, 0.03 * 30 ** (step / (n_steps - 1)), logits.shape), logits)
+            )
+            tokens = [int(rng.choice(30, p=np.exp(each))) for each in rollout]
+            at = np.arange(60)
+            table.append(
+                {
+                    "sample_id": f"{step}-{row}",
+                    "step": step,
+                    "rollout_log_probs": rollout[at, tokens].astype(np.float32),
+                    "old_log_probs": train[at, tokens].astype(np.float32),
+                }
+            )
+    per_file = len(table) // n_files
+    for i in range(n_files):
+        part = pa.Table.from_pylist(table[i * per_file : (i + 1) * per_file])
+        pq.write_table(part, folder / f"{i:03d}.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize(("n_steps", "rows", "n_files"), [(12, 20, 12), (12, 20, 4), (400, 2, 10)])
+def test_a_gap_that_grows_with_the_steps_has_the_cause_of_the_last_ones(
+    n_steps: int, rows: int, n_files: int, tmp_path: Path
+) -> None:
+    diagnosed = diagnose(growing(tmp_path, n_steps, rows, n_files))
+    assert diagnosed.verdict == "other_weights"
+    cause = diagnosed.whole.diagnosis.cause
+    assert cause is not None
+    assert cause.parameters["column"] == "step"
+    assert cause.evidence[-1].startswith("It grows with the step: steps ")
+    assert "file" not in {column.column for column in diagnosed.whole.diagnosis.columns}
