@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
+from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.metrics.metric import evaluate
@@ -20,6 +21,7 @@ from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, refuse_empty
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
+from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
 from rlcorr_cli.totals.families import Value
@@ -107,10 +109,14 @@ class TargetResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Output):
-    """The curve, from the tightest bounds to the loosest.  what: the record whose bound moves, in words."""
+    """The curve, from the tightest bounds to the loosest.
+
+    what: the record whose bound moves, in words.  story: what is to be told of the dump first.
+    """
 
     inputs: Inputs
     counts: Counts
+    story: Story = field(default_factory=Story)
     what: Annotated[str, Key(name="swept")]
     units: Literal["tokens", "sequences"]
     is_cap: Annotated[bool, HIDDEN]
@@ -202,7 +208,9 @@ def add_units(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) ->
 
 def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapping[int, Candidates]) -> Sweep:
     """The sweep of a run.  candidates: as of `swept_report`."""
-    return swept_report(
+    sample = run.measured.sample
+    story = Story() if sample is None else story_of(run.anomalies, search(sample).diagnosis)
+    swept = swept_report(
         None if run.measured.totals is None else run.measured.totals.whole,
         run.curve,
         run.swept,
@@ -213,6 +221,7 @@ def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapp
         notes=run.notes,
         n_bad_rows=run.problems.n_rows,
     )
+    return replace(swept, story=story)
 
 
 def swept_report(

@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
-from rlcorr_cli.runs.analyze import provenance_of
+from rlcorr_cli.runs.analyze import provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import (
     Reading,
@@ -60,12 +63,14 @@ def sweep(
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
+    anomalies = find_anomalies(samples(dump))
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),
             observation=observation,
             swept=swept,
             provenance=provenance_of(dump, observation, {}),
+            sampling=sampling_of(dump, plan.mode),
             takes_sample=totals,
         )
         gathering = MeasuredSum()
@@ -84,6 +89,7 @@ def sweep(
             inputs=reading.inputs,
             notes=tuple(dump.notes),
             problems=reading.log.counts,
+            anomalies=anomalies,
         )
         curve = run.curve
         candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
@@ -95,7 +101,9 @@ def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
     """What the plan reads; training batches, where weights are divided by their mean, as `analyze` takes them."""
     batch = None if not divides_by_mean(plan) or request.batch_by == NO_BATCH else request.batch_by or "step"
     required = batch is not None and request.batch_by is not None
-    return PlanColumns(mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required)
+    return PlanColumns(
+        mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required, levels=True
+    )
 
 
 def _candidates(
@@ -151,6 +159,7 @@ class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | No
     observation: Observation
     swept: Swept
     provenance: Provenance
+    sampling: Sampling
     takes_sample: bool = False
 
     def made(
@@ -160,12 +169,19 @@ class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | No
         gathering = MeasuredSum()
         totals: dict[Any, UnitTotals] = {}
         taken: list[KeySample] = []
+        sampler = RowSampler(self.sampling, self.reading.reader.roles)
         for rows in batches:
+            sampler.take(rows)
             observed, units = sweeping.sweep(rows.batch, self.observation, self.swept, self.reading.device)
             gathering.add(Measured(provenance=self.provenance, totals=observed.totals))
             add_units(totals, units)
             taken += [content_sample(rows.batch)] if self.takes_sample else []
-        measured = replace(gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}))
+        measured = replace(
+            gathering.measured,
+            provenance=self.provenance,
+            covered=frozenset({shard.id}),
+            sample=sampler.sample,
+        )
         return measured, totals, reduce(add, taken) if taken else None
 
 

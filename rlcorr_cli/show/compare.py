@@ -31,7 +31,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
 from rlcorr_cli.totals.families import Value, Values
 
 PLAN_NOTE = "`rlcorr explain worth` defines a column, `rlcorr explain compare` tells how a plan is chosen."
@@ -92,9 +92,12 @@ def document(comparison: Comparison, sort: Sort = "worth") -> Document:
             plural(len(comparison.whole.plans), "plan"),
             last_change(comparison.inputs),
         ),
-        causes=[anomaly_cause(each) for each in comparison.anomalies],
+        causes=[
+            *([story_cause(comparison.story)] if comparison.story.effect == "warning" else []),
+            *(anomaly_cause(each) for each in comparison.anomalies),
+        ],
         headline=best.headline,
-        status="fail" if best.plan is None else STATUS[best.flags[0]],
+        status="fail" if best.plan is None or comparison.story.is_fault else STATUS[best.flags[0]],
         reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in best.reasons],
         sections=_sections(comparison),
         json=json_text(comparison.to_dict),
@@ -106,7 +109,10 @@ def _lines(comparison: Comparison, sort: Sort) -> Iterator[Block]:
     facts = [named(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
     yield Facts([*facts, plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)])
     yield BLANK
-    yield from anomaly_notes(comparison.anomalies)
+    story = comparison.story
+    # A fault is said by the recommendation itself.
+    yield from story_notes(story) if not story.is_fault else ()
+    yield from anomaly_notes([each for each in comparison.anomalies if each.name not in story.fault_names])
     yield Note(comparison.recommendation.headline, "bold")
     for reason in comparison.recommendation.reasons:
         yield Note(reason.text, bullet=True, option=reason.option)

@@ -24,6 +24,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, decimals, duration, number, plural, share
 from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.words import story_cause, story_notes
 from rlcorr_cli.totals.families import Value
 
 
@@ -41,7 +42,8 @@ def document(sweep: Sweep) -> Document:
             last_change(sweep.inputs),
         ),
         headline=f"{headline(sweep)} {target.option}" if target is not None and reached else headline(sweep),
-        status="ok" if target is None or reached else "warn",
+        causes=[story_cause(sweep.story)] if sweep.story.effect != "none" else [],
+        status="fail" if sweep.story.is_fault else "ok" if target is None or reached else "warn",
         reasons=[target.note] if target is not None and target.note else [],
         sections=_sections(sweep),
         json=json_text(sweep.to_dict),
@@ -54,6 +56,7 @@ def _lines(sweep: Sweep) -> Iterator[Block]:
     amounts = plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")
     yield Facts([named(sweep.inputs), *amounts, duration(sweep.seconds)])
     yield BLANK
+    yield from story_notes(sweep.story)
     reached = target is not None and target.reached
     yield Note(headline(sweep), "bold", option=target.option if target is not None and reached else "")
     if target is not None and (target.note or not reached):

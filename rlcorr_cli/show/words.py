@@ -300,6 +300,11 @@ def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
         yield BLANK
 
 
+def story_cause(story: Story) -> Cause:
+    """What is told of a dump first, in a file."""
+    return Cause("fail" if story.is_fault else "warn", clean(story.headline), " ".join(story.do[:1]))
+
+
 def story_notes(story: Story) -> Iterator[Note]:
     """What is wrong with a dump and what to do about it, where anything is to be done."""
     if story.effect == "none":
