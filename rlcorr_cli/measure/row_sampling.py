@@ -64,7 +64,7 @@ class RowSampler:
     def sample(self) -> RowSample:
         """Of the rows so far."""
         none = RowSample(most=self.sampling.most, level=self.level, columns=self._columns)
-        return (none if (taken := sample_of(self._parts)) is None else taken).fitted
+        return sample_of((*self._parts, none))
 
     @property
     def _columns(self) -> tuple[str, str, str | None]:

@@ -50,7 +50,11 @@ def intervals(
     """
     import numpy as np
 
-    known = {metric.name: metric for metric in metrics if values.get(metric.name) is not None and metric.name in draws}
+    known = {
+        metric.name: metric
+        for metric in metrics
+        if values.get(metric.name) is not None and metric.name in draws and np.isfinite(draws[metric.name]).any()
+    }
     if n_clusters < FEWEST_CLUSTERS or not known:
         return {}
     centres = np.array([[values[name]] for name in known], dtype=np.float64)

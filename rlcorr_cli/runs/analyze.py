@@ -39,8 +39,8 @@ from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
-LARGEST_TOKEN = 64
-"""Bytes that no token takes in the columns that are read of a Parquet file."""
+LARGEST_TOKEN, LARGEST_TEXT = 64, 1 << 14
+"""Bytes that no token takes in the columns that are read of a Parquet file, and in a file that is read whole."""
 MANY_GROUPS = 5_000
 """Groups whose sums leave so much memory free that it is worth giving back."""
 
@@ -113,12 +113,13 @@ def analyze(
 def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = ()) -> Sampling:
     """How the rows of a dump are sampled: as many as its request says.
 
-    The columns that are read of a Parquet file take LARGEST_TOKEN bytes a token at most, so that their size tells a
-    level that is not above that of the whole sample.  Files of other formats hold more than what is read.
+    What is read of a Parquet file takes LARGEST_TOKEN bytes a token at most, and the text around a token no more than
+    LARGEST_TEXT, so that the size of a dump tells a level that is not above that of its sample.
     """
     most = dump.request.sample or MOST_TOKENS
     is_parquet = all(source.format == "parquet" for source in dump.sources)
-    level = max(0, (dump.n_bytes // (LARGEST_TOKEN * most)).bit_length() - 1) if is_parquet else 0
+    largest = LARGEST_TOKEN if is_parquet else LARGEST_TEXT
+    level = max(0, (dump.n_bytes // (largest * most)).bit_length() - 1)
     return Sampling(mode=mode, groups=groups, most=most, level=level)
 
 

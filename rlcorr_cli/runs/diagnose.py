@@ -24,7 +24,7 @@ from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 Key = tuple[Any, ...]
 
@@ -50,18 +50,18 @@ def diagnose(
     anomalies = find_anomalies(samples(dump))
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         counts: dict[Key, GroupCounts] = {}
-        sample = RowSample(most=sampling.most)
+        samples_of_shards = SampleSum()
         contents: list[KeySample] = []
         work = DiagnoseShard(reading=ShardReading.of(dump, computing), sampling=sampling, takes_contents=totals)
         for _, part in reading.each(work):
             for key, of_group in part.counts.items():
                 add_counts(counts, key, of_group)
-            sample += part.sample
+            samples_of_shards.add(part.sample)
             contents += [] if part.contents is None else [part.contents]
         reading.check()
         run = DiagnosisRun(
             counts=counts,
-            sample=sample,
+            sample=samples_of_shards.sample or RowSample(most=sampling.most),
             of=Provenance(
                 plans={},
                 settings={"levels": ", ".join(by), "sample": sampling.most},

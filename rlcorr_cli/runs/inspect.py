@@ -33,7 +33,7 @@ from rlcorr_cli.runs.analyze import opened, plan_columns, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
-from rlcorr_cli.totals.row_sample import RowSample, sample_of
+from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 
 @dataclass(frozen=True)
@@ -142,15 +142,16 @@ def inspect(
     tally = DumpCounts()
     sampling = None if lacks else sampling_of(dump, chosen.plan.mode)
     work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=n_worst, by=by, sampling=sampling)
-    samples_of_shards: list[RowSample] = []
+    samples_of_shards = SampleSum()
     with one_reading(dump, computing) as reading:
         for _, inspection in reading.each(work):
             tally += inspection.tally
-            samples_of_shards += [] if inspection.sample is None else [inspection.sample]
+            if inspection.sample is not None:
+                samples_of_shards.add(inspection.sample)
             sequences.extend(inspection.sequences)
             tokens.extend(inspection.tokens)
         cause = None
-        if (sample := sample_of(samples_of_shards)) is not None:
+        if (sample := samples_of_shards.sample) is not None:
             anomalies, cause = standing(anomalies, search(sample).diagnosis)
         return Inspected(
             inputs=reading.inputs,

@@ -15,7 +15,7 @@ from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 from rlcorr_cli.totals.totals import Sum, Totals
 from rlcorr_cli.totals.whole import WholeDump
 
@@ -87,7 +87,7 @@ class MeasuredSum:
     pictures: BinnedTotals | None = None
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
-    sample: RowSample | None = None
+    samples: SampleSum = field(default_factory=SampleSum)
     group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
     step_clusters: dict[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
@@ -120,7 +120,7 @@ class MeasuredSum:
         if part.whole is not None:
             self.whole = part.whole if self.whole is None else self.whole + part.whole
         if part.sample is not None:
-            self.sample = part.sample if self.sample is None else self.sample + part.sample
+            self.samples.add(part.sample)
         self.rows.update(part.rows)
         if self.provenance is not None:
             if self.provenance.adds_step and self.n_groups > min(MOST_STEPS, MOST_GROUPS):
@@ -157,7 +157,7 @@ class MeasuredSum:
             rows=dict(self.rows),
             whole=self.whole,
             group_replicates=self.group_replicates,
-            sample=self.sample,
+            sample=self.samples.sample,
             group_bins=self.group_bins,
             step_clusters=self.step_clusters,
         )

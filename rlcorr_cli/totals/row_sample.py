@@ -10,8 +10,7 @@ have taken, because a part never needs a higher level than the whole.  So the sa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,17 +164,7 @@ class RowSample:
 
     def __add__(self, other: "RowSample") -> "RowSample":
         """The sample of both, as one reading would have taken it; a ValueError of samples of two sizes."""
-        if self.most != other.most:
-            raise ValueError("samples of different sizes do not add")
-        level = max(self.level, other.level)
-        both = [
-            part if part.level == level else part.rows(np.flatnonzero(trailing_zeros(part.keys) >= level))
-            for part in (self, other)
-        ]
-        filled = [part for part in both if len(part.keys)]
-        if len(filled) < 2:
-            return replace(filled[0] if filled else self, level=level)
-        return replace(_joined(*filled), level=level).fitted
+        return sample_of((self, other))
 
     @property
     def n_rows(self) -> int:
@@ -242,9 +231,55 @@ def trailing_zeros(keys: Keys) -> Index:
     return np.where(keys == 0, 64, np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.int64))
 
 
-def sample_of(parts: Sequence[RowSample]) -> RowSample | None:
-    """The sum of samples; None of none."""
-    return reduce(add, parts) if parts else None
+def sample_of(parts: Sequence[RowSample]) -> RowSample:
+    """The sample of the rows of one part or more, as one reading would have taken it; a ValueError of samples of two
+    sizes."""
+    first = parts[0]
+    if any(part.most != first.most for part in parts):
+        raise ValueError("samples of different sizes do not add")
+    level = max(part.level for part in parts)
+    at_level = [
+        part if part.level == level else part.rows(np.flatnonzero(trailing_zeros(part.keys) >= level)) for part in parts
+    ]
+    filled = [part for part in at_level if part.n_rows]
+    if not filled:
+        return replace(at_level[0], level=level)
+    return replace(filled[0] if len(filled) == 1 else _joined(filled), level=level).fitted
+
+
+@dataclass
+class SampleSum:
+    """The sum of many samples, added one at a time.
+
+    What was added waits until it is as much as the sum so far, because joining copies all rows and lists all files.
+    """
+
+    _sum: RowSample | None = None
+    _waiting: list[RowSample] = field(default_factory=list[RowSample])
+    _weight: int = 0
+
+    def add(self, part: RowSample) -> None:
+        """Add one more."""
+        self._waiting.append(part)
+        self._weight += _weight(part)
+        if self._weight >= (0 if self._sum is None else _weight(self._sum)):
+            self._join()
+
+    @property
+    def sample(self) -> RowSample | None:
+        """The sum so far; None of none."""
+        self._join()
+        return self._sum
+
+    def _join(self) -> None:
+        parts = [*([] if self._sum is None else [self._sum]), *self._waiting]
+        if self._waiting:
+            self._sum, self._waiting, self._weight = sample_of(parts), [], 0
+
+
+def _weight(sample: RowSample) -> int:
+    """What joining it costs: its tokens, rows and files."""
+    return sample.n_valid_tokens + sample.n_rows + len(sample.paths)
 
 
 def _starts(lengths: Index) -> Index:
@@ -258,9 +293,8 @@ def stretches(starts: Index, lengths: Index) -> Index:
     return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
-def _joined(a: RowSample, b: RowSample) -> RowSample:
-    """The rows of one, then those of the other."""
-    parts = (a, b)
+def _joined(parts: Sequence[RowSample]) -> RowSample:
+    """The rows of all parts, in their order."""
     files = dict.fromkeys(file for part in parts for file in zip(part.paths, part.units, strict=True))
     place = {file: i for i, file in enumerate(files)}
     at = [np.array([place[file] for file in zip(part.paths, part.units, strict=True)])[part.files] for part in parts]
@@ -274,7 +308,7 @@ def _joined(a: RowSample, b: RowSample) -> RowSample:
             [np.full(n, FILLS[name]) if each is None else each for each, n in zip(values, sizes, strict=True)]
         )
     return replace(
-        a,
+        parts[0],
         **(arrays | {"files": np.concatenate(at)}),
         levels=_joined_columns([part.levels for part in parts], [part.n_rows for part in parts]),
         groups=_joined_columns([part.groups for part in parts], [part.n_rows for part in parts]),

@@ -43,10 +43,13 @@ def test_a_shifted_column_is_suspected_everywhere(tmp_path: Path) -> None:
     assert one["path"] == path
     assert one["n_files"] == 1
     assert "old_log_probs" in one["evidence"]
-    assert names(run("filter", path, "--preset", "token_is", "--dry-run", "--json").json) == ["shifted_columns"]
+    stopped = run("filter", path, "--preset", "token_is", "--dry-run", "--json")
+    assert stopped.status == 1
+    assert names(json.loads(stopped.out)) == ["shifted_columns"]
     assert names(run("inspect", path, "--json").json) == ["shifted_columns"]
-    for args in (("analyze",), ("inspect",), ("filter", "--preset", "token_is", "--dry-run")):
+    for args in (("analyze",), ("inspect",)):
         assert "? shifted_columns  d.parquet: " in run(*args, path).out
+    assert "! shifted_columns  Cause: " in run("filter", "--preset", "token_is", "--dry-run", path).out
     page, markdown = words(path)
     assert "shifted_columns" in page
     assert r"shifted\_columns" in markdown

@@ -38,6 +38,7 @@ from rlcorr_cli.runs.filter import filter_dump
 from rlcorr_cli.runs.filter_parts import WriteParts
 from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, filter_work
 from rlcorr_cli.runs.reading import RetriedSmaller, ShardReading
+from rlcorr_cli.totals.provenance import Provenance
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 from running import row
@@ -58,6 +59,10 @@ class KilledInTheMiddle:
     filtering: FilterShard
     kills: str
     shard: int
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.filtering.provenance
 
     def __call__(self, shard: Shard) -> Generator[Any]:
         for i, rows in enumerate(replace(self.filtering, reading=self.reading)(shard)):
@@ -128,7 +133,9 @@ def filtered(dump: str, out: Path, computing: Computing, case: Case) -> Filtered
     if options.pop("rejected", False):
         options["rejected"] = out.with_name(f"{out.name}-rejected")
     request = ReadRequest(paths=(dump,), **case.request)
-    return filter_dump(request, ChosenPlan(plan=case.plan), Target(path=out, **options), computing=computing)
+    return filter_dump(
+        request, ChosenPlan(plan=case.plan), Target(path=out, force=True, **options), computing=computing
+    )
 
 
 def here() -> Computing:
@@ -371,7 +378,7 @@ def test_a_worker_killed_in_the_middle_of_its_part_leaves_no_trace(
 
 
 def test_what_a_worker_is_sent_and_sends_back_is_small(tmp_path: Path) -> None:
-    dump = opened(ReadRequest(paths=(cut(STEPS, tmp_path / "dump"),)), ChosenPlan(plan=TOKEN))
+    dump = opened(ReadRequest(paths=(cut(STEPS, tmp_path / "dump"),), sample=500), ChosenPlan(plan=TOKEN))
     computing = Computing("cpu", BATCH_TOKENS)
     filtering = filter_work(
         dump, ChosenPlan(plan=TOKEN), Target(path=tmp_path / "out"), computing=computing, budget_bounds={}, writes=True
