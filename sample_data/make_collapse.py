@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-STEPS, ROWS, VOCABULARY = 12, 20, 200
-SHORTEST, LONGEST = 40, 120
+STEPS, ROWS, VOCABULARY = 12, 32, 200
+SHORTEST, LONGEST = 30, 90
 LOGIT_SD = 3.0
 """The spread of the training policy's logits: how peaked its distributions are."""
 FIRST_NOISE, GROWTH = 0.02, 1.4

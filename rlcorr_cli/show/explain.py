@@ -22,6 +22,7 @@ from rlcorr_cli.plans.presets import PRESETS, SCOPE_TERMS, TERMS, families, pres
 from rlcorr_cli.reading.bad_rows import PROBLEMS
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results.rules import RULES, Rule
+from rlcorr_cli.show.glossary import BY_KEY, GLOSSARY, key_of
 from rlcorr_cli.show.presets import WIDTH, about_family, about_preset, indented, records
 from rlcorr_cli.show.stdout import emit
 
@@ -35,6 +36,7 @@ TOPICS = {
     "causes": "why policies may differ: what `diagnose` names",
     "statistics": "what rejections can bound",
     "terms": "kinds of corrections, and scopes of rejections",
+    "glossary": "all other words that reports, pages and helps print",
     "columns": "what a dump holds, and what frameworks call it",
     "weights": "what weights a plan can give, and what is measured of them",
     "profiles": "a framework release's own numbers",
@@ -46,8 +48,8 @@ TOPICS = {
 def print_topics() -> None:
     """Print the topics that `explain` knows."""
     lines = [
-        "rlcorr explain NAME defines a metric (also under a framework's name), a preset,",
-        "a statistic, a class of problems, a term or a symbol. These list their names:",
+        "rlcorr explain NAME defines every name that a report prints: a metric (also",
+        "by a framework's name), a preset, a cause, a heading. These list the names:",
         "",
         *_table((f"rlcorr explain {topic}", meaning) for topic, meaning in TOPICS.items()),
     ]
@@ -56,7 +58,7 @@ def print_topics() -> None:
 
 def print_explanation(name: str) -> None:
     """Print a topic's names, or all that a name stands for; an unknown name is a UsageError with similar names."""
-    key = name.strip().lower().replace("-", "_")
+    key = key_of(name)
     lines = _topic(key) or _explained(name.strip(), key)
     if not lines:
         close = near_misses(key, known())
@@ -85,9 +87,11 @@ def _edit_distance(first: str, second: str) -> int:
 
 
 def known() -> list[str]:
-    """Every name that can be explained but symbols and what depends on a plan."""
+    """Every name that can be explained but symbols, what depends on a plan, and what takes quoting in a shell."""
     problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
-    tables = (names(), STATISTICS, PRESETS, PRESET_ALIASES, problems, TERMS, SCOPE_TERMS, TOPICS, COLUMNS, RELEASES)
+    words = [key for key in BY_KEY if re.fullmatch(r"\w{2,}", key)]
+    corrections = (STATISTICS, PRESETS, PRESET_ALIASES, TERMS, SCOPE_TERMS, FLAGS)
+    tables = (names(), *corrections, problems, TOPICS, COLUMNS, RELEASES, words)
     return list(dict.fromkeys(name for table in tables for name in table))
 
 
@@ -108,6 +112,12 @@ def _topic(name: str) -> list[str]:
             return _table((row.name, row.formula) for row in STATISTICS.values())
         case "terms":
             return _table((*TERMS.items(), *SCOPE_TERMS.items()))
+        case "glossary":
+            return [
+                line
+                for heading, terms in GLOSSARY.items()
+                for line in (heading, *_table(((term.name, term.meaning) for term in terms), indent="  "), "")
+            ][:-1]
         case "columns":
             more = "`rlcorr explain old_log_probs` lists what frameworks call that one."
             return [*_table(COLUMNS.items()), "", more]
@@ -151,6 +161,8 @@ def _explained(name: str, key: str) -> list[str]:
         _problem(key),
         _column(name),
         _term(key),
+        _flag(key),
+        _word(name, key, definition),
         _framework(key),
         _symbol(name),
     ]
@@ -251,6 +263,24 @@ def _term(name: str) -> list[str]:
     rows = presets_with(name)
     table = _table(((row.name, row.when) for row in rows), "    ")
     return [name, *indented(TERMS[name]), *_where_in(TERMS[name]), *table]
+
+
+def _flag(name: str) -> list[str]:
+    """The lines on a flag of `compare`."""
+    if name not in FLAGS:
+        return []
+    return [name, *_paragraphs(f"Flag of `compare`: {FLAGS[name]}", "`rlcorr explain compare` says how it is used.")]
+
+
+def _word(name: str, key: str, shown: Metric | None) -> list[str]:
+    """The lines on a word of the glossary, with the metric that a heading stands for; none if that is shown already."""
+    term = BY_KEY.get(key)
+    metric = define(term.metric) if term is not None and term.metric else None
+    if term is None or (metric is not None and metric is shown):
+        return []
+    also = f"Also: {', '.join(other for other in term.names if other != name)}." if len(term.names) > 1 else ""
+    lines = [name, *_paragraphs(term.meaning, also)]
+    return lines if metric is None else [*lines, "", *about_metric(metric)]
 
 
 def _about_weights() -> list[str]:

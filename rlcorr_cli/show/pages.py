@@ -12,10 +12,12 @@ from rlcorr_cli.show.stdout import emit, render
 
 MANUAL = Path(__file__).parents[1] / "manual"
 PAGES = {
+    "tutorial": "the idea from nothing, in five minutes with the sample data",
     "dumps": "which files and columns are read, and what happens to bad rows",
     "stores": "dumps and outputs in S3 and other object stores",
     "reading": "verdict, rules, intervals, notation",
     "metrics": "every metric: formula, meaning, typical sizes, when to worry",
+    "glossary": "every word that reports, pages and helps print",
     "intervals": "how intervals are made, and how often they hold",
     "diagnose": "the cause of a gap: what a dump tells, and what it cannot",
     "corrections": "presets, flags, plan files, frameworks' own configs",

@@ -1,5 +1,7 @@
 """Every name that a report or an error can show is defined by `rlcorr explain`, from the tables the code uses."""
 
+import re
+
 import pytest
 from running import STEPS, analyzed, run
 
@@ -14,6 +16,7 @@ from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.explain import FLAGS, TOPICS, near_misses
+from rlcorr_cli.show.glossary import GLOSSARY
 
 
 def explained(name: str) -> str:
@@ -129,6 +132,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         "weights": [row.name for row in GROUPS["Importance weights"]],
         "profiles": list(RELEASES),
         "terms": [*TERMS, *SCOPE_TERMS],
+        "glossary": [term.name for terms in GLOSSARY.values() for term in terms],
         "symbols": list(SYMBOLS),
         "compare": ["compare"],
     }
@@ -137,7 +141,7 @@ def test_explain_alone_lists_the_topics_and_each_topic_its_names() -> None:
         assert f"rlcorr explain {topic}" in ran.out
         lines = run("explain", topic).out.splitlines()
         assert max(map(len, lines)) <= 80
-        first_words = [line.split()[0] for line in lines if line and not line.startswith(" " * 5)]
+        first_words = [re.split(r" {2,}", line.strip())[0] for line in lines if line and not line.startswith(" " * 5)]
         assert [word for word in first_words if word in expected] == expected
 
 

@@ -1,0 +1,607 @@
+"""GLOSSARY: every word that a report, a page or a help prints and that no other table defines.
+
+`rlcorr explain NAME` and the manual's page `glossary` are made of these rows; metrics, presets, causes, columns,
+problems and symbols have tables of their own, and `explain` reads all of them.  A heading that stands for a metric
+names it, and `explain` adds the metric's definition.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """A word and what it means, in whole sentences.  also: other words for it.  metric: what a heading stands for."""
+
+    name: str
+    meaning: str
+    also: tuple[str, ...] = ()
+    metric: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name and the other words for it."""
+        return (self.name, *self.also)
+
+
+def _metric(heading: str, metric: str, about: str) -> Term:
+    """A heading of a table that stands for a metric."""
+    return Term(name=heading, meaning=f"{about} The metric {metric}.", metric=metric)
+
+
+GLOSSARY: Mapping[str, Sequence[Term]] = {
+    "The two policies": (
+        Term(
+            name="policy",
+            meaning="A model that gives every possible next token a probability. Training changes the policy.",
+            also=("policies",),
+        ),
+        Term(
+            name="rollout policy",
+            meaning="The policy that sampled the tokens: the model as the inference engine (vLLM, SGLang) computes it.",
+            also=("rollout", "rollout engine", "behaviour policy", "sampler"),
+        ),
+        Term(
+            name="training policy",
+            meaning="The policy that the trainer (FSDP, Megatron) computes for the same tokens. It is the old policy "
+            "or the current policy.",
+            also=("trainer", "training engine"),
+        ),
+        Term(
+            name="old policy",
+            meaning="The training policy with the weights from before the update. PPO compares the current policy with "
+            "it. Its log-probs are the column old_log_probs.",
+        ),
+        Term(
+            name="current policy",
+            meaning="The training policy while it is being updated. Its log-probs are the column current_log_probs.",
+        ),
+        Term(
+            name="log-prob",
+            meaning="The logarithm of the probability that a policy gives to one token, in nats. It is 0 for a certain "
+            "token and negative for every other one.",
+            also=("log-probs", "logprob", "logprobs", "log probability"),
+        ),
+        Term(
+            name="rollout log-probs",
+            meaning="The log-probs that the inference engine recorded when it sampled the tokens: the column "
+            "rollout_log_probs.",
+        ),
+        Term(
+            name="log-ratio",
+            meaning="The training log-prob of a token minus its rollout log-prob. 0 means that both policies agree; "
+            "0.1 means that training finds the token about 10% more probable.",
+            also=("log-ratios",),
+        ),
+        Term(
+            name="ratio",
+            meaning="e to the power of the log-ratio: how many times more probable the token is under the training "
+            "policy than under the rollout policy.",
+            also=("importance ratio",),
+        ),
+        Term(
+            name="log-odds",
+            meaning="log(p / (1 - p)) of a token's probability p. Rounding moves the log-odds of all tokens by about "
+            "the same amount, so `diagnose` compares policies by them.",
+            also=("logit", "log-odds from"),
+        ),
+        Term(
+            name="nats",
+            meaning="The unit of log-probs and KL: natural logarithms. A difference of 0.1 nats is a factor of 1.105.",
+            also=("nat",),
+        ),
+        Term(
+            name="perplexity",
+            meaning="e to the power of the mean negative log-prob of a sequence: between how many equally likely "
+            "tokens the policy chooses, on average.",
+            also=("ppl",),
+        ),
+        Term(
+            name="KL divergence",
+            meaning="Kullback-Leibler divergence: the mean log-ratio between two policies over tokens that one of them "
+            "sampled. It is 0 where the policies are equal. `kl`, `k2_kl` and `k3_kl` estimate it.",
+            also=("divergence",),
+        ),
+        Term(
+            name="total variation",
+            meaning="The share of choices on which two policies differ, from 0 (equal) to 1. token_tv is of tokens, "
+            "seq_tv of whole sequences.",
+            also=("tv",),
+        ),
+        Term(
+            name="surprise",
+            meaning="The negative log-prob of a token under the rollout policy: large for improbable tokens.",
+        ),
+        Term(
+            name="mismatch",
+            meaning="The difference between the rollout policy and the training policy on the same tokens.",
+            also=("policy mismatch", "training-inference mismatch"),
+        ),
+        Term(
+            name="gap",
+            meaning="How far the policies are apart. In tables of `diagnose`: the share of the dump's sum of squared "
+            "log-ratios that these rows or tokens hold.",
+            also=("sum_sq",),
+        ),
+        Term(
+            name="staleness",
+            meaning="The training policy was updated after the rollout policy sampled, so the tokens come from older "
+            "weights. `rlcorr explain stale_policy` says how it shows.",
+            also=("stale", "stale rollouts", "off-policy"),
+        ),
+        Term(
+            name="lag",
+            meaning="How many updates lie between the weights that sampled and the weights that train: the column "
+            "policy_version_lag, or the difference of policy_version and step.",
+        ),
+        Term(name="on-policy", meaning="Training on tokens that the training policy itself sampled: every ratio is 1."),
+    ),
+    "The dump": (
+        Term(
+            name="dump",
+            meaning="Files with one row for each response: the rollout log-probs and the training log-probs of its "
+            "tokens.",
+        ),
+        Term(
+            name="sequence",
+            meaning="One sampled response: one row of a dump.",
+            also=("sequences", "response", "responses", "row", "rows"),
+        ),
+        Term(
+            name="tokens",
+            meaning="A report counts valid tokens: tokens of a response that response_mask does not exclude. In tables "
+            "of `diagnose` it is their share of the dump.",
+            also=("valid tokens", "valid token"),
+        ),
+        Term(
+            name="masked",
+            meaning="A token that response_mask excludes from the loss, such as the output of a tool.",
+            also=("mask", "masked tokens"),
+        ),
+        Term(
+            name="prompts",
+            meaning="Rows that share a prompt are not independent, so intervals draw whole prompts. group_id, "
+            "prompt_id, the prompt's text or its token ids tell which rows share one (`rlcorr help "
+            "intervals`).",
+            also=("clusters", "cluster", "group_id", "prompt_id", "prompt"),
+        ),
+        Term(
+            name="group",
+            meaning="Rows with the same value of a column that --group-by names, such as a training step.",
+            also=("groups", "group-by"),
+        ),
+        Term(
+            name="bad rows",
+            meaning="Rows that cannot be read as two policies' log-probs. `rlcorr explain problems` lists the classes; "
+            "--on-bad-row says what happens to them.",
+            also=("bad row", "problem", "problems found"),
+        ),
+        Term(
+            name="quarantine",
+            meaning="A file that bad rows are written to, with the reason beside each.",
+            also=("quarantined",),
+        ),
+        Term(
+            name="advantage",
+            meaning="How much better a response was than others to the same prompt; the loss multiplies by it.",
+        ),
+        Term(name="reward", meaning="The score of a response, from which advantages are made."),
+        Term(
+            name="column",
+            meaning="A column of the dump. Its type is what the file stores; `read as` is the standard name under "
+            "which rlcorr uses it.",
+            also=("read as", "type", "columns"),
+        ),
+        Term(
+            name="on valid tokens",
+            meaning="In `inspect`: the smallest, mean and largest log-prob of a column over valid tokens, and the "
+            "share that is exactly 0.",
+            also=("exactly 0", "zero_fraction"),
+        ),
+        Term(
+            name="other columns",
+            meaning="Columns that `diagnose` compares rows by where the dump has them: worker, data_source, "
+            "finish_reason, step, policy_version and the lag. --by names more.",
+            also=("worker", "data_source", "finish_reason"),
+        ),
+        Term(
+            name="token ids",
+            meaning="The sampled tokens as numbers of the vocabulary: the columns token_ids, response_token_ids or "
+            "response_ids. With them `diagnose` sees repetition penalties.",
+            also=("response_token_ids",),
+        ),
+        Term(name="min", meaning="The smallest value."),
+        Term(name="mean", meaning="The average value."),
+        Term(name="max", meaning="The largest value."),
+        Term(
+            name="std",
+            meaning="The standard deviation: how widely values spread around their mean.",
+            also=("sd", "standard deviation", "deviation"),
+        ),
+        Term(
+            name="valid tokens a sequence",
+            meaning="Quantiles of the number of valid tokens in a response: 5% of the responses are shorter than the "
+            "column `5 %` says.",
+        ),
+    ),
+    "Corrections": (
+        Term(
+            name="importance sampling",
+            meaning="IS: every token (or sequence) of the loss is multiplied by its ratio, so that tokens from the "
+            "rollout policy count as if the training policy had sampled them.",
+            also=("IS",),
+        ),
+        Term(
+            name="IS weight",
+            meaning="The number that a token's loss is multiplied by: its ratio, after bounds. `raw` is before the "
+            "bounds, `applied` after them.",
+            also=("IS weights", "importance weight", "weight of a token", "raw", "applied", "token weights"),
+        ),
+        Term(
+            name="sequence weights",
+            meaning="IS weights of whole sequences: the product of their tokens' ratios. They spread much more than "
+            "token weights.",
+            also=("sequence-level weights", "weights of whole sequences"),
+        ),
+        Term(
+            name="rejection sampling",
+            meaning="RS: tokens or whole sequences whose statistic lies outside bounds leave the loss.",
+            also=("RS", "rejection", "rejections", "rejected", "rejected by"),
+        ),
+        Term(
+            name="plan",
+            meaning="One correction as data: the weights, the rejections and their bounds. --preset, --plan, --is and "
+            "--rs choose it; the plan `disabled` corrects nothing.",
+            also=("plans", "correction"),
+        ),
+        Term(
+            name="preset",
+            meaning="A plan with a name. `rlcorr presets` lists them by framework.",
+        ),
+        Term(
+            name="profile",
+            meaning="The formulas of one release of a framework, so that numbers match its dashboard (--profile).",
+        ),
+        Term(
+            name="objective",
+            meaning="The loss that training minimises, such as PPO's. `rlcorr help objectives` explains it.",
+            also=("ppo", "gspo", "cispo", "reinforce"),
+        ),
+        Term(
+            name="bounds",
+            meaning="The lowest and the highest value that a weight or a statistic may have.",
+            also=("limits", "threshold", "cap", "clamped", "capped"),
+        ),
+        Term(
+            name="above high",
+            meaning="The share of tokens or sequences whose raw weight is above the plan's upper bound.",
+        ),
+        Term(
+            name="below low",
+            meaning="The share of tokens or sequences whose raw weight is below the plan's lower bound.",
+        ),
+        Term(
+            name="below 1 / high",
+            meaning="The share of tokens or sequences whose raw weight is below 1 divided by the upper bound: where a "
+            "plan has no lower bound, this is as far below 1 as the upper bound is above it.",
+        ),
+        Term(
+            name="eff_sample_size",
+            meaning="Effective sample size of the weights, as a share of tokens or sequences.",
+            metric="rollout_is_eff_sample_size",
+        ),
+        Term(
+            name="what is kept",
+            meaning="Numbers of all tokens (before) and of the tokens that the plan keeps (after).",
+            also=("before", "after", "after rejection"),
+        ),
+        Term(
+            name="keeps",
+            meaning="The bounds of the statistic: what lies between them is kept.",
+        ),
+        Term(
+            name="tokens lost",
+            meaning="The share of tokens that a rejection takes out of the loss.",
+            also=("lost", "sequences hit", "all together"),
+        ),
+        Term(
+            name="not capped",
+            meaning="In `sweep` of weights: the share of weights that lie within the bound.",
+        ),
+        Term(
+            name="target",
+            meaning="The share of the batch that `sweep --target-keep` or `--target-ess` asks for.",
+            also=("target keep", "target ESS"),
+        ),
+        Term(
+            name="mistake",
+            meaning="A wrong way to apply the plan, such as applying the correction twice. `size` is the length of its "
+            "gradient relative to the plan's, `cos` the cosine of the two.",
+            also=("cos", "mistakes"),
+        ),
+        Term(name="clip_fraction", meaning="The share of tokens whose loss PPO's clip bounds.", also=("clipped",)),
+        _metric("eff seqs", "effective_sequences", "The effective number of sequences in the gradient."),
+        _metric("to none", "cos_to_none", "The cosine between this plan's gradient and that of no correction."),
+        _metric("to seq IS", "cos_to_sequence_is", "The cosine between this plan's gradient and that of sequence IS."),
+    ),
+    "Columns of compare and sweep": (
+        _metric("A shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."),
+        _metric("top 1 %", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
+        _metric("k3 left", "k3_left", "How far apart the policies are on what the plan keeps."),
+        Term(
+            name="ESS",
+            meaning="Effective sample size: how many equally weighted samples would count as much, as a share of all. "
+            "1 means that all weights are equal; near 0, a few weights dominate.",
+            also=("effective sample size", "effective sequences"),
+            metric="ess",
+        ),
+        Term(name="take", meaning="The plan that `compare` recommends.", also=("cannot tell",)),
+        Term(
+            name="flag",
+            meaning="What kind of gap `compare` sees: near, weight, outliers, moved or far.",
+            also=("flags",),
+        ),
+    ),
+    "A report": (
+        Term(
+            name="story",
+            meaning="What is said of a dump first, the same in every command: the likely cause, the faults and what to "
+            "do. In JSON it has first, effect, certainty, headline, faults and do.",
+        ),
+        Term(
+            name="first",
+            meaning="In a story: the name of the first fault, else of the likely cause, else unclear, none or too_few. "
+            "In a course: the first step.",
+        ),
+        Term(
+            name="effect",
+            meaning="In a story: what the worst finding means for other commands. fault: `check` fails and `filter` "
+            "stops. warning: training can live with it, mend it. none: nothing to do.",
+        ),
+        Term(
+            name="certainty",
+            meaning="In a story: proven (a bound or an identity is broken), likely (the statistics say so) or unclear.",
+        ),
+        Term(name="proven", meaning="A certainty: the data break a bound or an identity, so the cause is sure."),
+        Term(name="likely", meaning="A certainty: the statistics point to this cause.", also=("likely cause",)),
+        Term(
+            name="unclear",
+            meaning="No cause stands out: no known cause explains enough of the gap.",
+            also=("one of",),
+        ),
+        Term(
+            name="none",
+            meaning="As a cause: the policies are equal, there is no gap to explain. As an effect: nothing to do.",
+        ),
+        Term(
+            name="headline",
+            meaning="In a story: the first finding in a sentence or two.",
+            also=("conclusion", "what"),
+        ),
+        Term(
+            name="faults",
+            meaning="What makes numbers and corrections meaningless until it is fixed, such as rows that do not belong "
+            "together. `filter` stops at them, `check` fails.",
+            also=("fault", "by a fault"),
+        ),
+        Term(
+            name="warning",
+            meaning="A rule that is broken, or a cause that training can live with. It fails no check.",
+            also=("warn", "warned", "warnings"),
+        ),
+        Term(
+            name="do",
+            meaning="In a story: at most three actions, most useful first.",
+            also=("what to do", "action", "advice", "fix", "cure"),
+        ),
+        Term(
+            name="cause",
+            meaning="Why the policies differ. `rlcorr explain causes` lists all that are known.",
+            also=("causes",),
+        ),
+        Term(
+            name="anomaly",
+            meaning="Something wrong with a whole file, such as a shifted column.",
+            also=("anomalies", "suspicions", "suspicion"),
+        ),
+        Term(
+            name="verdict",
+            meaning="How far apart the policies are, and which weights stay usable: equal, same, close, apart, far, "
+            "void or too few. In `diagnose`: the name of the likely cause.",
+            also=("level of a verdict",),
+        ),
+        Term(name="equal", meaning="Verdict: both columns hold the same numbers on every token."),
+        Term(name="same", meaning="Verdict: the same policy up to rounding; k3_kl is below 1e-6."),
+        Term(name="close", meaning="Verdict: k3_kl is below 0.01. Token weights correct the gap at hardly any cost."),
+        Term(
+            name="apart",
+            meaning="Verdict: k3_kl is between 0.01 and 0.1. Look for the cause; use token weights meanwhile.",
+        ),
+        Term(
+            name="far",
+            meaning="Verdict: a rule on the policies fails, or half of the effective tokens are gone. Find out what is "
+            "wrong before you train.",
+            also=("far apart",),
+        ),
+        Term(
+            name="void",
+            meaning="No verdict: something in the data makes the numbers meaningless. Fix it first.",
+            also=("no verdict",),
+        ),
+        Term(
+            name="too few",
+            meaning="There is not enough data to tell: a verdict takes 32 sequences and 5 prompts.",
+            also=("too few to tell",),
+        ),
+        Term(
+            name="usable",
+            meaning="Weights are usable where their rules hold: no few of them dominate every mean.",
+            also=("unsure",),
+        ),
+        Term(
+            name="course",
+            meaning="How the numbers develop over training steps: the first, the last and the worst step, since when "
+            "they rise and by how much.",
+            also=("by step", "course over steps", "last", "worst", "onset", "trend over steps", "doubling time"),
+        ),
+        Term(
+            name="metric",
+            meaning="A number of a report. `rlcorr explain metrics` lists all of them.",
+            also=("value", "key figures", "metrics"),
+        ),
+        Term(name="ideal", meaning="The value of a metric where both policies are equal."),
+        Term(name="formula", meaning="How a metric is computed. `rlcorr explain symbols` lists the letters."),
+        Term(
+            name="rule",
+            meaning="A limit on a metric. A broken rule is marked `!`; `rlcorr explain rules` lists the defaults.",
+            also=("rules", "limit", "severity", "check", "health"),
+        ),
+        Term(name="remedy", meaning="What to do about a broken rule."),
+        Term(
+            name="result", meaning="Whether a check passed, warned or failed.", also=("status", "passed", "fail", "ok")
+        ),
+        Term(name="section", meaning="Which rows a check or a comparison is of: the whole dump, or one group."),
+        Term(
+            name="95 % interval",
+            meaning="The range that holds the true value in 95 of 100 cases, by resampling whole prompts (bootstrap). "
+            "`rlcorr help intervals` says how far to trust it.",
+            also=("interval", "95 %", "confidence interval", "bootstrap", "intervals", "k3_interval", "gap_interval"),
+        ),
+        Term(name="log_ratio at", meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5 %`."),
+        Term(
+            name="log counts",
+            meaning="The bars of the histogram are logarithms of counts, so that rare values show.",
+        ),
+        _metric("seq ESS", "seq_ess", "Effective sample size of raw sequence weights."),
+        _metric("IS ESS", "rollout_is_eff_sample_size", "Effective sample size of the plan's weights."),
+        _metric("ppl ratio", "ppl_ratio", "The ratio of the two policies' perplexities."),
+        _metric("mean ratio", "ratio_mean", "The mean of all tokens' ratios."),
+        Term(
+            name="Pareto k",
+            meaning="How heavy the tail of raw weights is. Above 0.7, a few weights dominate every mean. The metrics "
+            "pareto_k_token and pareto_k_seq.",
+        ),
+        Term(
+            name="correlation",
+            meaning="How closely two series follow one line: 1 means exactly. prob_pearson is that of the "
+            "probabilities under both policies.",
+            also=("pearson",),
+        ),
+    ),
+    "diagnose": (
+        Term(
+            name="sd of log-ratio",
+            meaning="The standard deviation of the log-ratio over all tokens.",
+            metric="log_ratio_std",
+        ),
+        Term(
+            name="core",
+            meaning="In JSON: the typical difference between the policies in log-odds, without rare outliers.",
+        ),
+        Term(name="expected", meaning="The share of the gap that the surprise of these tokens alone predicts."),
+        Term(
+            name="size",
+            meaning="In `diagnose`: how far off a typical token of these rows is, relative to all other rows. Of a "
+            "mistake: the length of its gradient relative to the plan's.",
+        ),
+        Term(
+            name="hot",
+            meaning="Rows that stand out, beyond chance, by size and by share of the gap; tables mark them `!`.",
+            also=("stands out",),
+        ),
+        Term(
+            name="typical |r|",
+            meaning="The typical absolute difference between the policies, with the effect of surprise taken out.",
+            also=("r", "typical token"),
+        ),
+        Term(
+            name="from token", meaning="The first token of a range of places in the response.", also=("from", "place")
+        ),
+        Term(
+            name="share",
+            meaning="The part of the gap that a cause explains; `share_bound` says whether it is at least or at most "
+            "that much, `token_share` on which share of the tokens.",
+            also=("share_bound", "share_interval", "token_share", "at least", "at most"),
+        ),
+        Term(
+            name="parameter",
+            meaning="A number of a cause, such as the temperature that explains the gap.",
+            also=("parameters",),
+        ),
+        Term(
+            name="evidence",
+            meaning="The numbers that point to a cause.",
+            also=("features", "facts", "fact"),
+        ),
+        Term(
+            name="is_minor",
+            meaning="In JSON: the cause holds, but explains too little of the gap to be the verdict.",
+            also=("minor",),
+        ),
+        Term(name="level", meaning="One value of a column, such as worker w3.", also=("levels",)),
+        Term(name="turn", meaning="A run of valid tokens between tool calls.", also=("turns", "by turn")),
+        Term(
+            name="z",
+            meaning="How many standard errors a value lies from what chance gives.",
+            also=("trend_z",),
+        ),
+        Term(
+            name="R2",
+            meaning="The share of the variation that a fit explains, from 0 to 1.",
+            also=("R²",),
+        ),
+        Term(
+            name="what is left",
+            meaning="The part of the gap that the named causes do not explain.",
+            also=("the rest",),
+        ),
+        Term(
+            name="not looked for",
+            meaning="Causes that cannot be checked because the dump lacks a column.",
+            also=("not checked",),
+        ),
+    ),
+    "diff": (
+        Term(name="A", meaning="In `diff`: the first dump. B is the second."),
+        Term(name="B", meaning="In `diff`: the second dump, which is compared with A."),
+        Term(
+            name="change",
+            meaning="B against A: a ratio (x 1.50) for metrics that are never negative, else a difference.",
+        ),
+        Term(
+            name="p Holm",
+            meaning="The probability of a change at least this large by chance, corrected by Holm's method for the "
+            "number of metrics tested. Below 0.05 the metric moved.",
+            also=("p", "holm"),
+        ),
+        Term(
+            name="no evidence",
+            meaning="The change is within what chance gives. It does not prove that nothing changed.",
+        ),
+        Term(
+            name="smallest detectable change",
+            meaning="The smallest change that this amount of data would have shown.",
+            also=("would have been seen",),
+        ),
+        Term(
+            name="pairs",
+            meaning="Rows that both dumps hold; their differences are compared row by row.",
+            also=("pair", "paired"),
+        ),
+    ),
+}
+"""Heading of the page -> its terms."""
+
+
+def key_of(name: str) -> str:
+    """What a name is looked up by: `seq ESS`, `seq-ess` and `seq_ess` are the same, and so are `1 %` and `1%`; single
+    letters keep their case."""
+    words = name.strip().replace(" %", "%")
+    return words if len(words) == 1 else re.sub(r"[\s_-]+", "_", words.lower())
+
+
+BY_KEY: Mapping[str, Term] = {
+    key_of(name): term for terms in GLOSSARY.values() for term in terms for name in term.names
+}
+"""A name's key -> its term."""
