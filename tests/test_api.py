@@ -239,7 +239,7 @@ def test_the_flow_in_the_docstring_runs(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_package_lists_its_names_before_any_is_loaded() -> None:
     script = "import sys, rlcorr_cli; print(*dir(rlcorr_cli)); print('numpy' in sys.modules)"
     listed, loads_numpy = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
     ).stdout.splitlines()
     assert {*app.COMMANDS, "Plan", "save", "__version__"} <= {*listed.split()}
     assert loads_numpy == "False"

@@ -67,7 +67,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
     "check": (
         "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
-        "rlcorr check dump.parquet --fail-on cause --junit rlcorr.xml",
+        "rlcorr check dump.parquet --accept top_p --junit rlcorr.xml",
     ),
     "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --rank abs_log_ratio"),
     "convert": (

@@ -153,8 +153,9 @@ def inspect(
         cause = None
         if (sample := samples_of_shards.sample) is not None:
             anomalies, cause = standing(anomalies, search(sample).diagnosis)
+        step = {} if dump.step is None else {"step": dump.step}  # read as `analyze` reads it, which follows steps
         return Inspected(
-            inputs=reading.inputs,
+            inputs=tuple(replace(file, columns={**file.columns, **step}) for file in reading.inputs),
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             columns={**dump.columns, **dump.marks},
             tally=tally,

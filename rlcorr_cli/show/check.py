@@ -100,13 +100,13 @@ def _lines(checked: Checked) -> Iterator[Block]:
         lines = list(same)
         first = lines[0]
         for line in lines[:SHOWN]:
-            yield Note(f"{line.where}: {line.message}", lead=f"{line.status:4}  ", lead_look=LOOKS[line.status])
+            yield Note(f"{line.where}: {clean(line.message)}", lead=f"{line.status:4}  ", lead_look=LOOKS[line.status])
         rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
         if first.remedy:
             above = said.setdefault(first.remedy, first.metric)
             rest.append(first.remedy if above == first.metric else f"Same remedy as {above}.")
         for text in rest:
-            yield Note(text, indent=8)
+            yield Note(clean(text), indent=8)
     if broken:
         yield BLANK
     if last := last_step(checked):
@@ -116,7 +116,10 @@ def _lines(checked: Checked) -> Iterator[Block]:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A finding, or those of one rule on several steps, in words."""
+    """A finding, or those of one rule on several steps, in words.
+
+    message, remedy: as the finding has them, since a file of rules may write lines; each form cleans them in its way.
+    """
 
     status: str
     where: str
@@ -138,7 +141,8 @@ def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
         if of_steps:
             first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
             named = steps_named([each.key[column] for each in of_steps], column)
-            range_of = f"{shown(values[0], first.low, first.high)} to {shown(values[-1], first.low, first.high)}"
+            ends = dict.fromkeys(shown(value, first.low, first.high) for value in (values[0], values[-1]))
+            range_of = " to ".join(ends)
             yield replace(_line(first), where=named, message=f"{first.metric} is {range_of}, should be {first.rule}.")
 
 
@@ -148,8 +152,8 @@ def _line(finding: Finding) -> Line:
         where=where(finding.key),
         metric=clean(finding.metric),
         rule=finding.rule,
-        message=clean(finding.message),
-        remedy=clean(finding.remedy or ""),
+        message=finding.message,
+        remedy=finding.remedy or "",
     )
 
 
@@ -302,7 +306,7 @@ def _rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
         if with_remedy:
             texts.append("" if line.remedy in remedies else line.remedy)
             remedies.add(line.remedy)
-        yield f"| {MARKS[line.status]} | " + " | ".join(map(escaped, texts)) + " |"
+        yield f"| {MARKS[line.status]} | " + " | ".join(escaped(clean(text)) for text in texts) + " |"
     if len(lines) > ROWS:
         yield ""
         yield f"and {len(lines) - ROWS:,} more."

@@ -307,9 +307,11 @@ def test_no_number_is_cut_beside_plans_of_several_names() -> None:
     assert "A shift" in ran.out
 
 
-def test_where_the_mean_ratio_cannot_be_diagnose_is_named() -> None:
+def test_a_fault_is_said_before_any_plan() -> None:
     ran = run("compare", str(Path(__file__).parents[1] / "diagnosis" / "causes" / "top_p095.parquet"))
-    assert "`rlcorr diagnose` tells which. No plan can be named before that is fixed." in " ".join(ran.out.split())
+    shown = " ".join(ran.out.split())
+    assert "Cause: rollout_log_probs was cut at top-p 0.95" in shown
+    assert "Fix this first. Least harmful meanwhile: " in shown
 
 
 def test_the_headline_breaks_between_facts_alone() -> None:

@@ -43,7 +43,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
         f"{name}=" for name in BY_FULL_NAME if name.startswith("objective/ppo/c")
     ],
     ("check", BF16, "--max", "ob"): ["objective/"],
-    ("check", BF16, "--fail-on", ""): ["anomaly", "moved", "far", "outliers", "cause"],
+    ("check", BF16, "--fail-on", ""): ["cause", "moved", "far", "outliers"],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token:", "sequence:", "geometric:"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],

@@ -55,7 +55,8 @@ def test_the_first_sentence_says_what_moved_at_80_columns(monkeypatch: pytest.Mo
     assert "  B is farther apart: k3_kl is 3.45 times A's (3.01 .. 3.95). No rows pair.\n" in out
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert [line.split()[0] for line in lines[7:10]] == ["metric", "k3_kl", "logprob_abs_diff_mean"]
+    assert lines[4].startswith("  ? B: other_weights: Likely cause: other weights on one side")
+    assert [line.split()[0] for line in lines[10:13]] == ["metric", "k3_kl", "logprob_abs_diff_mean"]
     assert "…" not in run("diff", BF16, INT8, "--all").out
     assert "B is closer" in run("diff", INT8, BF16).out
 

@@ -179,7 +179,7 @@ OTHERS = {
     "seed": (("--seed", "1"), "seed is 0 in A and 1 in B"),
     "thresholds": (("--extreme-ratio", "3"), "extreme_ratio is 2.0 in A and 3.0 in B"),
     "columns": (("--map", "old_log_probs=other"), "columns.old_log_probs is old_log_probs in A and other in B"),
-    "groups": (("--group-by", "step"), "groups is none in A and step in B"),
+    "groups": (("--group-by", "group_id"), "groups is step in A and group_id, step in B"),
     "mode": (("--mode", "bypass", "--map", "current_log_probs=other"), "mode is decoupled in A and bypass in B"),
     "objective": (
         ("--objective", "ppo", "--batch-by", "none"),
