@@ -7,6 +7,14 @@ from rlcorr_cli.commands.arguments import Json
 from rlcorr_cli.commands.declared import Opt
 
 
+def page_offers() -> completion.Offers:
+    """The manual's pages, and the commands."""
+    from rlcorr_cli.commands.app import COMMANDS, summary
+    from rlcorr_cli.show.pages import PAGES
+
+    return completion.offers_of({**PAGES, **{name: summary(name) for name in COMMANDS if name not in PAGES}})
+
+
 def presets(
     name: Annotated[
         str | None,
@@ -68,7 +76,7 @@ def help(
         Opt(
             help="A page of the manual, or a command.",
             metavar="[PAGE]",
-            offers=completion.pages,
+            offers=page_offers,
         ),
     ] = None,
 ) -> None:

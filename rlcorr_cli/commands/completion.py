@@ -16,7 +16,7 @@ OBJECTIVE = "objective/"
 Offers = list[tuple[str, str]]
 
 
-def _offers(names: Mapping[str, str], end: str = "") -> Offers:
+def offers_of(names: Mapping[str, str], end: str = "") -> Offers:
     """Names with one line on each; end: what must follow a name."""
     return [(name + end, " ".join(about.split())) for name, about in names.items()]
 
@@ -25,7 +25,7 @@ def presets() -> Offers:
     """Every preset, its aliases first: they are shorter."""
     from rlcorr_cli.plans.presets import ALIASES, PRESETS
 
-    return _offers({name: PRESETS[ALIASES.get(name, name)].when for name in (*ALIASES, *PRESETS)})
+    return offers_of({name: PRESETS[ALIASES.get(name, name)].when for name in (*ALIASES, *PRESETS)})
 
 
 def preset_words() -> Offers:
@@ -33,21 +33,21 @@ def preset_words() -> Offers:
     from rlcorr_cli.plans.presets import FAMILIES
 
     listed = ("list", "Every preset, with what it is for.")
-    return [*_offers(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
+    return [*offers_of(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
 
 
 def profiles() -> Offers:
     """Every profile."""
     from rlcorr_cli.frameworks.chosen import RELEASES
 
-    return _offers(RELEASES)
+    return offers_of(RELEASES)
 
 
 def rejections() -> Offers:
     """Each statistic at each scope: 'ratio.seq_mean:'."""
     from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 
-    return _offers({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
+    return offers_of({f"{row.name}.{scope}": row.formula for row in STATISTICS.values() for scope in SCOPES}, ":")
 
 
 def varied() -> Offers:
@@ -69,12 +69,12 @@ def limited_metrics(incomplete: str) -> Offers:
     """Every metric as a rule names it: 'kl='; an objective's once one is begun: 'objective/ppo/loss='."""
     if not incomplete.startswith(OBJECTIVE):
         return [
-            *_offers(_metrics(), "="),
+            *offers_of(_metrics(), "="),
             *([(OBJECTIVE, "")] if incomplete and OBJECTIVE.startswith(incomplete) else []),
         ]
     from rlcorr_cli.metrics.objective import BY_FULL_NAME
 
-    return _offers({name: definition.meaning for name, definition in BY_FULL_NAME.items()}, "=")
+    return offers_of({name: definition.meaning for name, definition in BY_FULL_NAME.items()}, "=")
 
 
 def _metrics() -> dict[str, str]:
@@ -91,14 +91,6 @@ def explained() -> Offers:
     return [(name, about.get(name, "")) for name in known()]
 
 
-def pages() -> Offers:
-    """The manual's pages, and the commands."""
-    from rlcorr_cli.commands.app import COMMANDS, summary
-    from rlcorr_cli.show.pages import PAGES
-
-    return _offers({**PAGES, **{name: summary(name) for name in COMMANDS if name not in PAGES}})
-
-
 def devices() -> Offers:
     """Where to compute."""
     return [("auto", "A CUDA GPU where there is one."), ("cpu", "NumPy."), ("torch", "torch on a CPU."), ("cuda", "")]
@@ -108,7 +100,7 @@ def causes() -> Offers:
     """What `diagnose` may fail on."""
     from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
 
-    return _offers({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
+    return offers_of({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
 
 
 def group_columns(ctx: Any) -> list[str]:
