@@ -270,7 +270,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_readme_is_read_in_one_sitting() -> None:
-    assert len(README.splitlines()) <= 200
+    assert len(README.splitlines()) <= 150
 
 
 def test_help_prints_each_page(capsys: pytest.CaptureFixture[str]) -> None:
