@@ -15,10 +15,7 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
-from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, sample_of, stretches, trailing_zeros
-
-AT_ONCE = 16
-"""Parts that are joined at once: joining copies all rows so far."""
+from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, stretches, trailing_zeros
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,29 +39,26 @@ class RowSampler:
 
     sampling: Sampling
     roles: Roles
-    level: int = field(init=False)
-    _parts: list[RowSample] = field(default_factory=list[RowSample], init=False)
+    _taken: SampleSum = field(default_factory=SampleSum, init=False)
 
-    def __post_init__(self) -> None:
-        self.level = self.sampling.level
+    @property
+    def level(self) -> int:
+        """The level at which rows are taken."""
+        return max(self.sampling.level, self._taken.level)
 
     def take(self, rows: CheckedRows) -> None:
         """Take those of these rows that belong to the sample."""
         batch = rows.batch
         keys = self._keys(batch)
         at = np.flatnonzero(batch.filled & (trailing_zeros(keys) >= self.level))
-        if not len(at):
-            return
-        self._parts.append(self._sampled(rows, at, keys[at]))
-        if len(self._parts) == AT_ONCE:
-            self._parts = [self.sample]
-            self.level = self._parts[0].level
+        if len(at):
+            self._taken.add(self._sampled(rows, at, keys[at]))
 
     @property
     def sample(self) -> RowSample:
         """Of the rows so far."""
         none = RowSample(most=self.sampling.most, level=self.level, columns=self._columns)
-        return sample_of((*self._parts, none))
+        return self._taken.sample or none
 
     @property
     def _columns(self) -> tuple[str, str, str | None]:

@@ -176,11 +176,6 @@ class RowSample:
         """V."""
         return len(self.rollout)
 
-    @property
-    def is_part(self) -> bool:
-        """Whether rows were left out."""
-        return self.level > 0
-
     def place(self, row: int) -> Place:
         """Where a row stands."""
         file = int(self.files[row])
@@ -264,6 +259,11 @@ class SampleSum:
         self._weight += _weight(part)
         if self._weight >= (0 if self._sum is None else _weight(self._sum)):
             self._join()
+
+    @property
+    def level(self) -> int:
+        """Of what is joined so far: no row below it will stay."""
+        return 0 if self._sum is None else self._sum.level
 
     @property
     def sample(self) -> RowSample | None:
