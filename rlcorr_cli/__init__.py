@@ -5,10 +5,10 @@ The whole flow, from a dump to its verdict, a gate, the corrected dataset, a pic
     from pathlib import Path
     from rlcorr_cli import analyze, check, filter, plot, to_html
 
-    report = analyze("dump.parquet", "token_is", group_by="step", pictures=True)
+    report = analyze("dump.parquet", preset="token_is", group_by="step", pictures=True)
     print(report.verdict.level, report.verdict.usable, report.to_polars())
-    if check(report, at_most={"kl": 0.1}).passed:
-        filtered = filter("dump.parquet", "corrected.parquet", "token_is")
+    if check(report, max={"kl": 0.1}).passed:
+        filtered = filter("dump.parquet", "corrected.parquet", preset="token_is")
         print(filtered.rows_in, filtered.rows_out)
     plot(report, "overview.png")
     Path("report.html").write_text(to_html(report), encoding="utf-8")

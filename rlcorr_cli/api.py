@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.analyze import analyze as analyze
     from rlcorr_cli.commands.analyze import diagnose as diagnose
     from rlcorr_cli.commands.analyze import inspect as inspect
-    from rlcorr_cli.commands.analyze import inspect_row as inspect_row
     from rlcorr_cli.commands.browse import explain as explain
     from rlcorr_cli.commands.browse import help as help
     from rlcorr_cli.commands.browse import presets as presets
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import save as save
     from rlcorr_cli.commands.pictures import to_html as to_html
     from rlcorr_cli.plans.plan import Plan as Plan
-    from rlcorr_cli.reading.bad_rows import BadRowPolicy as BadRowPolicy
     from rlcorr_cli.results.report import Report as Report
 
 
@@ -47,7 +45,6 @@ def _html(result: Result) -> str:
 Result.in_notebook = _html
 
 HOMES = {
-    "BadRowPolicy": "reading.bad_rows",
     "Picture": "commands.pictures",
     "Plan": "plans.plan",
     "PlanLike": "commands.choose",
@@ -65,7 +62,6 @@ HOMES = {
     "filter": "commands.filter",
     "help": "commands.browse",
     "inspect": "commands.analyze",
-    "inspect_row": "commands.analyze",
     "plot": "commands.pictures",
     "presets": "commands.browse",
     "save": "commands.pictures",

@@ -4,6 +4,7 @@ import inspect as signatures
 import json
 import math
 import pickle
+import pydoc
 import re
 import subprocess
 import sys
@@ -18,9 +19,8 @@ import pytest
 from limits import LIMIT_SECONDS
 
 import rlcorr_cli
-from rlcorr_cli import BadRowPolicy, Plan, Report, analyze, check, choose_plan, errors, filter, plot, save, to_html
+from rlcorr_cli import Plan, Report, analyze, check, choose_plan, errors, filter, plot, save, to_html
 from rlcorr_cli import inspect as inspect_dump
-from rlcorr_cli import inspect_row as show_row
 from rlcorr_cli.commands import app, main
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.plans.presets import PRESETS, preset
@@ -32,15 +32,16 @@ VERL = {"algorithm": {"rollout_correction": {"rollout_is": "token", "rollout_is_
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return analyze(BF16, "token_is", pictures=True)
+    return analyze(BF16, preset="token_is", pictures=True)
 
 
 def test_a_plan_is_a_plan_a_preset_a_file_or_a_mapping(tmp_path: Path) -> None:
     plan = preset("token_is").plan
     file = tmp_path / "plan.toml"
     file.write_text(plan_to_toml(plan))
-    for source in (plan, "token_is", "token-is", file, str(file), plan.to_dict(), choose_plan("token_is")):
-        assert choose_plan(source).plan == plan
+    for source in (plan, file, str(file), plan.to_dict(), choose_plan(preset="token_is")):
+        assert choose_plan(plan=source).plan == plan
+    assert choose_plan(preset="token-is").plan == plan
     assert choose_plan().plan == Plan("disabled")
 
 
@@ -48,16 +49,18 @@ def test_a_framework_config_is_known_by_its_keys_or_read_by_its_profile(tmp_path
     file = tmp_path / "trainer.yaml"
     file.write_text(json.dumps(VERL))
     for source in (VERL, file, VERL["algorithm"]["rollout_correction"]):
-        chosen = choose_plan(source, profile="verl-0.9")
+        chosen = choose_plan(plan=source, profile="verl-0.9")
         assert chosen.profile is not None
         assert chosen.plan.weighting is not None
         assert chosen.plan.weighting.bounds.high == 2.0
-    trl = choose_plan({"vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate"})
+    trl = choose_plan(
+        plan={"vllm_importance_sampling_correction": True, "vllm_importance_sampling_mode": "token_truncate"}
+    )
     assert any("TRL" in note for note in trl.notes)
 
 
 def test_knobs_turn_as_flags_do() -> None:
-    chosen = choose_plan("token_is", is_="token:,3", rs="k3.token:,0.01", veto=1e-4, mode="bypass")
+    chosen = choose_plan(preset="token_is", is_="token:,3", rs="k3.token:,0.01", veto=1e-4, mode="bypass")
     assert chosen.plan.weighting is not None
     assert (chosen.plan.weighting.bounds.high, chosen.plan.mode) == (3.0, "bypass")
     assert [rejection.statistic for rejection in chosen.plan.rejections] == ["k3", "ratio"]
@@ -65,8 +68,8 @@ def test_knobs_turn_as_flags_do() -> None:
 
 def test_the_notes_of_a_preset_are_passed_on() -> None:
     noted = next(row for row in PRESETS.values() if row.notes and row.plan.mode == "decoupled")
-    assert choose_plan(noted.name).notes == noted.notes
-    assert choose_plan(choose_plan(noted.name), mode="decoupled").notes == noted.notes
+    assert choose_plan(preset=noted.name).notes == noted.notes
+    assert choose_plan(plan=choose_plan(preset=noted.name), mode="decoupled").notes == noted.notes
 
 
 def json_of(*args: str, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -78,16 +81,99 @@ def test_each_function_returns_what_its_command_prints(capsys: pytest.CaptureFix
     dump, plan = str(BF16), ("--preset", "token_is")
     printed = json_of("analyze", dump, *plan, capsys=capsys)
     assert replace(report, pictures=None).to_dict() == printed
-    assert check(BF16, "token_is", at_most={"kl": 9.0}).to_dict() == json_of(
+    assert check(BF16, preset="token_is", max={"kl": 9.0}).to_dict() == json_of(
         "check", dump, *plan, "--max", "kl=9.0", capsys=capsys
     )
-    assert filter(BF16, None, "token_is").to_dict() == json_of("filter", dump, *plan, "--dry-run", capsys=capsys)
+    assert filter(BF16, dry_run=True, preset="token_is").to_dict() == json_of(
+        "filter", dump, *plan, "--dry-run", capsys=capsys
+    )
     assert inspect_dump(BF16, worst=2).to_dict() == json_of("inspect", dump, "--worst", "2", capsys=capsys)
-    assert show_row(BF16, 3).to_dict() == json_of("inspect", dump, "--row", "3", capsys=capsys)
+    assert inspect_dump(BF16, row=3).to_dict() == json_of("inspect", dump, "--row", "3", capsys=capsys)
+
+
+OF_THE_TERMINAL = {"json", "quiet", "debug", "help"}
+NO_OPTIONS = {"watch", "pictures", "totals", "summary"}
+
+
+@pytest.mark.parametrize("command", app.COMMANDS)
+def test_every_option_is_an_argument_of_the_same_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, "--help-all"]) == 0
+    shown = re.findall(r"^  (?:-\w, )?--([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    options = {"is_" if name == "is" else name.replace("-", "_") for name in {*shown} - OF_THE_TERMINAL}
+    parameters = signatures.signature(getattr(rlcorr_cli, command)).parameters
+    assert options <= set(parameters)
+    by_name = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    assert by_name - options <= NO_OPTIONS | OF_THE_TERMINAL
+    helped = pydoc.plain(pydoc.render_doc(getattr(rlcorr_cli, command)))
+    assert options <= set(re.findall(r"^ +(\w+): ", helped, re.MULTILINE))
+
+
+INT8 = BF16.with_name("smollm2_int8.parquet")
+SAME: Mapping[str, tuple[Callable[[], Any], str]] = {
+    "analyze": (
+        lambda: analyze(BF16, preset="token_is", is_="token:,3", rs="k3.token:,0.01", veto=1e-4, map=["step=step"]),
+        "--preset token_is --is token:,3 --rs k3.token:,0.01 --veto 1e-4 --map step=step",
+    ),
+    "diagnose": (
+        lambda: rlcorr_cli.diagnose(BF16, by="group_id", limit=40, on_bad_row="skip"),
+        "--by group_id --limit 40 --on-bad-row skip",
+    ),
+    "compare": (
+        lambda: rlcorr_cli.compare(BF16, preset=["token_is", "geo_rs"], objective="ppo", clip_high=0.3, sort="name"),
+        "--preset token_is --preset geo_rs --objective ppo --clip-high 0.3 --sort name",
+    ),
+    "sweep": (
+        lambda: rlcorr_cli.sweep(BF16, is_="token", vary="is.high", points=5, mode="decoupled"),
+        "--is token --vary is.high --points 5 --mode decoupled",
+    ),
+    "filter": (
+        lambda: filter(BF16, dry_run=True, preset="geo_rs", rejected="keep", objective="ppo", coef="raw"),
+        "--dry-run --preset geo_rs --rejected keep --objective ppo --coef raw",
+    ),
+    "check": (
+        lambda: check(BF16, max={"kl": 9.0, "k3_kl": 1e-9}, min="seq_ess=0.1", accept="top_p", strict=True),
+        "--max kl=9.0 --max k3_kl=1e-9 --min seq_ess=0.1 --accept top_p --strict",
+    ),
+    "diff": (
+        lambda: rlcorr_cli.diff(BF16, INT8, pair_by="sample_id", all=True, limit=40, on_bad_row="skip"),
+        f"{INT8} --pair-by sample_id --all --limit 40 --on-bad-row skip",
+    ),
+    "inspect": (
+        lambda: inspect_dump(BF16, worst=2, rank="abs_log_ratio", max_bad_fraction=0.1, on_bad_row="skip"),
+        "--worst 2 --rank abs_log_ratio --max-bad-fraction 0.1 --on-bad-row skip",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", SAME)
+def test_an_argument_does_what_its_option_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    called, typed = SAME[command]
+    found = json.loads(json.dumps(called().to_dict()))
+    assert main.run([command, str(BF16), *typed.split(), "--json"]) in (0, 1)
+    assert found == json.loads(capsys.readouterr().out)
+
+
+def test_files_are_written_by_the_same_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rlcorr_cli.convert(BF16, tmp_path / "a.parquet", map={"step": "step"}, limit=5, overwrite=True)
+    assert (
+        main.run(["convert", str(BF16), "-o", str(tmp_path / "b.parquet"), "--map", "step=step", "--limit", "5"]) == 0
+    )
+    capsys.readouterr()
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    (drawn,) = plot(BF16, output=tmp_path / "a.png", kind="weights", preset="token_is")
+    typed = ["--kind", "weights", "--preset", "token_is"]
+    printed = json_of("plot", str(BF16), *typed, "-o", str(tmp_path / "b.png"), capsys=capsys)
+    assert printed == [{**drawn.to_dict(), "path": str(tmp_path / "b.png")}]
+
+
+def test_a_diagnosis_knows_what_it_fails_on() -> None:
+    assert rlcorr_cli.diagnose(INT8).failing is None
+    failed = rlcorr_cli.diagnose(INT8, fail_on="cause")
+    assert failed.failing == failed.verdict != "noise"
 
 
 def test_a_group_prints_its_own_numbers_and_no_others() -> None:
-    groups = analyze(BF16.with_name("smollm2_steps.parquet"), "token_is", group_by="step").groups
+    groups = analyze(BF16.with_name("smollm2_steps.parquet"), preset="token_is", group_by="step").groups
     assert len(groups) == 5
     for group in groups:
         printed = str(group)
@@ -99,10 +185,10 @@ def test_a_group_prints_its_own_numbers_and_no_others() -> None:
 
 def test_a_saved_report_stands_for_its_dump(tmp_path: Path, report: Report) -> None:
     path = save(report, tmp_path / "report.json")
-    checks = [check(source, at_most={"kl": 9.0}).to_dict() for source in (report, path, str(path))]
+    checks = [check(source, max={"kl": 9.0}).to_dict() for source in (report, path, str(path))]
     assert checks[0] == checks[1] == checks[2]
-    assert [plot(source, kinds="ratio")[0].caption for source in (report, path)] == [
-        plot(BF16, plan="token_is", kinds="ratio")[0].caption
+    assert [plot(source, kind="ratio")[0].caption for source in (report, path)] == [
+        plot(BF16, preset="token_is", kind="ratio")[0].caption
     ] * 2
 
 
@@ -110,7 +196,7 @@ def test_pictures_are_written_where_they_are_told(tmp_path: Path, report: Report
     (alone,) = plot(report)
     assert (alone.kind, alone.path) == ("overview", None)
     assert alone.figure is not None
-    written = plot(report, tmp_path / "pictures", kinds=("ratio", "weights"))
+    written = plot(report, tmp_path / "pictures", kind=("ratio", "weights"))
     assert [picture.path for picture in written] == [
         tmp_path / "pictures" / f"{kind}.png" for kind in ("ratio", "weights")
     ]
@@ -135,38 +221,46 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a cube": (lambda: analyze({"rollout_log_probs": np.zeros((1, 2, 3))}), "3 dimensions"),
     "tables in a list": (lambda: analyze([pq.read_table(BF16)]), "a Table"),
     "no dump": (lambda: analyze([]), "empty"),
-    "unknown preset": (lambda: analyze(BF16, "tokn_is"), "token_is"),
-    "missing plan file": (lambda: analyze(BF16, "none.toml"), "none.toml"),
-    "a wrong plan": (lambda: analyze(BF16, 3), "an int"),
-    "wrong records": (lambda: analyze(BF16, {"weighting": 3}), "weighting"),
-    "a config without its profile": (lambda: analyze(BF16, {"rollout_is": "token", "x": 1}), "its profile (verl-0.6"),
-    "a preset of another": (lambda: analyze(BF16, "opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
-    "a plan beside a profile": (lambda: analyze(BF16, Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),
+    "unknown preset": (lambda: analyze(BF16, preset="tokn_is"), "token_is"),
+    "missing plan file": (lambda: analyze(BF16, plan="none.toml"), "none.toml"),
+    "a wrong plan": (lambda: analyze(BF16, plan=3), "an int"),
+    "wrong records": (lambda: analyze(BF16, plan={"weighting": 3}), "weighting"),
+    "a config without its profile": (
+        lambda: analyze(BF16, plan={"rollout_is": "token", "x": 1}),
+        "its profile (verl-0.6",
+    ),
+    "a preset of another": (lambda: analyze(BF16, preset="opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
+    "a plan beside a profile": (lambda: analyze(BF16, plan=Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),
     "unknown mode": (lambda: analyze(BF16, mode="bypas"), "mode must be one of"),
     "no weighting": (lambda: choose_plan(normalize="batch"), 'is_="token:,2"'),
     "device": (lambda: analyze(BF16, device="cuda:99"), 'device="auto" or cpu'),
     "unknown format": (lambda: analyze(BF16, format="csv"), "csv"),
-    "columns": (lambda: analyze(BF16, columns={"old_log_probs": "nothing"}), 'columns={"old_log_probs": "nothing"}'),
-    "no columns": (lambda: analyze(BF16, columns="old_log_probs=x"), "columns should map"),
+    "columns": (lambda: analyze(BF16, map={"old_log_probs": "nothing"}), 'map={"old_log_probs": "nothing"}'),
+    "a column alone": (lambda: analyze(BF16, map="old_log_probs"), 'map={"old_log_probs": "log_probs"}'),
+    "no columns": (lambda: analyze(BF16, map=3), "map should map"),
     "no rows": (lambda: analyze(BF16, limit=0), "limit"),
     "no workers": (lambda: analyze(BF16, workers=0), "workers"),
     "a ratio below 1": (lambda: analyze(BF16, extreme_ratio=0.5), "extreme_ratio must be above 1"),
     "no end of ratios": (lambda: analyze(BF16, extreme_ratio=math.inf), "extreme_ratio must be above 1 and finite"),
-    "an action that is none": (
-        lambda: analyze(BF16, bad_rows=BadRowPolicy("quarantine")),
-        "must be one of error, skip",
+    "an action that is none": (lambda: analyze(BF16, on_bad_row="quarantine"), "must be one of error, skip"),
+    "a preset for a file": (lambda: analyze(BF16, plan="token_is"), 'preset="token_is"'),
+    "two plans": (lambda: analyze(BF16, plan=Plan("x"), preset="token_is"), "preset and plan both name a plan"),
+    "a plan for a name": (lambda: analyze(BF16, preset=Plan("x")), "preset should be a preset's name, not a Plan"),
+    "no output": (lambda: filter(BF16, preset="token_is"), "dry_run=True"),
+    "an objective without its coefficients": (
+        lambda: filter(BF16, dry_run=True, preset="token_is", objective="ppo"),
+        'coef="raw"',
     ),
-    "bad rows in words": (lambda: analyze(BF16, bad_rows="skip"), "BadRowPolicy"),
-    "a plan that corrects nothing": (lambda: filter(BF16, None, None), 'plan="geo_rs"'),
-    "the dump as output": (lambda: filter(BF16, BF16, "token_is"), "smollm2_bf16.parquet"),
-    "an unknown metric": (lambda: check(BF16, at_most={"klx": 1.0}), "at_most klx"),
-    "an unknown metric of weights": (lambda: check(BF16, at_most={"rollout_is_mean": 1}), 'plan="token_is"'),
-    "no amount": (lambda: check(BF16, at_most={"kl": float("nan")}), 'at_most={"kl": nan}'),
+    "a plan that corrects nothing": (lambda: filter(BF16, dry_run=True, plan=None), 'preset="geo_rs"'),
+    "the dump as output": (lambda: filter(BF16, BF16, preset="token_is"), "smollm2_bf16.parquet"),
+    "an unknown metric": (lambda: check(BF16, max={"klx": 1.0}), "max klx"),
+    "an unknown metric of weights": (lambda: check(BF16, max={"rollout_is_mean": 1}), 'preset="token_is"'),
+    "no amount": (lambda: check(BF16, max={"kl": float("nan")}), 'max={"kl": nan}'),
     "a baseline of no limit": (lambda: check(BF16, baseline="b.json"), 'max_increase={"kl": "20%"}'),
     "a limit of no baseline": (lambda: check(BF16, max_increase={"kl": "20%"}), 'baseline="report.json"'),
-    "unknown kind": (lambda: plot(BF16, kinds="pie"), "pie"),
+    "unknown kind": (lambda: plot(BF16, kind="pie"), "pie"),
     "unknown measure": (lambda: inspect_dump(BF16, rank="k4"), "rank must be one of"),
-    "unknown row": (lambda: show_row(BF16, "nobody"), "inspect(dumps, worst=5)"),
+    "unknown row": (lambda: inspect_dump(BF16, row="nobody"), "inspect(dumps, worst=5)"),
     "no report": (lambda: to_html("report.json"), "a str"),
     "unknown form": (lambda: save(analyze(BF16, limit=1), "report.xyz"), "report.xyz"),
 }
@@ -208,7 +302,7 @@ def test_the_documentation_of_a_function_tells_each_of_its_arguments() -> None:
         assert set(told) == (names if "Arguments:" in (function.__doc__ or "") else set()), function.__name__
         n_told += len(told)
     assert n_told > 150
-    assert {"columns", "bad_rows", "objective", "watch"} <= set(signatures.signature(analyze).parameters)
+    assert {"map", "on_bad_row", "objective", "watch"} <= set(signatures.signature(analyze).parameters)
     assert signatures.signature(analyze).parameters["extreme_ratio"].default == 2.0
 
 

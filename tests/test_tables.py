@@ -77,16 +77,16 @@ def test_bfloat16_on_its_way_from_a_card_is_read() -> None:
 
 
 def test_filter_and_check_take_tables(tmp_path: Path) -> None:
-    assert check(TABLE, at_most={"kl": 0.1}).passed
-    filter(TABLE, tmp_path / "table.parquet", "geo_rs")
-    filter(str(SAMPLE), tmp_path / "file.parquet", "geo_rs")
+    assert check(TABLE, max={"kl": 0.1}).passed
+    filter(TABLE, tmp_path / "table.parquet", preset="geo_rs")
+    filter(str(SAMPLE), tmp_path / "file.parquet", preset="geo_rs")
     assert pq.read_table(tmp_path / "table.parquet").equals(pq.read_table(tmp_path / "file.parquet"))
 
 
-@pytest.mark.parametrize("plan", ["token_is", "geo_rs", "seq_is_rs"])
-def test_correct_gives_what_filter_writes(tmp_path: Path, plan: str) -> None:
-    filter(str(SAMPLE), tmp_path / "file.parquet", plan, keep_rejected=True)
-    assert correct(TABLE, plan).equals(pq.read_table(tmp_path / "file.parquet"))
+@pytest.mark.parametrize("preset", ["token_is", "geo_rs", "seq_is_rs"])
+def test_correct_gives_what_filter_writes(tmp_path: Path, preset: str) -> None:
+    filter(str(SAMPLE), tmp_path / "file.parquet", preset=preset, rejected="keep")
+    assert correct(TABLE, preset=preset).equals(pq.read_table(tmp_path / "file.parquet"))
 
 
 def test_some_rows_of_a_data_set_are_those_rows_alone() -> None:
@@ -118,29 +118,31 @@ def test_a_bad_row_is_named_by_its_number() -> None:
 
 
 def test_correct_in_a_map_of_hugging_faces() -> None:
-    mapped = dataset().with_format("arrow").map(lambda batch: correct(batch, "token_is"), batched=True, batch_size=64)
-    assert mapped.data.column("rollout_is_weights").to_pylist() == weights(correct(TABLE, "token_is"))
+    mapped = (
+        dataset().with_format("arrow").map(lambda batch: correct(batch, preset="token_is"), batched=True, batch_size=64)
+    )
+    assert mapped.data.column("rollout_is_weights").to_pylist() == weights(correct(TABLE, preset="token_is"))
 
 
 def test_correct_in_a_map_of_polars() -> None:
     frame = pl.from_arrow(TABLE)
     assert isinstance(frame, pl.DataFrame)
     mapped = frame.lazy().map_batches(
-        lambda batch: pl.DataFrame(correct(batch, "token_is")), validate_output_schema=False
+        lambda batch: pl.DataFrame(correct(batch, preset="token_is")), validate_output_schema=False
     )
-    assert mapped.collect().get_column("rollout_is_weights").to_list() == weights(correct(TABLE, "token_is"))
+    assert mapped.collect().get_column("rollout_is_weights").to_list() == weights(correct(TABLE, preset="token_is"))
 
 
 def test_correct_in_a_training_loop() -> None:
     batch = padded(torch.tensor)
-    corrected = correct(batch, "token_is")
+    corrected = correct(batch, preset="token_is")
     weighted = torch.tensor(np.array(corrected.column("rollout_is_weights").to_pylist()))
     rho = (batch["old_log_probs"] - batch["rollout_log_probs"]).double().exp().clamp(max=2) * batch["response_mask"]
     assert torch.allclose(weighted, rho, rtol=1e-6)
 
 
 def test_a_table_is_one_training_batch_to_correct() -> None:
-    whole = correct(TABLE, {"weighting": {"scope": "token", "normalize": "batch"}})
+    whole = correct(TABLE, plan={"weighting": {"scope": "token", "normalize": "batch"}})
     flat = np.concatenate([np.array(row)[np.array(mask) == 1] for row, mask in rows(whole)])
     assert flat.mean() == pytest.approx(1, abs=1e-6)
 

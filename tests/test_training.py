@@ -79,7 +79,7 @@ def test_training_on_weighted_rollouts_reaches_a_better_policy(
     rollouts: Path, trainer: dict[str, Any], tmp_path: Path
 ) -> None:
     corrected = tmp_path / "corrected.parquet"
-    filter(rollouts, corrected, Plan("token", Weighting("token", Bounds(None, 20.0))))
+    filter(rollouts, corrected, plan=Plan("token", Weighting("token", Bounds(None, 20.0))))
     weighted = trained(corrected, trainer, lambda weights: weights)
     raw = trained(corrected, trainer, torch.ones_like)
     assert REWARDS @ START < raw < weighted
@@ -91,7 +91,7 @@ def test_the_loader_reads_what_filter_writes_of_every_sample(
     dump: str, trainer: dict[str, Any], tmp_path: Path
 ) -> None:
     corrected = tmp_path / "corrected.parquet"
-    filter(SAMPLES / dump, corrected, "token_is")
+    filter(SAMPLES / dump, corrected, preset="token_is")
     rows, columns = pl.read_parquet(corrected), DUMPS[dump]
     batches = list(trainer["loader"](corrected, 3))
     assert sum(len(batch["response_mask"]) for batch in batches) == len(rows) > 3

@@ -40,7 +40,7 @@ def made(forms: set[str]) -> dict[str, str]:
     threading.setprofile(look)
     sys.setprofile(look)
     try:
-        rlcorr_cli.analyze(str(SAMPLE), "token_is")
+        rlcorr_cli.analyze(str(SAMPLE), preset="token_is")
     finally:
         threading.setprofile(None)
         sys.setprofile(None)

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
     LOOKING,
     PLAN,
     READING,
+    RULES,
+    TEXT,
     TEXTS,
     ByStep,
     ClusterBy,
@@ -18,8 +20,6 @@ from rlcorr_cli.commands.arguments import (
     HowRead,
     Names,
     Outputs,
-    PlanMode,
-    PlanProfile,
     Pool,
     Seed,
     TotalledOutputs,
@@ -29,13 +29,18 @@ from rlcorr_cli.commands.arguments import (
     refuse_outside,
     request,
 )
-from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanOfOurs, choose_plan, objective_under
+from rlcorr_cli.commands.choose import (
+    HowCorrected,
+    PlanOptions,
+    asks_for_plan,
+    chosen_plan,
+    objective_under,
+)
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
-from rlcorr_cli.errors import DataError, RlcorrError, UsageError
+from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.files.outputs import Outputs as Staging
-from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS, Objective
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
 from rlcorr_cli.show import forms
@@ -50,10 +55,7 @@ LOOKED_AT = "step, policy_version, worker, data_source, finish_reason"
 
 def analyze(
     dumps: Dumps,
-    plan: PlanAsked = None,
     *,
-    profile: PlanProfile = CANONICAL,
-    mode: PlanMode = None,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     extreme_ratio: Annotated[
@@ -71,9 +73,8 @@ def analyze(
         ),
     ] = False,
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
-    objective: ObjectiveAsked = None,
     output: Outputs = (),
-    **how: Unpack[How],
+    **how: Unpack[HowCorrected],
 ) -> "Report":
     """Diagnose a dump, and see what a correction would do.
 
@@ -82,8 +83,8 @@ def analyze(
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
     refuse_outside(0, MOST_SEED, seed=seed)
-    chosen = choose_plan(plan, profile=profile, mode=mode)
-    wanted = objective_under(chosen, objective)
+    chosen = chosen_plan(how)
+    wanted = objective_under(chosen, how)
     groups = names("group_by", group_by)
     if by_step and not groups:
         raise UsageError("--by-step draws a curve for each group, and there are none.", "Add --group-by step.")
@@ -102,7 +103,7 @@ def analyze(
             first,
             {
                 "--profile": (chosen.profile and chosen.profile.name, run.profile),
-                "The plan": (other_plan(chosen.plan, run.plan) if plan is not None or mode else None, run.plan.name),
+                "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(how) else None, run.plan.name),
                 "--cluster-by": (cluster_by, held["cluster_by"]),
                 "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
                 "--seed": (seed or None, run.provenance.seed),
@@ -152,6 +153,18 @@ def diagnose(
             offers=completion.columns,
         ),
     ] = (),
+    fail_on: Annotated[
+        Names,
+        Opt(
+            help="Exit with status 1 if the verdict, of the dump or of a group, is one of these causes; cause: any but "
+            "noise. `rlcorr explain causes` lists them.",
+            python="The result's `failing` is that cause.",
+            panel=RULES,
+            typed=TEXTS,
+            metavar="CAUSE,...",
+            offers=completion.causes,
+        ),
+    ] = (),
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
     **how: Unpack[How],
@@ -168,6 +181,7 @@ def diagnose(
     if how.get("batch_by") is not None:
         raise UsageError("--batch-by changes nothing here: a diagnosis looks at no batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
+    failing = _causes(fail_on)
     outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in forms.sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
@@ -177,7 +191,8 @@ def diagnose(
         first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
         refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
-            return finished(replace(result_of(first, run, diagnosis_of), totals=run), notes, outputs, staging)
+            of_sum = replace(result_of(first, run, diagnosis_of), totals=run, fail_on=failing)
+            return finished(of_sum, notes, outputs, staging)
     reading = request(dumps, how, group_by=group_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths)
     with Staging() as staging, computing(how) as compute:
@@ -189,18 +204,21 @@ def diagnose(
             staging=staging,
             totals=keep_totals(outputs),
         )
-        return finished(diagnosed, notes, outputs, staging)
+        return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
+
+
+def _causes(fail_on: Names) -> tuple[str, ...]:
+    """The names in 'top_p,min_p'; one that is none is refused before the dump is read."""
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
+
+    listed = tuple(name for text in names("fail_on", fail_on) for name in text.split(","))
+    for name in listed:
+        if name != ANY_CAUSE and name not in ALL_CAUSES:
+            raise not_one_of("--fail-on", name, (ANY_CAUSE, *ALL_CAUSES))
+    return listed
 
 
 Measure = Literal["k3", "abs_log_ratio", "seq_log_ratio"]
-ROW = Opt(
-    help="Show one sequence token by token: its sample_id, or its number as errors give it.",
-    panel=LOOKING,
-    typed=str | None,
-    metavar="ID",
-)
-WORST = Opt(help="Name the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
-RANK = Opt(help="What the worst are ranked by: k3 unless named.", panel=LOOKING, typed=Measure | None)
 
 
 def _ppo_clips(objective: "Objective | None") -> tuple[float, float]:
@@ -210,81 +228,47 @@ def _ppo_clips(objective: "Objective | None") -> tuple[float, float]:
     return objective.clip_low, objective.clip_high
 
 
+class InspectOptions(HowRead, PlanOptions, total=False):
+    """What `inspect` is told of a dump and a plan."""
+
+
 def inspect(
     dumps: Dumps,
-    plan: PlanOfOurs = None,
     *,
-    worst: Annotated[int, WORST] = 0,
-    rank: Annotated[str, RANK] = "k3",
-    mode: PlanMode = None,
-    **how: Unpack[HowRead],
-) -> "Inspected":
+    row: Annotated[
+        str | int | None,
+        Opt(
+            help="Show one sequence token by token: its sample_id, or its number as errors give it.",
+            panel=LOOKING,
+            typed=TEXT,
+            metavar="ID",
+        ),
+    ] = None,
+    worst: Annotated[
+        int, Opt(help="Name the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
+    ] = 0,
+    rank: Annotated[Measure | None, Opt(help="What the worst are ranked by: k3 unless named.", panel=LOOKING)] = None,
+    **how: Unpack[InspectOptions],
+) -> "Inspected | OneRow":
     """See how a dump is read, what is wrong with it, and where.
 
-    Bad rows are counted, and never end it.
+    Bad rows are counted, and never end it.  Of one `row` it shows every token, and what a plan says about it.
     """
     from rlcorr_cli.measure.worst import MEASURES
     from rlcorr_cli.runs import inspect as inspection
 
     refuse_outside(0, MOST_ROWS, worst=worst)
-    one_of("--rank", rank, tuple(MEASURES))
-    chosen = choose_plan(plan, mode=mode)
-    reading = request(dumps, how)
-    notes = check_touched(quarantines(reading), reading.paths, plan=chosen)
-    with computing(how) as compute:
-        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=rank)
-    return replace(inspected, notes=inspected.notes + notes)
-
-
-def inspect_row(
-    dumps: Dumps,
-    row: Annotated[str | int, ROW],
-    plan: PlanOfOurs = None,
-    *,
-    mode: PlanMode = None,
-    **how: Unpack[HowRead],
-) -> "OneRow":
-    """One sequence token by token, and what a plan says about it."""
-    from rlcorr_cli.runs import inspect as inspection
-
-    chosen = choose_plan(plan, mode=mode)
-    reading = request(dumps, how)
-    with computing(how) as compute:
-        return inspection.one_row(reading, chosen, compute, str(row))
-
-
-def typed_inspect(
-    dumps: Dumps,
-    plan: PlanOfOurs = None,
-    *,
-    row: Annotated[str | None, ROW] = None,
-    worst: Annotated[int, WORST] = 0,
-    rank: Annotated[Measure | None, RANK] = None,
-    json: bool,
-    **how: Unpack[HowRead],
-) -> "Inspected | OneRow":
-    """See how a dump is read, what is wrong with it, and where.
-
-    The command: of the dump, or of one row of it.  Where the dump cannot be read, its columns are printed before the
-    error; programs get the error alone.
-    """
+    by = one_of("--rank", rank or "k3", tuple(MEASURES))
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if rank is not None and not worst:
         raise UsageError("--rank orders the worst, and none are asked for.", "Add --worst 5.")
+    chosen = chosen_plan(how)
+    reading = request(dumps, how)
     if row is not None:
-        return inspect_row(dumps, row, plan, **how)
-    try:
-        return inspect(dumps, plan, worst=worst, rank=rank or "k3", **how)
-    except DataError:
-        if not json:
-            from rlcorr_cli.reading.dump import schema_of
-            from rlcorr_cli.show.inspect import of_schema
-            from rlcorr_cli.show.terminal import print_document
-
-            paths: Any = dumps
-            try:
-                print_document(of_schema(schema_of(paths, how.get("format", "auto"))))
-            except RlcorrError:
-                pass  # the columns cannot be read either: the error that follows says why
-        raise
+        with computing(how) as compute:
+            return inspection.one_row(reading, chosen, compute, str(row))
+    notes = check_touched(quarantines(reading), reading.paths, plan=chosen)
+    with computing(how) as compute:
+        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
+    return replace(inspected, notes=inspected.notes + notes)

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "filter": ("filter", "filter"),
     "plot": ("pictures", "plot"),
     "check": ("check", "check"),
-    "inspect": ("analyze", "typed_inspect"),
+    "inspect": ("analyze", "inspect"),
     "convert": ("filter", "convert"),
     "diff": ("compare", "diff"),
     "presets": ("browse", "presets"),

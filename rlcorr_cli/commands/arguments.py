@@ -3,12 +3,11 @@
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -86,27 +85,36 @@ FormatName = Annotated[
 ]
 
 
-def mapping(pairs: Sequence[str] | None) -> dict[str, str]:
-    """['canonical=column', ...] -> dict."""
+def mapping(pairs: Any) -> dict[str, str]:
+    """Canonical name -> the dump's column, of a mapping or of texts 'canonical=column'."""
     columns: dict[str, str] = {}
-    for pair in pairs or []:
+    listed: list[Any] = list(pairs.items()) if isinstance(pairs, Mapping) else several(() if pairs is None else pairs)
+    if not all(isinstance(name, str) for pair in listed for name in (pair if isinstance(pair, tuple) else (pair,))):
+        raise UsageError(
+            f"--map should map canonical names to the dump's columns, and is {kind_of(pairs)}.",
+            "Write --map old_log_probs=log_probs.",
+        )
+    if isinstance(pairs, Mapping):
+        return dict(pairs)
+    for pair in listed:
         canonical, equals, column = pair.partition("=")
         if not equals or not canonical or not column:
-            raise UsageError(f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN: old_log_probs=log_probs.")
+            raise UsageError(
+                f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN, such as --map old_log_probs=log_probs."
+            )
         if canonical in columns:
             raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
         columns[canonical] = column
     return columns
 
 
-Columns = Annotated[
-    Mapping[str, str] | None,
+Map = Annotated[
+    Mapping[str, str] | Names | None,
     Opt(
         help="Name a column yourself, such as old_log_probs=logp. Repeatable.",
+        python='Or a mapping: {"old_log_probs": "logp"}.',
         panel=READING,
-        flags=("--map",),
         typed=TEXTS,
-        parse=mapping,
         metavar="CANONICAL=COLUMN",
         offers=completion.mapped_columns,
     ),
@@ -126,50 +134,19 @@ Limit = Annotated[
 ]
 
 
-def bad_row_policy(
-    *,
-    action: Annotated[
-        Literal["error", "skip"],
-        Opt(help="Stop at bad rows (default), or leave them out.", panel=READING, flags=("--on-bad-row",)),
-    ] = "error",
-    quarantine: Annotated[
-        str | None,
-        Opt(
-            help="Leave bad rows out, and write them here with the reason: .jsonl or .parquet.",
-            panel=READING,
-            metavar="PATH",
-            rare=True,
-        ),
-    ] = None,
-    max_fraction: Annotated[
-        float | None,
-        Opt(
-            help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
-            panel=READING,
-            flags=("--max-bad-fraction",),
-            metavar="SHARE",
-            least=0,
-            most=1,
-            rare=True,
-        ),
-    ] = None,
-    nonfinite: Annotated[
-        NonfiniteAction,
-        Opt(
-            help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
-            "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
-            panel=READING,
-            rare=True,
-        ),
-    ] = "error",
-) -> BadRowPolicy:
-    """What to do about bad rows."""
-    return BadRowPolicy(action, None if quarantine is None else Path(quarantine), max_fraction, nonfinite)
-
-
-BadRows = Annotated[
-    BadRowPolicy | None,
-    Via(make=bad_row_policy, help="What to do about bad rows; the default stops at the first.", record="BadRowPolicy"),
+OnBadRow = Annotated[
+    Literal["error", "skip"],
+    Opt(help="Stop at bad rows (default), or leave them out.", panel=READING, default="error"),
+]
+Nonfinite = Annotated[
+    NonfiniteAction,
+    Opt(
+        help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
+        "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
+        panel=READING,
+        default="error",
+        rare=True,
+    ),
 ]
 Device = Annotated[
     str,
@@ -192,10 +169,32 @@ class Read(TypedDict, total=False):
     """How a dump is read, which every command is told alike."""
 
     format: FormatName
-    columns: Columns
+    map: Map
     batch_by: BatchBy
     limit: Limit
-    bad_rows: BadRows
+    on_bad_row: OnBadRow
+    quarantine: Annotated[
+        str | Path | None,
+        Opt(
+            help="Leave bad rows out, and write them here with the reason: .jsonl or .parquet.",
+            panel=READING,
+            typed=TEXT,
+            metavar="PATH",
+            rare=True,
+        ),
+    ]
+    max_bad_fraction: Annotated[
+        float | None,
+        Opt(
+            help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
+            panel=READING,
+            metavar="SHARE",
+            least=0,
+            most=1,
+            rare=True,
+        ),
+    ]
+    nonfinite: Nonfinite
 
 
 class Computed(TypedDict, total=False):
@@ -250,7 +249,7 @@ def _bar(n_bytes: int) -> "Generator[Progress]":
 
 
 Watching = Annotated[
-    "Watch | None", Via(make=progress_bar, help="Called with the bytes to come; a context around the reading.")
+    "Watch | None", PythonOnly("Called with the bytes to come; a context around the reading.", otherwise=progress_bar)
 ]
 
 
@@ -286,8 +285,6 @@ ClusterBy = Annotated[
 ]
 Pool = Annotated[bool, Opt(help="Take all steps together: do not follow a column step by itself.", panel=READING)]
 ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current (bypass).", panel=READING)]
-PlanMode = Annotated[Mode | None, PythonOnly("decoupled or bypass, in place of the plan's own.")]
-PlanProfile = Annotated[str, PythonOnly("canonical, or a framework's own numbers, as of choose_plan.")]
 Seed = Annotated[
     int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED, rare=True)
 ]
@@ -322,23 +319,15 @@ def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | 
     refuse_outside(1, MOST_ROWS, limit=how.get("limit"))
     if cluster_by is not None:
         names("cluster_by", cluster_by)
-    columns: Any = how.get("columns")
-    if columns is not None and (
-        not isinstance(columns, Mapping) or not all(isinstance(x, str) for pair in columns.items() for x in pair)
-    ):
-        raise UsageError(
-            f"columns should map canonical names to the dump's columns, and is {kind_of(columns)}.",
-            'Write columns={"old_log_probs": "log_probs"}.',
-        )
     return ReadRequest(
         paths=paths(dumps),
         format=how.get("format", "auto"),
-        columns=dict(columns or {}),
+        columns=mapping(how.get("map")),
         group_by=names("group_by", group_by),
         cluster_by=cluster_by,
         batch_by=how.get("batch_by"),
         limit=how.get("limit"),
-        bad_rows=_policy(how.get("bad_rows")),
+        bad_rows=bad_row_policy(how),
     )
 
 
@@ -421,21 +410,16 @@ def one_of(option: str, value: Any, choices: Any) -> Any:
     return value
 
 
-def _policy(bad_rows: Any) -> BadRowPolicy:
-    """What to do about bad rows, if it can be done."""
-    if bad_rows is None:
-        return BadRowPolicy()
-    if not isinstance(bad_rows, BadRowPolicy):
-        raise UsageError(f"bad_rows should be a BadRowPolicy, not {kind_of(bad_rows)}.", 'Write BadRowPolicy("skip").')
-    action = one_of("--on-bad-row", bad_rows.action, Literal["error", "skip"])
-    one_of("--nonfinite", bad_rows.nonfinite, NonfiniteAction)
-    if bad_rows.quarantine is not None:  # a file for bad rows asks to go on without them
-        action = "quarantine"
-    if action == "error" and bad_rows.max_fraction is not None:
+def bad_row_policy(how: Read) -> BadRowPolicy:
+    """What to do about bad rows."""
+    action = one_of("--on-bad-row", how.get("on_bad_row", "error"), Literal["error", "skip"])
+    nonfinite = one_of("--nonfinite", how.get("nonfinite", "error"), NonfiniteAction)
+    quarantine, most = how.get("quarantine"), how.get("max_bad_fraction")
+    if quarantine is not None:  # a file for bad rows asks to go on without them
+        return BadRowPolicy("quarantine", output_path("--quarantine", quarantine), most, nonfinite)
+    if action == "error" and most is not None:
         raise UsageError("--max-bad-fraction needs --on-bad-row skip or --quarantine.", "Add --on-bad-row skip.")
-    if bad_rows.quarantine is not None:
-        return replace(bad_rows, action=action, quarantine=output_path("--quarantine", bad_rows.quarantine))
-    return bad_rows
+    return BadRowPolicy(action, None, most, nonfinite)
 
 
 def kind_of(value: Any) -> str:

@@ -14,21 +14,19 @@ from rlcorr_cli.commands.arguments import (
     TEXTS,
     ClusterBy,
     GroupBy,
-    How,
     Junit,
     Names,
     Paths,
-    PlanMode,
-    PlanProfile,
     Pool,
     computing,
     kind_of,
     names,
     paths,
     request,
+    several,
 )
-from rlcorr_cli.commands.choose import ObjectiveAsked, PlanAsked, PlanLike, choose_plan, objective_under
-from rlcorr_cli.commands.declared import Opt, Via
+from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
+from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.files.destinations import Destination
@@ -69,14 +67,13 @@ def _limit(help: str, flag: str, metavar: str) -> Opt:
 
 def check(
     source: Annotated["Report | Paths", DUMPS_OR_REPORT],
-    plan: PlanAsked = None,
     *,
     rules: Annotated[
         str | Path | None,
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
-    at_most: Annotated[Bounds, _limit("Fail above this, such as kl=0.1.", "--max", "METRIC=N")] = None,
-    at_least: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
+    max: Annotated[Bounds, _limit("Fail above this, such as kl=0.1.", "--max", "METRIC=N")] = None,
+    min: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -114,17 +111,15 @@ def check(
         ),
     ] = (),
     strict: Annotated[bool, Opt(help="Warnings fail, too.", panel=RULES)] = False,
-    profile: PlanProfile = CANONICAL,
-    mode: PlanMode = None,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     pool: Pool = False,
-    objective: ObjectiveAsked = None,
     junit: Junit = None,
     summary: Annotated[
-        str | Path | None, Via(make=step_summary, help="A file to which a summary in Markdown is appended.")
+        str | Path | None,
+        PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary),
     ] = None,
-    **how: Unpack[How],
+    **how: Unpack[HowCorrected],
 ) -> "Checked":
     """Check a dump or a saved report against limits; exit status 1 if one fails.
 
@@ -141,12 +136,12 @@ def check(
     appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
     inputs = () if isinstance(source, Report) else reading.paths
-    files = {"plan": plan, "rules": rules, "baseline": baseline}
+    files = {"plan": how.get("plan"), "rules": rules, "baseline": baseline}
     notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
     notes += check_touched(appended, inputs, **files)
     report = saved(source)
-    chosen = choose_plan(plan if report is None else None, profile=profile, mode=mode)
-    wanted = objective_under(chosen, objective)
+    chosen = chosen_plan(how if report is None else {})
+    wanted = objective_under(chosen, how)
     listed = names("fail_on", fail_on)
     known: tuple[FailOn, ...] = get_args(FailOn)
     for value in listed:
@@ -155,10 +150,10 @@ def check(
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
-        at_most=_texts("at_most", at_most),
-        at_least=_texts("at_least", at_least),
-        max_increase=_texts("max_increase", max_increase),
-        max_decrease=_texts("max_decrease", max_decrease),
+        at_most=_texts("--max", max),
+        at_least=_texts("--min", min),
+        max_increase=_texts("--max-increase", max_increase),
+        max_decrease=_texts("--max-decrease", max_decrease),
         baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
         fail_on=tuple(value for value in known if value in listed),
         strict=strict,
@@ -167,7 +162,7 @@ def check(
     )
     with Outputs() as staging:
         if report is not None:
-            refuse_beside_report(reading, plan, profile=profile, mode=mode)
+            refuse_beside_report(reading, how)
             if wanted is not None:
                 raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
         else:
@@ -229,12 +224,9 @@ def saved(source: "Report | Paths") -> "Report | None":
     return read_report(named[0]) if is_report(named) else None
 
 
-def refuse_beside_report(
-    reading: ReadRequest, plan: PlanLike | None, *, profile: str = CANONICAL, mode: str | None = None
-) -> None:
+def refuse_beside_report(reading: ReadRequest, options: PlanOptions) -> None:
     """Refuse what cannot be asked of a report in the place of a dump: it has its plan and its groups already."""
-    is_default = reading == ReadRequest(paths=reading.paths) and plan is None and mode is None and profile == CANONICAL
-    if not is_default:
+    if reading != ReadRequest(paths=reading.paths) or asks_for_plan(options):
         raise UsageError("A saved report cannot be read under another plan or grouping.", NAME_DUMP)
 
 
@@ -256,12 +248,12 @@ def _baseline(source: Any, *, limited: bool) -> "Baseline | None":
     return Baseline(name=name, sections=measurements_of(report).sections)
 
 
-def _texts(argument: str, amounts: Any) -> list[str]:
+def _texts(option: str, amounts: Any) -> list[str]:
     """Each as 'kl=0.1', which is how rules are read."""
     if isinstance(amounts, Mapping):
         return [f"{metric}={amount}" for metric, amount in amounts.items()]
-    if amounts is not None and not isinstance(amounts, (list, tuple)):
-        raise UsageError(
-            f"{argument} should map metrics to amounts, and is {kind_of(amounts)}.", f'Write {argument}={{"kl": 0.1}}.'
-        )
-    return [str(amount) for amount in amounts or ()]
+    listed = several(() if amounts is None else amounts)
+    if not all(isinstance(text, str) for text in listed):
+        what = f"{option} should map metrics to amounts, and is {kind_of(amounts)}."
+        raise UsageError(what, f"Write {option} kl=0.1.")
+    return listed

@@ -1,18 +1,16 @@
-"""Which plan and which objective are asked for: a plan, a preset's name, a file or a mapping; then single knobs."""
+"""Which plan and which objective are asked for: a preset's name, or a file, a mapping or a Plan; then single knobs."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXTS, ModeName, kind_of, one_of
-from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName, kind_of, one_of
+from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
-from rlcorr_cli.places import scheme
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection
@@ -22,14 +20,8 @@ if TYPE_CHECKING:
     from rlcorr_cli.frameworks.framework import Framework
 
 PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
-"""A plan, what `choose_plan` made, a preset's name, a file, or a mapping: our own records or a framework's config."""
-PLAN_LIKE = (
-    "A preset's name, a file (.toml, .yaml, .json, a URI), a Plan, what `choose_plan` made, or a mapping: our own "
-    "records or a framework's config. None measures alone."
-)
-
-SUFFIXES = (".toml", ".yaml", ".yml", ".json")
-
+"""A plan, what `choose_plan` made, a file, or a mapping of what a file would hold: our own records, or a framework's
+config."""
 
 RS = Opt(
     help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr explain statistics` lists them. "
@@ -43,9 +35,28 @@ RS = Opt(
 )
 
 
-class Knobs(TypedDict, total=False):
-    """What is turned on a plan, a knob at a time."""
+class PlanOptions(TypedDict, total=False):
+    """Which plan, and what is turned on it, a knob at a time."""
 
+    preset: Annotated[
+        str | None,
+        Opt(
+            help="A named plan, such as token_is; `rlcorr presets` lists all.",
+            panel=PLAN,
+            metavar="NAME",
+            offers=completion.presets,
+        ),
+    ]
+    plan: Annotated[
+        PlanLike | None,
+        Opt(
+            help="A plan file, or a framework's config.",
+            python="Or a Plan, what `choose_plan` made, or a mapping of what a file would hold.",
+            panel=PLAN,
+            typed=TEXT,
+            metavar="FILE",
+        ),
+    ]
     mode: ModeName
     is_: Annotated[
         str | None,
@@ -61,6 +72,11 @@ class Knobs(TypedDict, total=False):
     normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)]
     rs: Annotated[str | Rejection | Sequence[str | Rejection], RS]
     veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)]
+
+
+class ProfiledPlanOptions(PlanOptions, total=False):
+    """The same, with a framework's own numbers."""
+
     profile: Annotated[
         str,
         Opt(
@@ -75,64 +91,36 @@ class Knobs(TypedDict, total=False):
     ]
 
 
-class Named(TypedDict, total=False):
-    """The options that name a plan."""
-
-    preset: Annotated[
-        str | None,
-        Opt(
-            help="A named plan, such as token_is; `rlcorr presets` lists all.",
-            panel=PLAN,
-            metavar="NAME",
-            offers=completion.presets,
-            argument="plan",
-        ),
-    ]
-    plan: Annotated[
-        str | None,
-        Opt(help="A plan file, or a framework's config.", panel=PLAN, metavar="FILE"),
-    ]
+def asks_for_plan(options: PlanOptions) -> bool:
+    """Whether any option asks for a plan, or turns a knob of one."""
+    given: Mapping[str, Any] = options
+    default = {"profile": CANONICAL}
+    return any(given.get(name) not in (None, (), [], default.get(name)) for name in ProfiledPlanOptions.__annotations__)
 
 
-class Typed(Named, Knobs, total=False):
-    """The options that name a plan, and its knobs."""
+def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
+    """The plan that is asked for, with its knobs turned, and its notes; `plan` of every command takes it.
 
-
-def typed_plan(**typed: Unpack[Typed]) -> ChosenPlan | None:
-    """The plan that a command line asks for; None where no option does."""
-    if all(value in (None, (), CANONICAL) for value in typed.values()):
-        return None
-    preset, plan = typed.get("preset"), typed.get("plan")
-    if preset and plan:
-        raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
-    knobs: Any = {name: value for name, value in typed.items() if name not in Named.__annotations__}
-    return choose_plan(named_file(plan) if plan else preset, **knobs)
-
-
-PlanAsked = Annotated[PlanLike | None, Via(make=typed_plan, help=PLAN_LIKE)]
-PlanOfOurs = Annotated[PlanLike | None, Via(make=typed_plan, help=PLAN_LIKE, without=("profile",))]
-
-
-def named_file(typed: str) -> str | Path:
-    """What --plan names, which is never a preset, whatever it is called."""
-    return typed if scheme(typed) else Path(typed)
-
-
-def choose_plan(plan: Annotated[PlanLike | None, PythonOnly(PLAN_LIKE)] = None, **knobs: Unpack[Knobs]) -> ChosenPlan:
-    """The plan that is asked for, single knobs turned as by `--is`, `--rs` and the like, with its notes.
-
-    A URI or a name that ends in .toml, .yaml, .yml or .json is a file's, any other a preset's.  A profile is a
-    framework's release, whose plan comes from its own config (a file, a mapping; None for its defaults), or a preset
-    that it has.  Rejections are records, or texts such as 'k3.token:,0.01'.
+    A profile is a framework's release, whose plan comes from its own config (a file, a mapping; none for its defaults),
+    or a preset that it has.
     """
-    rs, veto, mode = knobs.get("rs", ()), knobs.get("veto"), knobs.get("mode")
+    return chosen_plan(options)
+
+
+def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
+    """The plan that is asked for among the options of a command."""
+    knobs: ProfiledPlanOptions = {**options}
+    plan, preset = knobs.get("plan"), knobs.get("preset")
+    if plan is not None and preset is not None:
+        raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
+    rs, veto, mode = knobs.get("rs") or (), knobs.get("veto"), knobs.get("mode")
     weights: Any = knobs.get("is_")  # callers from Python may pass anything
     normalize = knobs.get("normalize")
     if weights is not None and not isinstance(weights, str):
         raise UsageError(f"--is should be text such as 'token:,2', not {kind_of(weights)}.", 'Write is_="token:,2".')
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     turned = any(knob is not None for knob in (weights, normalize, veto))
-    chosen = _resolved(plan, knobs.get("profile", CANONICAL), turned=bool(rejections) or turned)
+    chosen = _resolved(plan, preset, knobs.get("profile", CANONICAL), turned=bool(rejections) or turned)
     vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,
@@ -142,8 +130,8 @@ def choose_plan(plan: Annotated[PlanLike | None, PythonOnly(PLAN_LIKE)] = None, 
         mode=_choice("--mode", mode, Mode),
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
-    options = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
-    named = _options(chosen.options, options, rejections)
+    by_option = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
+    named = _options(chosen.options, by_option, rejections)
     return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)), options=named)
 
 
@@ -160,17 +148,18 @@ def _options(
     return (*kept, *values, *(f"--rs {shlex.quote(text)}" for text in texts))
 
 
-ObjectiveLike = Objective | ObjectiveChoice | Callable[[ChosenPlan], Objective]
-"""An objective, its name, or what chooses one for a plan."""
-OBJECTIVE_LIKE = (
-    "A policy objective whose loss and gradient coefficients are reported, too: what `choose_objective` made, a name "
-    'such as "ppo", or a function that chooses one for a plan; takes advantages.'
-)
+class ObjectiveOptions(TypedDict, total=False):
+    """Which policy objective, and what is turned on it, a knob at a time."""
 
-
-class ObjectiveKnobs(TypedDict, total=False):
-    """What is turned on an objective, a knob at a time."""
-
+    objective: Annotated[
+        Objective | ObjectiveChoice | None,
+        Opt(
+            help="Report its loss and gradient coefficients, too; takes advantages. auto: as the plan's loss.",
+            python="Or what `choose_objective` made.",
+            panel=OBJECTIVE,
+            typed=ObjectiveChoice | None,
+        ),
+    ]
     clip_low: Annotated[
         float | None, Opt(help="How far below 1 a ratio may lie: 0.2, gspo 3e-4.", panel=OBJECTIVE, rare=True)
     ]
@@ -180,8 +169,17 @@ class ObjectiveKnobs(TypedDict, total=False):
     ]
 
 
-class AllObjectiveKnobs(ObjectiveKnobs, total=False):
-    """Those, and what on a command line the `objective` block of a plan file says."""
+class HowPlanned(How, PlanOptions, total=False):
+    """How a dump is read, and by which plan."""
+
+
+class HowCorrected(How, ProfiledPlanOptions, ObjectiveOptions, total=False):
+    """How a dump is read, by which plan it is corrected, and which objective is reported."""
+
+
+class ChoosingObjective(ObjectiveOptions, ProfiledPlanOptions, total=False):
+    """What `choose_objective` takes: beside the knobs, what on a command line the `objective` block of a plan's file
+    says."""
 
     dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")]
     loss_constant: Annotated[
@@ -192,64 +190,30 @@ class AllObjectiveKnobs(ObjectiveKnobs, total=False):
     ]
 
 
-ObjectiveName = Annotated[
-    ObjectiveChoice | None,
-    Opt(
-        help="Report its loss and gradient coefficients, too; takes advantages. auto: as the plan's loss.",
-        panel=OBJECTIVE,
-    ),
-]
-
-
-def typed_objective(
-    objective: ObjectiveName = None, **knobs: Unpack[ObjectiveKnobs]
-) -> Callable[[ChosenPlan], Objective] | None:
-    """What chooses a plan's objective; None where no option asks for one.  A knob alone asks for the plan's own."""
-    turned = any(value is not None for value in knobs.values())
-    return partial(choose_objective, objective=objective, **knobs) if objective or turned else None
-
-
-ObjectiveAsked = Annotated[ObjectiveLike | None, Via(make=typed_objective, help=OBJECTIVE_LIKE)]
-
-
-def choose_objective(
-    plan: Annotated[PlanLike | None, PythonOnly(PLAN_LIKE)] = None,
-    objective: Annotated[
-        ObjectiveChoice | None, PythonOnly("Its name; auto is PPO or reinforce, as the plan's loss is.")
-    ] = None,
-    **knobs: Unpack[AllObjectiveKnobs],
-) -> Objective:
-    """The policy objective of a plan, for `analyze`, with its knobs as by `--clip-low`, `--loss-agg` and the like.
+def choose_objective(**options: Unpack[ChoosingObjective]) -> Objective:
+    """The policy objective of a plan with its knobs; `objective` of every command takes it.
 
     Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
     4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    given: Mapping[str, Any] = knobs
-    numbers = {name: given.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
-    for name, value in numbers.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
-    _choice("--objective", objective, ObjectiveChoice)
-    chosen = choose_plan(plan)
-    turned = ObjectiveBlock(
-        name=objective,
-        clip_low=numbers["clip_low"],
-        clip_high=numbers["clip_high"],
-        dual_clip=numbers["dual_clip"],
-        aggregation=_choice("--loss-agg", knobs.get("loss_agg"), Aggregation),
-        loss_constant=numbers["loss_constant"],
-        denominator=_choice("denominator", knobs.get("denominator"), Denominator),
-    )
-    return turned.over(chosen.objective).of(chosen.plan)
+    return _turned(chosen_plan(options), options)
 
 
-def objective_under(plan: ChosenPlan, objective: Any) -> Objective | None:
-    """The objective that is asked for under a plan: one that was chosen, a name, what chooses, or the block of the
-    plan's file."""
-    if objective is None:
-        return None if plan.objective is None else choose_objective(plan)
+def asks_for_objective(options: ObjectiveOptions) -> bool:
+    """Whether any option asks for an objective, or turns a knob of one."""
+    return any(options.get(name) is not None for name in ObjectiveOptions.__annotations__)
+
+
+def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | None:
+    """The objective that is asked for under a plan, or that of the plan's file; None where neither is."""
+    objective = options.get("objective")
     if not isinstance(objective, Objective):
-        return objective(plan) if callable(objective) else choose_objective(plan, objective)
+        return _turned(plan, options) if asks_for_objective(options) or plan.objective is not None else None
+    if asks_for_objective({**options, "objective": None}):
+        raise UsageError(
+            "--clip-low, --clip-high and --loss-agg change an objective of a name, and this one was chosen already.",
+            "Name them where it is chosen.",
+        )
     if objective.mode != plan.plan.mode:
         raise UsageError(
             f"The objective is one of {objective.mode} mode, and the plan of {plan.plan.mode} mode.",
@@ -258,55 +222,78 @@ def objective_under(plan: ChosenPlan, objective: Any) -> Objective | None:
     return objective
 
 
+def _turned(plan: ChosenPlan, options: ObjectiveOptions | ChoosingObjective) -> Objective:
+    """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
+    given: Mapping[str, Any] = options
+    objective = given.get("objective")
+    numbers = {name: given.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
+    for name, value in numbers.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
+    _choice("--objective", objective, ObjectiveChoice)
+    turned = ObjectiveBlock(
+        name=objective,
+        clip_low=numbers["clip_low"],
+        clip_high=numbers["clip_high"],
+        dual_clip=numbers["dual_clip"],
+        aggregation=_choice("--loss-agg", given.get("loss_agg"), Aggregation),
+        loss_constant=numbers["loss_constant"],
+        denominator=_choice("denominator", given.get("denominator"), Denominator),
+    )
+    return turned.over(plan.objective).of(plan.plan)
+
+
 def plan_file(plan: Any) -> str | None:
     """The file that a plan comes from, if any."""
     if isinstance(plan, ChosenPlan):
         return plan.file
-    return str(plan) if isinstance(plan, Path) or (isinstance(plan, str) and _names_file(plan)) else None
-
-
-def _names_file(plan: str) -> bool:
-    return bool(scheme(plan)) or plan.lower().endswith(SUFFIXES)
+    return str(plan) if isinstance(plan, str | Path) else None
 
 
 def _choice(option: str, value: Any, choices: Any) -> Any:
     return None if value is None else one_of(option, value, choices)
 
 
-def _resolved(plan: Any, profile_name: str, *, turned: bool) -> ChosenPlan:
+def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool) -> ChosenPlan:
     """The plan before knobs.  A profile has its framework's plans only: what that logs of others would be made up."""
     profile = profile_called(profile_name)
-    if profile is not None and isinstance(plan, ChosenPlan) and plan.profile is None:
-        raise _not_of(profile)
     if isinstance(plan, ChosenPlan):
         if turned and plan.profile is not None:
             raise _not_of(plan.profile)
+        if profile is not None and plan.profile is None:
+            raise _not_of(profile)
         return plan if profile is None else replace(plan, profile=profile)
-    is_preset = isinstance(plan, str) and not _names_file(plan)
     if profile is not None and (turned or isinstance(plan, Plan)):
         raise _not_of(profile)
-    return _source(plan, profile, is_preset=is_preset)
+    return _read(plan, profile) if preset is None else _of_preset(preset, profile)
 
 
-def _source(plan: Any, profile: "Framework | None", *, is_preset: bool) -> ChosenPlan:
-    """What a plan is named by, read."""
+def _of_preset(name: Any, profile: "Framework | None") -> ChosenPlan:
+    from rlcorr_cli.plans.presets import preset
+
+    if not isinstance(name, str):
+        raise UsageError(f"--preset should be a preset's name, not {kind_of(name)}.", "Give a plan itself as --plan.")
+    named = preset(name)
+    if profile is None:
+        return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(name)}",))
+    from rlcorr_cli.frameworks.read import preset_in
+
+    own = preset_in(named, profile)
+    return ChosenPlan(plan=own.plan, profile=profile, notes=own.notes)
+
+
+def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
+    """A plan as it is given, or what its file or mapping holds."""
     if plan is None:
         return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
     if isinstance(plan, Plan):
         return ChosenPlan(plan=plan)
-    if is_preset:
-        from rlcorr_cli.plans.presets import preset
-
-        named = preset(plan)
-        if profile is None:
-            return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(plan)}",))
-        from rlcorr_cli.frameworks.read import preset_in
-
-        own = preset_in(named, profile)
-        return ChosenPlan(plan=own.plan, profile=profile, notes=own.notes)
     if isinstance(plan, str | Path):
         from rlcorr_cli.frameworks.read import read_plan
+        from rlcorr_cli.plans.presets import is_preset
 
+        if isinstance(plan, str) and is_preset(plan):
+            raise UsageError(f"--plan takes a file, and {plan} is a preset.", f"Write --preset {plan}.")
         file = read_plan(str(plan), profile)
         options = (f"--plan {shlex.quote(str(plan))}",)
         return ChosenPlan(
@@ -323,8 +310,8 @@ def _source(plan: Any, profile: "Framework | None", *, is_preset: bool) -> Chose
         read = plan_in(dict(plan), profile)
         return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective)
     raise UsageError(
-        f"plan should be a Plan, a preset's name, a file's path or a mapping, not {kind_of(plan)}.",
-        'For example plan="token_is".',
+        f"plan should be a Plan, a file's path or a mapping, not {kind_of(plan)}.",
+        "Write --plan mine.toml, or --preset token_is.",
     )
 
 

@@ -1,9 +1,8 @@
 """`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from rlcorr_cli.commands import completion
@@ -11,10 +10,8 @@ from rlcorr_cli.commands.arguments import (
     COMPARING,
     OUTPUT,
     PLAN,
-    READING,
     TEXTS,
     ClusterBy,
-    Columns,
     Computed,
     Dumps,
     FormatName,
@@ -22,35 +19,37 @@ from rlcorr_cli.commands.arguments import (
     How,
     Junit,
     Limit,
+    Map,
     ModeName,
     Names,
+    OnBadRow,
     Paths,
-    PlanMode,
     Read,
     Seed,
     SheetOutputs,
     TotalledOutputs,
     Watching,
     computing,
+    mapping,
     names,
     one_of,
     paths,
     refuse_outside,
     refuse_stdin_twice,
     request,
+    several,
 )
 from rlcorr_cli.commands.choose import (
-    OBJECTIVE_LIKE,
-    PLAN_LIKE,
-    ObjectiveLike,
+    HowPlanned,
+    ObjectiveOptions,
     PlanLike,
+    asks_for_objective,
+    asks_for_plan,
     choose_plan,
-    named_file,
+    chosen_plan,
     objective_under,
-    typed_objective,
-    typed_plan,
 )
-from rlcorr_cli.commands.declared import Opt, Via
+from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import RlcorrError, UsageError, shortened
@@ -58,8 +57,7 @@ from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.reading.bad_rows import BadRowPolicy
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import sheet_destinations
 
@@ -69,9 +67,15 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.swept import Sweep
 
 
-def typed_plans(
+class CompareOptions(How, ObjectiveOptions, total=False):
+    """How the dump is read, and what objective is reported of each plan."""
+
+
+def compare(
+    dumps: Dumps,
+    *,
     preset: Annotated[
-        Sequence[str],
+        Names,
         Opt(
             help="A named plan to compare; `rlcorr presets` lists all. Repeatable. Default: verl's, and one of every "
             "other framework.",
@@ -79,41 +83,26 @@ def typed_plans(
             typed=TEXTS,
             metavar="NAME",
             offers=completion.presets,
-            argument="plans",
         ),
     ] = (),
     plan: Annotated[
-        Sequence[str],
+        PlanLike | Sequence[PlanLike],
         Opt(
             help="A plan to compare (TOML, YAML, JSON). Repeatable.",
+            python="Or a Plan, or a mapping of what a file would hold.",
             panel=PLAN,
             typed=TEXTS,
             metavar="FILE",
-            argument="plans",
         ),
     ] = (),
-) -> list[PlanLike]:
-    """The plans that a command line names."""
-    return [*preset, *map(named_file, plan)]
-
-
-def compare(
-    dumps: Dumps,
-    plans: Annotated[
-        PlanLike | Sequence[PlanLike],
-        Via(
-            make=typed_plans, help="Plans, names of presets or files; none for verl's and one of every other framework."
-        ),
-    ] = (),
-    *,
     all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False,
-    objective: Annotated[ObjectiveLike | None, Via(make=typed_objective, help=OBJECTIVE_LIKE)] = None,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
+    sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth",
     output: TotalledOutputs = (),
-    **how: Unpack[How],
+    **how: Unpack[CompareOptions],
 ) -> "Comparison":
     """See what each correction would leave of a dump, and which to take.
 
@@ -126,15 +115,11 @@ def compare(
     from rlcorr_cli.runs import compare as comparing
 
     refuse_outside(0, MOST_SEED, seed=seed)
-    named: Any = [plans] if isinstance(plans, (str, Path, Plan, ChosenPlan, Mapping)) else plans
-    asked = [choose_plan(plan) for plan in (*named, *(PRESETS if all else ()))]
+    one_of("--sort", sort, ("worth", "info", "kept", "name"))
+    asked = [choose_plan(preset=name) for name in (*names("preset", preset), *(PRESETS if all else ()))]
+    asked += [choose_plan(plan=each) for each in several(plan)]
     compared = asked or default_plans()
-    objectives: dict[Plan, Objective] = {}
-    for each in compared if objective is not None else ():
-        of_mode = replace(objective, mode=each.plan.mode) if isinstance(objective, Objective) else objective
-        chosen = objective_under(each, of_mode)
-        assert chosen is not None
-        objectives[each.plan] = chosen
+    objectives = _objectives(compared, how)
     outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
@@ -156,7 +141,8 @@ def compare(
             },
         )
         with Outputs() as staging:
-            return finished(replace(result_of(first, run, comparison_of), totals=run), notes, outputs, staging)
+            of_sum = replace(result_of(first, run, comparison_of), totals=run, sort=sort)
+            return finished(of_sum, notes, outputs, staging)
     reading = request(dumps, how, group_by=group_by, cluster_by=cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plans=asked)
     with Outputs() as staging, computing(how) as compute:
@@ -171,7 +157,22 @@ def compare(
             staging=staging,
             totals=keep_totals(outputs),
         )
-        return finished(comparison, notes, outputs, staging)
+        return finished(replace(comparison, sort=sort), notes, outputs, staging)
+
+
+def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, Objective]:
+    """The objective of each plan, one of its mode; none where no option asks for one."""
+    if not asks_for_objective(how):
+        return {}
+    of_plans: dict[Plan, Objective] = {}
+    for each in plans:
+        asked = how.get("objective")
+        of_mode = replace(asked, mode=each.plan.mode) if isinstance(asked, Objective) else asked
+        options: Any = {**how, "objective": of_mode}
+        chosen = objective_under(each, options)
+        assert chosen is not None
+        of_plans[each.plan] = chosen
+    return of_plans
 
 
 def _names(plans: "Sequence[ChosenPlan | NamedPlan]") -> str:
@@ -195,9 +196,6 @@ def default_plans() -> list[ChosenPlan]:
 
 def sweep(
     dumps: Dumps,
-    plan: Annotated[
-        PlanLike | None, Via(make=typed_plan, help=f"What else is done to the dump. {PLAN_LIKE}", without=("profile",))
-    ] = None,
     *,
     vary: Annotated[
         str | None,
@@ -221,10 +219,9 @@ def sweep(
         float | None, Opt(help="Name the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
     ] = None,
     points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
-    mode: PlanMode = None,
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
-    **how: Unpack[How],
+    **how: Unpack[HowPlanned],
 ) -> "Sweep":
     """Try a range of limits for one bound of a correction.
 
@@ -243,12 +240,13 @@ def sweep(
     outputs = sheet_files(output, with_totals=True)
     places = [place for path in outputs for place in sheet_destinations(path)]
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
-    is_named = plan is not None or vary is not None or mode is not None
-    moved = _swept(plan, vary, mode) if is_named or not parts else None
+    is_named = asks_for_plan(how) or vary is not None
+    moved = _swept(vary, chosen_plan(how)) if is_named or not parts else None
+    file = how.get("plan")
     if parts:
         from rlcorr_cli.results.swept import SweepRun, sweep_of
 
-        notes = check_touched(places, parts, plan=plan)
+        notes = check_touched(places, parts, plan=file)
         if targets.wanted:
             raise UsageError(
                 f"A target is found by reading the dump again, and {parts[0]} holds saved totals.",
@@ -269,7 +267,7 @@ def sweep(
     if how.get("batch_by") is not None and not divides_by_mean(moved.base):
         raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
     reading = request(dumps, how)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=plan)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=file)
     with Outputs() as staging, computing(how) as compute:
         result = sweeping.sweep(
             reading,
@@ -284,11 +282,10 @@ def sweep(
         return finished(result, notes, outputs, staging)
 
 
-def _swept(plan: PlanLike | None, vary: Any, mode: Mode | None) -> Swept:
+def _swept(vary: Any, chosen: ChosenPlan) -> Swept:
     """What moves, and the rest of the plan."""
     if not isinstance(vary, str):
         raise UsageError("sweep moves one bound, and --vary does not say which.", VARY)
-    chosen = plan if isinstance(plan, ChosenPlan) and not mode else choose_plan(plan, mode=mode)
     base = chosen.plan
     if base.budgets:
         raise UsageError(
@@ -299,16 +296,6 @@ def _swept(plan: PlanLike | None, vary: Any, mode: Mode | None) -> Swept:
 
 
 DiffFailOn = Literal["moved"]
-
-
-def bad_rows_left_out(
-    action: Annotated[
-        Literal["error", "skip"],
-        Opt(help="Stop at the first, or leave them out.", panel=READING, flags=("--on-bad-row",)),
-    ] = "error",
-) -> BadRowPolicy:
-    """What to do about bad rows of several dumps."""
-    return BadRowPolicy(action)
 
 
 def diff(
@@ -328,9 +315,7 @@ def diff(
             metavar="COLUMN",
         ),
     ] = None,
-    everything: Annotated[
-        bool, Opt(help="Show the other metrics, too, untested.", panel=COMPARING, flags=("--all",))
-    ] = False,
+    all: Annotated[bool, Opt(help="Show the other metrics, too, untested.", panel=COMPARING)] = False,
     min_effect: Annotated[
         float, Opt(help="The smallest change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
     ] = 0.1,
@@ -342,16 +327,9 @@ def diff(
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     format: FormatName = "auto",
-    columns: Columns = None,
+    map: Map = None,
     limit: Limit = None,
-    bad_rows: Annotated[
-        BadRowPolicy | None,
-        Via(
-            make=bad_rows_left_out,
-            help="What to do about bad rows; the default stops at the first.",
-            record="BadRowPolicy",
-        ),
-    ] = None,
+    on_bad_row: OnBadRow = "error",
     junit: Junit = None,
     output: SheetOutputs = (),
     watch: Watching = None,
@@ -374,14 +352,14 @@ def diff(
         one_of("--fail-on", value, get_args(DiffFailOn))
     if len(dumps) < 2:
         raise UsageError("One dump has nothing to be compared with.", "Name another.")
-    refuse_stdin_twice(*map(paths, dumps))
+    refuse_stdin_twice(*(paths(dump) for dump in dumps))
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
-    read: Read = {"format": format, "columns": _columns(columns, pair_by), "limit": limit, "bad_rows": bad_rows}
+    read: Read = {"format": format, "map": _paired_by(pair_by, map), "limit": limit, "on_bad_row": on_bad_row}
     asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
     places = [place for path in files for place in sheet_destinations(path)]
     notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
     with Outputs() as staging, computing(how) as compute:
-        settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=everything)
+        settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)
         try:
             difference = run(asked, settings, computing=compute, mode=mode, watch=watch)
         except RlcorrError as error:
@@ -402,10 +380,11 @@ def _paired(text: str, pair_by: str) -> str:
     )
 
 
-def _columns(columns: Any, pair_by: str | None) -> Any:
-    """Columns with that of `pair_by` as the rows' own."""
+def _paired_by(pair_by: str | None, map: Any) -> Any:
+    """What `map` says, with the column of `pair_by` as the rows' own."""
     if pair_by is None:
-        return columns
-    if columns and "sample_id" in columns:
+        return map
+    columns = mapping(map)
+    if "sample_id" in columns:
         raise UsageError("--pair-by and --map sample_id both name the rows' own column.", "Use one of the two.")
-    return {**(columns or {}), "sample_id": pair_by}
+    return {**columns, "sample_id": pair_by}

@@ -1,6 +1,7 @@
 """One declaration of each argument, from which its option, its value and its documentation follow.
 
-A command is a function that Python calls as it stands.  Each parameter is annotated by its type and one of the three
+A command is a function that Python calls as it stands, and an option is an argument of the same name: --group-by is
+`group_by`, and --is, which is a keyword of Python, `is_`.  Each parameter is annotated by its type and one of the two
 records below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Arguments
 that many commands take stand in a TypedDict, and the command takes `**how: Unpack[How]`.  `declared` lists them all,
 `options` those of them that a command line has, and `arguments` makes of what was typed what the function takes.
@@ -9,7 +10,7 @@ that many commands take stand in a TypedDict, and the command takes `**how: Unpa
 Nothing here, and nothing that a declaration needs, loads typer or a library for numbers.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, ForwardRef, get_args
@@ -21,9 +22,10 @@ class Opt:
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
     argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
-    typed: the type on the command line, if it differs; parse: converts that to the argument's type.  offers: the names
-    that a shell may complete, or a function of `completion` that finds them.  argument: the Python argument that this
-    flag sets, if it has another name.  python: more text for help in Python.  rare: it stands in --help-all alone.
+    typed: the type on the command line, if it differs.  otherwise: makes what a command line takes where nothing is
+    typed, of the values of the options that it names.  offers: the names
+    that a shell may complete, or a function of `completion` that finds them.  python: more text for help in Python.
+    rare: it stands in --help-all alone.
     """
 
     help: str
@@ -32,45 +34,31 @@ class Opt:
     flags: tuple[str, ...] = ()
     default: Any = None
     typed: Any = None
-    parse: Callable[[Any], Any] | None = None
+    otherwise: Callable[..., Any] | None = None
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
     hidden: bool = False
     rare: bool = False
     offers: Sequence[str] | Callable[..., Any] | None = None
-    argument: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Via:
-    """An argument that is built of several options by calling `make`, whose own arguments they are.
-
-    without: arguments of the call that are no options here.  record: the name of the argument's class, where the
-    options are its fields: Python's help shows one argument with these fields.
-    """
-
-    make: Callable[..., Any]
-    help: str = ""
-    without: tuple[str, ...] = ()
-    record: str = ""
 
 
 @dataclass(frozen=True)
 class PythonOnly:
-    """An argument that no command line has."""
+    """An argument that is no option.  otherwise: makes what a command line takes for it, as of an Opt."""
 
     help: str
+    otherwise: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An argument of a function: its type, and what was declared of it.  by: None where the `make` of a Via takes the
-    value of the command's own argument of that name."""
+    """An argument of a function: its type, and what was declared of it.  by: None where the function prints a result,
+    and looks at the command's own option of that name."""
 
     name: str
     type: Any
-    by: Opt | Via | PythonOnly | None
+    by: Opt | PythonOnly | None
     parameter: Parameter
 
     @property
@@ -83,7 +71,7 @@ class Declared:
         """What is typed for an option; nothing for what is typed by its place."""
         if not isinstance(self.by, Opt) or not self.panel:
             return ()
-        return self.by.flags or (f"--{self.name.replace('_', '-')}",)
+        return self.by.flags or (f"--{self.name.rstrip('_').replace('_', '-')}",)
 
     @property
     def typed(self) -> Any:
@@ -109,8 +97,7 @@ def declared(function: Callable[..., Any]) -> list[Declared]:
             shared = [_declared(key, hint, _keyword(key, hint)) for key, hint in how.__annotations__.items()]
             continue
         own.append(_declared(name, parameter.annotation, parameter))
-        by_place = parameter.kind is not Parameter.KEYWORD_ONLY and not isinstance(own[-1].by, Via)
-        n_by_place += by_place and n_by_place == len(own) - 1
+        n_by_place += not own[-1].panel and n_by_place == len(own) - 1
     return [*own[:n_by_place], *shared, *own[n_by_place:]]
 
 
@@ -121,22 +108,15 @@ def _keyword(name: str, hint: Any) -> Parameter:
 
 
 def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:
-    marks = (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Opt | Via | PythonOnly))
+    marks = (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Opt | PythonOnly))
     kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
     kind = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
     return Declared(name=name, type=kind, by=next(marks, None), parameter=parameter)
 
 
-def options(function: Callable[..., Any], without: Sequence[str] = ()) -> Iterator[tuple[Declared, Via | None, str]]:
-    """Every option of a function, those of its calls among them, with the call and the argument that it makes."""
-    for each in declared(function):
-        if each.name in without:
-            continue
-        if isinstance(each.by, Opt):
-            yield each, None, each.by.argument or each.name
-        elif isinstance(each.by, Via):
-            for option, _, argument in options(each.by.make, each.by.without):
-                yield option, each.by, each.name if each.by.record else argument
+def options(function: Callable[..., Any]) -> list[Declared]:
+    """Every option of a function."""
+    return [each for each in declared(function) if isinstance(each.by, Opt)]
 
 
 def arguments(
@@ -146,17 +126,14 @@ def arguments(
     several: list[Any] = []
     made: dict[str, Any] = {}
     for each in declared(function):
-        if each.name in without or isinstance(each.by, PythonOnly):
+        otherwise = None if each.by is None else each.by.otherwise
+        if each.name in without or (isinstance(each.by, PythonOnly) and otherwise is None):
             continue
-        if isinstance(each.by, Via):
-            _, of_call = arguments(each.by.make, typed, each.by.without)
-            value = each.by.make(**of_call)
-        else:
-            value = typed[each.name]
-            if value is None and each.parameter.default is not Parameter.empty:
-                value = each.parameter.default
-            if each.by is not None and each.by.parse is not None:
-                value = each.by.parse(value)
+        value: Any = typed.get(each.name)
+        if value is None and otherwise is not None:
+            value = otherwise(**{name: typed[name] for name in signature(otherwise).parameters})
+        elif value is None and each.parameter.default is not Parameter.empty:
+            value = each.parameter.default
         if each.parameter.kind is Parameter.VAR_POSITIONAL:
             several += value
         else:

@@ -1,6 +1,6 @@
 """What writes rows: `filter` and `correct` by a plan, `convert` in canonical columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
@@ -10,20 +10,17 @@ from rlcorr_cli.commands.arguments import (
     OBJECTIVE,
     OUTPUT,
     TEXT,
-    BadRows,
     BatchBy,
     BatchTokens,
-    Columns,
     Computed,
     Device,
     Dumps,
     FormatName,
-    How,
     Limit,
+    Map,
     Names,
+    Nonfinite,
     Paths,
-    PlanMode,
-    PlanProfile,
     Watching,
     computing,
     names,
@@ -33,20 +30,17 @@ from rlcorr_cli.commands.arguments import (
     request,
 )
 from rlcorr_cli.commands.choose import (
-    OBJECTIVE_LIKE,
-    ObjectiveKnobs,
-    ObjectiveLike,
-    ObjectiveName,
-    PlanAsked,
+    HowCorrected,
+    ProfiledPlanOptions,
+    asks_for_objective,
     choose_objective,
-    choose_plan,
+    chosen_plan,
     objective_under,
-    typed_objective,
 )
-from rlcorr_cli.commands.declared import Opt, PythonOnly, Via
+from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.reading.formats import WRITTEN
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH
@@ -69,65 +63,17 @@ RowsPerFile = Annotated[
 Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 
 
-def typed_dataset(
-    output: Annotated[str | None, DATASET] = None,
-    *,
-    dry_run: Annotated[
-        bool, Opt(help="Write nothing; say what would be kept.", panel=OUTPUT, argument="output=None")
-    ] = False,
-) -> str | None:
-    """Where the corrected rows go; None for a dry run."""
-    if output is None and not dry_run:
-        raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
-    return None if dry_run else output
-
-
-def typed_rejected(
-    rejected_output: Annotated[str | None, Opt(help="Write dropped rows here.", panel=OUTPUT, metavar="PATH")] = None,
-    *,
-    dry_run: bool,
-) -> str | None:
-    """Where dropped rows go; None for a dry run."""
-    return None if dry_run else rejected_output
-
-
-def typed_coefs(
-    objective: ObjectiveName = None,
-    *,
-    coef: Coef,
-    **knobs: Unpack[ObjectiveKnobs],
-) -> Callable[[ChosenPlan], Objective] | None:
-    """What chooses the objective whose coefficients are written; None where none are."""
-    choose = typed_objective(objective, **knobs)
-    if coef is not None:
-        return choose or choose_objective
-    if choose is not None:
-        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef raw.")
-    return None
-
-
 def filter(
     dumps: Dumps,
-    output: Annotated[
-        str | Path | None,
-        Via(make=typed_dataset, help="A file, or a directory of parts; None only counts what would be kept."),
-    ],
-    plan: PlanAsked,
+    output: Annotated[str | Path | None, DATASET] = None,
     *,
-    profile: PlanProfile = CANONICAL,
-    mode: PlanMode = None,
-    keep_rejected: Annotated[
-        bool,
-        Opt(
-            help="Rows without a token left; kept, their mask is all 0.",
-            panel=OUTPUT,
-            flags=("--rejected",),
-            default="drop",
-            typed=Literal["drop", "keep"],
-            parse=lambda typed: typed == "keep",
-        ),
-    ] = False,
-    rejected_output: Annotated[str | Path | None, Via(make=typed_rejected, help="Where dropped rows go.")] = None,
+    dry_run: Annotated[bool, Opt(help="Write nothing; say what would be kept.", panel=OUTPUT)] = False,
+    rejected: Annotated[
+        Literal["drop", "keep"], Opt(help="Rows without a token left; kept, their mask is all 0.", panel=OUTPUT)
+    ] = "drop",
+    rejected_output: Annotated[
+        str | Path | None, Opt(help="Write dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+    ] = None,
     rows_per_file: RowsPerFile = 100_000,
     resample: Annotated[
         int | None,
@@ -142,7 +88,6 @@ def filter(
     seed: Annotated[
         int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED, rare=True)
     ] = 0,
-    objective: Annotated[ObjectiveLike | None, Via(make=typed_coefs, help=OBJECTIVE_LIKE)] = None,
     coef: Annotated[
         Coef,
         Opt(
@@ -153,11 +98,11 @@ def filter(
     ] = None,
     overwrite: Overwrite = False,
     force: Annotated[bool, Opt(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
-    **how: Unpack[How],
+    **how: Unpack[HowCorrected],
 ) -> "Filtered":
     """Write the corrected dataset: weights and masks, rejected rows dropped.
 
-    With an objective, its coefficient of every token is written, too.  Of a dump with a fault (columns that are
+    With --coef, an objective's coefficient of every token is written, too.  Of a dump with a fault (columns that are
     shifted, rows that are mispaired) nothing is written: a FaultError says what to mend.
     """
     from rlcorr_cli.results.written import Target
@@ -165,16 +110,17 @@ def filter(
 
     refuse_outside(0, MOST_SEED, seed=seed)
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
-    chosen = choose_plan(plan, profile=profile, mode=mode)
-    if coef is not None:
-        one_of("--coef", coef, get_args(Coef)[0])
-    wanted = objective_under(chosen, objective)
+    one_of("--rejected", rejected, ("drop", "keep"))
+    if output is None and not dry_run:
+        raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
+    chosen = chosen_plan(how)
+    wanted = _coefficients_of(chosen, how, coef)
     if wanted is None:
         _refuse_idle(chosen)
     target = Target(
-        path=None if output is None else written("-o", output),
-        keep_rejected=keep_rejected,
-        rejected=None if rejected_output is None else written("--rejected-output", rejected_output),
+        path=None if output is None or dry_run else written("-o", output),
+        keep_rejected=rejected == "keep",
+        rejected=None if rejected_output is None or dry_run else written("--rejected-output", rejected_output),
         overwrite=overwrite,
         rows_per_file=rows_per_file,
         resample=resample,
@@ -190,6 +136,26 @@ def filter(
     return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
 
 
+def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
+    """The objective whose coefficients are written; None where none are."""
+    if coef is not None:
+        one_of("--coef", coef, get_args(Coef)[0])
+        return objective_under(plan, options) or choose_objective(plan=plan)
+    if asks_for_objective(options):
+        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef raw.")
+    return objective_under(plan, options)
+
+
+class CorrectOptions(ProfiledPlanOptions, total=False):
+    """By which plan a table is corrected, and how it is read."""
+
+    map: Map
+    batch_by: BatchBy
+    nonfinite: Nonfinite
+    device: Device
+    batch_tokens: BatchTokens
+
+
 def correct(
     table: Annotated[
         Paths,
@@ -198,15 +164,7 @@ def correct(
             "of rows, or a mapping of padded tensors or arrays [B, T]."
         ),
     ],
-    plan: PlanAsked,
-    *,
-    profile: PlanProfile = CANONICAL,
-    mode: PlanMode = None,
-    columns: Columns = None,
-    batch_by: BatchBy = None,
-    bad_rows: BadRows = None,
-    device: Device = "auto",
-    batch_tokens: BatchTokens = None,
+    **how: Unpack[CorrectOptions],
 ) -> "Table":
     """The corrected rows of one table, as `filter` would write them with every rejected row kept.
 
@@ -216,16 +174,24 @@ def correct(
     """
     from rlcorr_cli.runs import correct as correcting
 
-    chosen = choose_plan(plan, profile=profile, mode=mode)
+    chosen = chosen_plan(how)
     _refuse_idle(chosen)
-    batches = NO_BATCH if batch_by is None else batch_by
-    reading = request(table, {"columns": columns, "batch_by": batches, "bad_rows": bad_rows})
-    if not reading.bad_rows.stops:
-        raise UsageError(
-            "correct gives every row back: it leaves out none.", 'Write BadRowPolicy(nonfinite="keep"), or "mask".'
-        )
-    how: Computed = {"device": device, "batch_tokens": batch_tokens, "engine": "threads", "workers": 1}
-    with computing(how) as compute:
+    batch_by = how.get("batch_by")
+    reading = request(
+        table,
+        {
+            "map": how.get("map"),
+            "batch_by": NO_BATCH if batch_by is None else batch_by,
+            "nonfinite": how.get("nonfinite", "error"),
+        },
+    )
+    computed: Computed = {
+        "device": how.get("device", "auto"),
+        "batch_tokens": how.get("batch_tokens"),
+        "engine": "threads",
+        "workers": 1,
+    }
+    with computing(computed) as compute:
         return correcting.correct(reading, chosen, compute)
 
 
@@ -236,16 +202,9 @@ def _refuse_idle(chosen: ChosenPlan) -> None:
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
 
 
-def typed_output(output: Annotated[str | None, DATASET] = None) -> str:
-    """Where converted rows go."""
-    if output is None:
-        raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
-    return output
-
-
 def convert(
     dumps: Dumps,
-    output: Annotated[str | Path, Via(make=typed_output, help="A file, or a directory of parts.")],
+    output: Annotated[str | Path | None, DATASET] = None,
     *,
     join: Annotated[
         str | Path | None,
@@ -267,7 +226,7 @@ def convert(
         ),
     ] = ("sample_id",),
     format: FormatName = "auto",
-    columns: Columns = None,
+    map: Map = None,
     limit: Limit = None,
     rows_per_file: RowsPerFile = 100_000,
     overwrite: Overwrite = False,
@@ -281,8 +240,10 @@ def convert(
     from rlcorr_cli.runs import convert as converting
 
     refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file)
+    if output is None:
+        raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
     path = written("-o", output)
-    reading = request(dumps, {"format": format, "columns": columns, "limit": limit})
+    reading = request(dumps, {"format": format, "map": map, "limit": limit})
     joined: Sequence[str] = () if join is None else (str(join),)
     refuse_stdin_twice(reading.paths, joined)
     notes = check_touched([converting.destination(path, overwrite)], (*reading.paths, *joined))

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     OUTPUT,
+    TEXT,
     TEXTS,
     ByStep,
     GroupBy,
-    How,
     Names,
     Paths,
-    PlanMode,
     computing,
     kind_of,
     names,
     request,
 )
 from rlcorr_cli.commands.check import again, refuse_beside_report, saved
-from rlcorr_cli.commands.choose import PlanOfOurs, choose_plan
+from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
-from rlcorr_cli.commands.declared import Opt, Via
+from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
@@ -114,52 +113,42 @@ def in_notebook(pictures: Iterable[Picture]) -> str:
     return "".join(notebook.picture(each.figure, each.caption) for each in pictures)
 
 
-def typed_pictures(
-    output: Annotated[
-        str | None,
-        Opt(
-            help="The picture: .png, .svg or .pdf; or a directory for one each.",
-            panel=OUTPUT,
-            flags=("--output", "-o"),
-            metavar="PATH",
-        ),
-    ] = None,
-    *,
-    source: Sequence[str],
-    kinds: Sequence[str],
-) -> str | dict[str, Path]:
-    """Where pictures go: without a name to DUMP.KIND.png right here."""
-    if output is not None:
-        return output
+def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[str, Path]:
+    """Where a command line's pictures go that names no output: to DUMP.KIND.png right here."""
     name = Path(source[0]).name
     is_pattern = bool(set("*?[-") & set(source[0][:1] + name))
     stem = "" if is_pattern else name.split(".")[0]
-    return {kind: Path(f"{stem or 'dump'}.{kind}.png") for kind in kinds or KINDS[:1]}
+    return {each: Path(f"{stem or 'dump'}.{each}.png") for each in kind or KINDS[:1]}
 
 
 def plot(
     source: Annotated["Report | Paths", DUMPS_OR_REPORT],
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
-        Via(make=typed_pictures, help="A file, a directory for KIND.png, or kind -> file; None writes nothing."),
+        Opt(
+            help="The picture: .png, .svg or .pdf; or a directory for one each.",
+            python="Or a mapping of kinds to files; None writes nothing.",
+            panel=OUTPUT,
+            flags=("--output", "-o"),
+            typed=TEXT,
+            otherwise=beside_the_shell,
+            metavar="PATH",
+        ),
     ] = None,
-    plan: PlanOfOurs = None,
     *,
-    kinds: Annotated[
+    kind: Annotated[
         Names,
         Opt(
             help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
             panel=OUTPUT,
-            flags=("--kind",),
             typed=TEXTS,
             metavar="KIND",
             offers=KINDS,
         ),
     ] = (),
-    mode: PlanMode = None,
     group_by: GroupBy = (),
     by_step: ByStep = False,
-    **how: Unpack[How],
+    **how: Unpack[HowPlanned],
 ) -> "Pictures":
     """Draw a dump, or a saved report: one page, or pictures by kind.
 
@@ -170,7 +159,7 @@ def plot(
     from rlcorr_cli.results.saved import refuse_undrawable
     from rlcorr_cli.show import figures
 
-    wanted = tuple(dict.fromkeys(names("kinds", kinds))) or KINDS[:1]
+    wanted = tuple(dict.fromkeys(names("kind", kind))) or KINDS[:1]
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
@@ -181,29 +170,29 @@ def plot(
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by)
     inputs = () if isinstance(source, Report) else reading.paths
     targets = _targets(output, wanted)
-    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=plan)
+    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=how.get("plan"))
     report = saved(source)
-    for kind in wanted:
-        if kind in NO_REPORT and report is not None:
-            raise UsageError(NO_REPORT[kind][0], "Name the dump itself.")
-        if kind in NO_REPORT and plan is not None:
-            raise UsageError(*NO_REPORT[kind][1:])
+    for each in wanted:
+        if each in NO_REPORT and report is not None:
+            raise UsageError(NO_REPORT[each][0], "Name the dump itself.")
+        if each in NO_REPORT and asks_for_plan(how):
+            raise UsageError(*NO_REPORT[each][1:])
     with Outputs() as staging:
         if report is not None:
-            refuse_beside_report(reading, plan, mode=mode)
+            refuse_beside_report(reading, how)
             if inputs:
                 refuse_undrawable(report, inputs[0])
             else:
                 refuse_undrawable(report, "The report", "Take one of analyze(dumps, pictures=True).")
             if by_step and not any(group.curves for group in report.groups):
                 raise DataError("The report holds no curves of each step.", "Name the dump itself.")
-            drawn = {kind: figures.draw(kind, report) for kind in wanted}
+            drawn = {each: figures.draw(each, report) for each in wanted}
         else:
-            chosen = choose_plan(plan, mode=mode)
+            chosen = chosen_plan(how)
             with computing(how) as compute:
                 watch = how.get("watch")
                 drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging, by_step=by_step)
-        pictures = Pictures(_picture(drawn[kind], targets.get(kind), notes, staging) for kind in wanted)
+        pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
     return pictures
 

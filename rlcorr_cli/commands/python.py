@@ -10,7 +10,7 @@ from inspect import Signature, cleandoc
 from textwrap import fill
 from typing import Any, Literal, get_args, get_origin
 
-from rlcorr_cli.commands.declared import Declared, Opt, Via, declared, options
+from rlcorr_cli.commands.declared import Declared, Opt, declared, options
 from rlcorr_cli.errors import RlcorrError
 
 NUMBER = r"-?(?:[\d.]*\d(?:e-?\d+)?\b|nan\b|inf\b)"
@@ -18,8 +18,8 @@ PAIR = r"[^\s=]+=[^\s,;:]*[^\s,;:.]"
 TEXT = r"[\w/-]+[._:][\w.,:/-]*\w|[A-Z]+\b|step\b"
 """What is a value and no word of a sentence: token_is, report.json, k3.token:,0.01, COLUMN."""
 
-Flags = dict[str, tuple[Declared, Via | None, str]]
-"""Flag -> its option, the call that takes it, and the argument."""
+Flags = dict[str, Declared]
+"""Flag -> its option."""
 
 _FLAG = re.compile(r"(?<![\w-])(?P<flag>--[a-z][a-z-]*[a-z]|-o)(?![\w-])")
 _COMMAND = re.compile(r"rlcorr (?P<command>[a-z]+) DUMP(?P<words>(?: [a-z_]+=(?:\"[^\"]*\"|[^\s`]+))+)?")
@@ -59,20 +59,19 @@ def as_arguments(text: str, flags: Flags) -> str:
     for match in _FLAG.finditer(text):
         if match["flag"] not in flags or match.start() < end:
             continue
-        option, via, argument = flags[match["flag"]]
+        option = flags[match["flag"]]
         value = re.compile(rf"[ =](?P<value>{_pattern(option)})").match(text, match.end())
-        words += [text[end : match.start()], _written(option, via, argument, value and value["value"])]
+        words += [text[end : match.start()], _written(option, value and value["value"])]
         end = match.end() if value is None else value.end()
     text = "".join((*words, text[end:]))
     return _COMMAND.sub(lambda call: f"{call['command']}({', '.join(('dumps', *(call['words'] or '').split()))})", text)
 
 
 def _told(each: Declared, flags: Flags) -> str:
-    """An argument's lines in the documentation, with its flag where that has another name."""
+    """An argument's lines in the documentation."""
     text = as_arguments(getattr(each.by, "help", ""), flags).removesuffix(" Repeatable.")
     if isinstance(each.by, Opt):
         text += f" {each.by.python}" if each.by.python else ""
-        text += f" ({each.flags[0]})" if each.flags and each.flags[0] != f"--{each.name.replace('_', '-')}" else ""
     return fill(f"{each.name}: {text}", 100, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
@@ -92,30 +91,25 @@ def _pattern(option: Declared) -> str:
     return "|".join((TEXT, *named))
 
 
-def _written(option: Declared, via: Via | None, argument: str, value: str | None) -> str:
+def _written(option: Declared, value: str | None) -> str:
     """An option, and its value if it stands there, as an argument."""
-    if via is not None and via.record:
-        field = option.name if value is None else _written(option, None, option.name, value)
-        return f"{via.record}.{field}" if value is None else f"{argument}={via.record}({field})"
-    if "=" in argument:
-        return argument
-    if option.type is bool:
-        return f"{argument}=True"
+    if option.typed is bool:
+        return f"{option.name}=True"
     if value is None:
-        return argument
+        return option.name
     key, equals, amount = value.partition("=")
     shown = amount if equals else value
     quoted = shown if re.fullmatch(NUMBER, shown) else f'"{shown}"'
-    return f'{argument}={{"{key}": {quoted}}}' if equals else f"{argument}={quoted}"
+    return f'{option.name}={{"{key}": {quoted}}}' if equals else f"{option.name}={quoted}"
 
 
 def _flags(functions: Iterable[Callable[..., Any]]) -> Flags:
     """Every flag of those functions; of the same flag twice the first."""
     flags: Flags = {}
     for function in functions:
-        for option, via, argument in options(function):
+        for option in options(function):
             for flag in option.flags:
-                flags.setdefault(flag, (option, via, argument))
+                flags.setdefault(flag, option)
     return flags
 
 

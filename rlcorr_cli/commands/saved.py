@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from rlcorr_cli.commands.arguments import READING, Computed, How, several
+from rlcorr_cli.commands.arguments import READING, How, bad_row_policy, several
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.show.forms import TOTALLED
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def _expanded(text: str) -> Iterable[str]:
 
 
 def added(
-    parts: Sequence[str], kind: type[S], how: How | Computed, *, group_by: Sequence[str] = (), allow_overlap: bool
+    parts: Sequence[str], kind: type[S], how: How, *, group_by: Sequence[str] = (), allow_overlap: bool
 ) -> tuple[str, S]:
     """The sum of all parts, and the file that comes first.
 
@@ -65,10 +64,10 @@ def added(
     """
     from rlcorr_cli.runs.saved import added as add
 
-    bad_rows: Any = how.get("bad_rows") or BadRowPolicy()
+    bad_rows = bad_row_policy(how)
     reading: Mapping[str, Any] = {
         "--format": how.get("format", "auto") != "auto",
-        "--map": how.get("columns"),
+        "--map": how.get("map"),
         "--batch-by": how.get("batch_by"),
         "--limit": how.get("limit"),
         "--on-bad-row": bad_rows.action != "error",

@@ -6,16 +6,11 @@ their names, others of the command.  It returns the exit status, or nothing for 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OUTPUT, RULES, TEXTS
-from rlcorr_cli.commands.declared import Opt
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import Pictures
     from rlcorr_cli.results.checked import Checked
-    from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.inspected import Inspected
@@ -28,15 +23,15 @@ def plain(result: Any, *, json: bool) -> None:
     _print(result, json)
 
 
-def _print(result: Any, json: bool, **how: Any) -> None:
-    """Print a result for programs or for people.  how: it is shown to people."""
+def _print(result: Any, json: bool) -> None:
+    """Print a result for programs or for people."""
     if json:
         from rlcorr_cli.show.stdout import emit_json
 
         return emit_json(result.to_dict())
     from rlcorr_cli.show import print_result
 
-    return print_result(result, **how)
+    return print_result(result)
 
 
 def report(result: "Report", *, json: bool) -> None:
@@ -49,48 +44,10 @@ def report(result: "Report", *, json: bool) -> None:
     return emit_json_pieces(report_json(result, pictures=False))
 
 
-def comparison(
-    result: "Comparison",
-    *,
-    json: bool,
-    sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth",
-) -> None:
-    """What `compare` found."""
-    _print(result, json, sort=sort)
-
-
-def _causes(texts: Sequence[str]) -> list[str]:
-    """The names in 'top_p,min_p'; one that is none is refused before the dump is read."""
-    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
-    from rlcorr_cli.errors import not_one_of
-
-    names = [name for text in texts for name in text.split(",")]
-    for name in names:
-        if name != ANY_CAUSE and name not in ALL_CAUSES:
-            raise not_one_of("--fail-on", name, (ANY_CAUSE, *ALL_CAUSES))
-    return names
-
-
-def diagnosis(
-    result: "DiagnosedDump",
-    *,
-    json: bool,
-    fail_on: Annotated[
-        Sequence[str],
-        Opt(
-            help="Exit with status 1 if the verdict, of the dump or of a group, is one of these causes; cause: any but "
-            "noise. `rlcorr explain causes` lists them.",
-            panel=RULES,
-            typed=TEXTS,
-            parse=_causes,
-            metavar="CAUSE,...",
-            offers=completion.causes,
-        ),
-    ] = (),
-) -> int:
+def diagnosis(result: "DiagnosedDump", *, json: bool) -> int:
     """What `diagnose` found; status 1 where that is to fail."""
     _print(result, json)
-    return 1 if result.failing(fail_on) else 0
+    return 0 if result.failing is None else 1
 
 
 def checked(result: "Checked", *, json: bool) -> int:
@@ -119,6 +76,21 @@ def difference(result: "Diff", *, json: bool, fail_on: Sequence[str]) -> int:
         annotate(checked(result, fails=bool(fail_on)))
     _print(result, json)
     return 1 if fail_on and result.any_moved else 0
+
+
+def columns_of_unreadable(dumps: Any, *, format: str, row: str | None, json: bool) -> None:
+    """The columns of a dump that cannot be read, before the error that ends `inspect`; programs get the error alone."""
+    if json or row is not None:
+        return
+    from rlcorr_cli.errors import RlcorrError
+    from rlcorr_cli.reading.dump import schema_of
+    from rlcorr_cli.show.inspect import of_schema
+    from rlcorr_cli.show.terminal import print_document
+
+    try:
+        print_document(of_schema(schema_of(dumps, format)))
+    except RlcorrError:
+        pass  # the columns cannot be read either: the error that follows says why
 
 
 def inspected(result: "Inspected", *, json: bool) -> None:
@@ -168,7 +140,6 @@ def filtered(result: "Filtered", *, json: bool) -> int:
 SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Report": report,
     "DiagnosedDump": diagnosis,
-    "Comparison": comparison,
     "Pictures": pictures,
     "Checked": checked,
     "Inspected": inspected,
@@ -176,6 +147,9 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "Diff": difference,
 }
 """Type of a result -> what prints it, where more is to be done than `plain` does."""
+
+UNREADABLE: Mapping[str, Callable[..., None]] = {"Inspected": columns_of_unreadable}
+"""Type of a result -> what is printed where it could not be had because the dump cannot be read."""
 
 
 def printer(result: str) -> Callable[..., int | None]:

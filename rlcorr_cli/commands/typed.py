@@ -12,8 +12,8 @@ import typer
 
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
 from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
-from rlcorr_cli.commands.shown import SHOWN, printer
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, printer
+from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
 
 
@@ -25,13 +25,13 @@ def results_of(run: Callable[..., Any]) -> list[str]:
 
 def options_of(run: Callable[..., Any]) -> dict[str, Declared]:
     """A command's options by name: its function's, those of printing its results, and those that the app adds."""
-    every = {each.name: each for each, *_ in options(run)}
+    every = {each.name: each for each in options(run)}
     # Files that a result is written to, too, stand behind --json.
     late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
     results = results_of(run)
     for name in results:
-        every.update((each.name, each) for each, *_ in options(printer(name)))
-    added = {each.name: each for each, *_ in options(_added) if results or each.name == "debug"}
+        every.update((each.name, each) for each in options(printer(name)))
+    added = {each.name: each for each in options(_added) if results or each.name == "debug"}
     if results:
         every["json"] = added.pop("json")
     every |= late | added
@@ -61,7 +61,13 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
             from rlcorr_cli.reading.parquet import use_jemalloc
 
             use_jemalloc(return_memory=command == "filter")
-        result = run(*positional, **named)
+        try:
+            result = run(*positional, **named)
+        except DataError:
+            for name in results:
+                if name in UNREADABLE:
+                    UNREADABLE[name](**arguments(UNREADABLE[name], values)[1])
+            raise
         if result is None:
             return 0
         name = type(result).__name__

@@ -447,9 +447,18 @@ PRESETS: dict[str, Preset] = {row.name: row for row in _ROWS}
 ALIASES: dict[str, str] = {alias: row.name for row in _ROWS for alias in row.aliases}
 
 
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def is_preset(name: str) -> bool:
+    """Whether there is a preset of that name or alias."""
+    return _key(name) in (*PRESETS, *ALIASES)
+
+
 def preset(name: str) -> Preset:
     """The preset of a name or alias ('-' and '_' are the same)."""
-    key = name.strip().lower().replace("-", "_")
+    key = _key(name)
     row = PRESETS.get(ALIASES.get(key, key))
     if row is None:
         near = nearest(key, [*PRESETS, *ALIASES])

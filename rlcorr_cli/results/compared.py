@@ -125,6 +125,8 @@ class Comparison(Output):
     seconds: Annotated[float, HIDDEN] = 0.0
     totals: Annotated["ComparisonRun | None", HIDDEN] = None
     """What it was made of, where that was asked for."""
+    sort: Annotated[Sort, HIDDEN] = "worth"
+    """The order of the plans in text."""
 
     @property
     @computed(after="inputs")
@@ -170,8 +172,9 @@ class Comparison(Output):
         """Groups that cannot tell."""
         return tuple(group for group in self.groups if group.recommendation.plan is None)
 
-    def sorted_plans(self, sort: Sort = "worth") -> tuple[PlanValues, ...]:
-        """The plans in an order: by a column, the largest first, or by name."""
+    def sorted_plans(self, by: Sort | None = None) -> tuple[PlanValues, ...]:
+        """The plans by a column, the largest first, or by name; None for the order of the comparison."""
+        sort = by or self.sort
         if sort == "name":
             return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
         return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))

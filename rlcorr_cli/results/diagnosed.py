@@ -68,6 +68,8 @@ class DiagnosedDump(Output):
     seconds: Annotated[float, HIDDEN] = 0.0
     totals: Annotated["DiagnosisRun | None", HIDDEN] = None
     """What it was made of, where that was asked for."""
+    fail_on: Annotated[tuple[str, ...], HIDDEN] = ()
+    """Names of causes that fail; ANY_CAUSE is all but NOISE."""
 
     @property
     @computed(after="inputs")
@@ -109,10 +111,11 @@ class DiagnosedDump(Output):
         words = f"{amount_words(self.counts)}, verdict {self.verdict}{share}"
         return f"<DiagnosedDump of {of_inputs(self.inputs)}: {words}>"
 
-    def failing(self, names: Collection[str]) -> str | None:
-        """The verdict, of the dump or else of a group, that is one of these names; ANY_CAUSE is all but NOISE."""
+    @property
+    def failing(self) -> str | None:
+        """The verdict, of the dump or else of a group, that is one of `fail_on`."""
         verdicts = (self.verdict, *(group.diagnosis.verdict for group in self.groups))
-        return next((verdict for verdict in verdicts if _is_among(verdict, names)), None)
+        return next((verdict for verdict in verdicts if _is_among(verdict, self.fail_on)), None)
 
 
 def _is_among(verdict: str, names: Collection[str]) -> bool:

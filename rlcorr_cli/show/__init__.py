@@ -21,14 +21,14 @@ DOCUMENTS = {
 """The class of a result -> the module here whose `document` makes its Document; imported when it is used."""
 
 
-def document_of(result: Any, **how: Any) -> "Document":
-    """What a result says.  how: in what order, where the module's function can be told."""
-    made: Document = import_module(f"rlcorr_cli.show.{DOCUMENTS[type(result).__name__]}").document(result, **how)
+def document_of(result: Any) -> "Document":
+    """What a result says."""
+    made: Document = import_module(f"rlcorr_cli.show.{DOCUMENTS[type(result).__name__]}").document(result)
     return made
 
 
-def print_result(result: Any, **how: Any) -> None:
+def print_result(result: Any) -> None:
     """Print a result on stdout, for people."""
     from rlcorr_cli.show.terminal import print_document
 
-    print_document(document_of(result, **how))
+    print_document(document_of(result))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlcorr_cli.results.compared import ComparedGroup, Comparison, Sort
+from rlcorr_cli.results.compared import ComparedGroup, Comparison
 from rlcorr_cli.results.recommend import PlanValues
 from rlcorr_cli.show.correction import settings_sentences
 from rlcorr_cli.show.document import (
@@ -80,11 +80,11 @@ OBJECTIVE_COLUMNS = (
 OBJECTIVE_NAME = Column(heading="objective", cell=lambda row: Cell(row[1].objective.objective.name), words=True, drop=4)
 
 
-def document(comparison: Comparison, sort: Sort = "worth") -> Document:
-    """What a comparison says.  sort: the order of the plans on a terminal."""
+def document(comparison: Comparison) -> Document:
+    """What a comparison says."""
     best, counts = comparison.recommendation, comparison.whole.counts
     return Document(
-        lines=_lines(comparison, sort),
+        lines=_lines(comparison),
         command="compare",
         title=named(comparison.inputs),
         summary=joined(
@@ -105,7 +105,7 @@ def document(comparison: Comparison, sort: Sort = "worth") -> Document:
     )
 
 
-def _lines(comparison: Comparison, sort: Sort) -> Iterator[Block]:
+def _lines(comparison: Comparison) -> Iterator[Block]:
     facts = [named(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
     yield Facts([*facts, plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)])
     yield BLANK
@@ -119,12 +119,12 @@ def _lines(comparison: Comparison, sort: Sort) -> Iterator[Block]:
     if comparison.groups:
         yield Note(agreement(comparison), bullet=True)
     yield BLANK
-    yield plan_table(comparison, sort)
-    if (objective := _objective_table(comparison, sort)) is not None:
+    yield plan_table(comparison)
+    if (objective := _objective_table(comparison)) is not None:
         yield objective
     if comparison.groups:
         yield _group_table(comparison, MOST_ON_TERMINAL)
-    if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL, sort)) is not None:
+    if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL)) is not None:
         yield of_groups
         yield Note(_group_objective_note(comparison, MOST_ON_TERMINAL), "dim")
     for note in (*_objective_notes(comparison), *_notes(comparison), PLAN_NOTE):
@@ -148,9 +148,9 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
     yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _notes(comparison))
 
 
-def plan_table(comparison: Comparison, sort: Sort = "worth") -> Table:
+def plan_table(comparison: Comparison) -> Table:
     """A row per plan.  Advantages that are all equal have no column of shifts."""
-    plans = comparison.sorted_plans(sort)
+    plans = comparison.sorted_plans()
     has_shift = any(plan.values["shift"] is not None for plan in plans)
     columns = [column for column in PLAN_COLUMNS if column.heading != "A shift" or has_shift]
     others = [f"{clean(plan.name)} is {', '.join(map(clean, plan.also))}, too" for plan in comparison.whole.plans
@@ -158,21 +158,19 @@ def plan_table(comparison: Comparison, sort: Sort = "worth") -> Table:
     return tabulated(plans, columns, note=f"{'; '.join(others)}." if others else "")
 
 
-def _objective_table(comparison: Comparison, sort: Sort = "worth") -> Table | None:
+def _objective_table(comparison: Comparison) -> Table | None:
     """A row per plan of what the objective makes of it; None without one."""
-    rows = [
-        (None, plan, plan.objective.metrics) for plan in comparison.sorted_plans(sort) if plan.objective is not None
-    ]
+    rows = [(None, plan, plan.objective.metrics) for plan in comparison.sorted_plans() if plan.objective is not None]
     columns = (Column(heading="plan", cell=lambda row: Cell(clean(row[1].name))), OBJECTIVE_NAME, *OBJECTIVE_COLUMNS)
     return tabulated(rows, columns) if rows else None
 
 
-def _group_objective_table(comparison: Comparison, most: int, sort: Sort = "worth") -> Table | None:
+def _group_objective_table(comparison: Comparison, most: int) -> Table | None:
     """A row per group and plan of what the objective makes of it; of over `most` the plan that is taken in each group.
 
     None without an objective or groups.
     """
-    groups, names = comparison.groups, [plan.name for plan in comparison.sorted_plans(sort)]
+    groups, names = comparison.groups, [plan.name for plan in comparison.sorted_plans()]
     if not groups or not any(plan.objective_metrics for plan in groups[0].plans):
         return None
     takes_each, rows = len(groups) * len(names) <= most, list[tuple[ComparedGroup, PlanValues | None, Values]]()

@@ -24,7 +24,7 @@ WORKERS = 2
 def seconds(dump: str, preset: str, engine: EngineName) -> float:
     """Of one reading."""
     started = time.perf_counter()
-    rlcorr_cli.analyze(dump, preset, engine=engine, workers=WORKERS)
+    rlcorr_cli.analyze(dump, preset=preset, engine=engine, workers=WORKERS)
     return time.perf_counter() - started
 
 

@@ -34,7 +34,7 @@ def write_part(number: int, folder: Path) -> None:
         "response_mask": draw.random(rollout.shape) > 0.02,
         "step": np.full(N_SEQUENCES, number % N_STEPS),
     }
-    report = analyze(batch, "seq_is_rs", group_by="step", pictures=True, totals=True, workers=1)
+    report = analyze(batch, preset="seq_is_rs", group_by="step", pictures=True, totals=True, workers=1)
     save(report, folder / f"{number:05}.rlcorr")
 
 

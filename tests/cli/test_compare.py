@@ -291,12 +291,12 @@ def test_the_picture_of_plans_takes_neither_a_plan_nor_a_report(tmp_path: Path) 
 
 
 def test_the_function_names_what_the_command_shows() -> None:
-    comparison = api.compare(BF16, ["token_is", "geo_rs"])
+    comparison = api.compare(BF16, preset=["token_is", "geo_rs"])
     assert comparison.recommendation.plan == "decoupled_token_is"
     assert [plan.name for plan in comparison.whole.plans] == ["decoupled_token_is", "decoupled_geo_rs"]
-    assert [plan.name for plan in api.compare(BF16, "token_is").whole.plans] == ["decoupled_token_is"]
+    assert [plan.name for plan in api.compare(BF16, preset="token_is").whole.plans] == ["decoupled_token_is"]
     with pytest.raises(UsageError, match="Unknown preset"):
-        api.compare(BF16, "nope")
+        api.compare(BF16, preset="nope")
 
 
 def test_no_number_is_cut_beside_plans_of_several_names() -> None:

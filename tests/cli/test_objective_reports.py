@@ -268,8 +268,10 @@ def plan_with_objective(path: Path, name: str, block: dict[str, Any]) -> str:
 def test_the_block_of_a_plan_file_asks_for_an_objective(tmp_path: Path) -> None:
     norm = {"name": "cispo", "aggregation": "seq-mean-token-sum-norm", "loss_constant": 96}
     path = plan_with_objective(tmp_path / "plan.toml", "token_is", norm)
-    chosen = choose_objective("token_is", "cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96)
-    by_block, by_choice = analyze(BF16, path), analyze(BF16, "token_is", objective=chosen)
+    chosen = choose_objective(
+        preset="token_is", objective="cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96
+    )
+    by_block, by_choice = analyze(BF16, plan=path), analyze(BF16, preset="token_is", objective=chosen)
     assert by_block.objective is not None
     assert by_block.objective.objective == chosen
     assert by_block.objective == by_choice.objective
@@ -294,7 +296,7 @@ def test_a_block_that_cannot_be_is_refused(block: dict[str, Any], parts: tuple[s
 
 def test_python_takes_a_name_or_an_objective() -> None:
     by_name = analyze(BF16, objective="cispo").objective
-    chosen = choose_objective(None, "cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96)
+    chosen = choose_objective(objective="cispo", loss_agg="seq-mean-token-sum-norm", loss_constant=96)
     by_choice = analyze(BF16, objective=chosen).objective
     assert by_name is not None
     assert by_choice is not None
@@ -302,7 +304,7 @@ def test_python_takes_a_name_or_an_objective() -> None:
         (by_name.metrics["loss"] or 0) * by_name.batches[0].divisor / by_choice.batches[0].divisor / 96
     )
     with pytest.raises(UsageError, match="clip_low should be a number"):
-        choose_objective(None, "ppo", clip_low="0.2")
+        choose_objective(objective="ppo", clip_low="0.2")
     with pytest.raises(UsageError, match="The objective is one of decoupled mode"):
         analyze(BF16, mode="bypass", objective=chosen)
     with pytest.raises(UsageError, match="objective must be one of auto, ppo"):

@@ -67,7 +67,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "sweep": lambda: sweep(BF16, vary="ratio.seq_mean", target_keep=0.9),
     "diff": lambda: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda: inspect(BF16, worst=3),
-    "filter": lambda: filter(BF16, None, "seq_is_rs"),
+    "filter": lambda: filter(BF16, dry_run=True, preset="seq_is_rs"),
     "check": lambda: check(STEPS, group_by="step"),
 }
 """Command -> a result of it."""

@@ -65,7 +65,7 @@ def test_a_target_out_of_reach_is_no_error() -> None:
 
 def test_the_option_names_the_whole_plan() -> None:
     """Beside what the plan has already, in place of its own bound, as flags turn it."""
-    names = {"--preset": "plan", "--is": "is_"}
+    names = {"--preset": "preset", "--is": "is_"}
     checked = 0
     for name, preset in PRESETS.items():
         plan = preset.plan
@@ -76,7 +76,7 @@ def test_the_option_names_the_whole_plan() -> None:
         for vary in free:
             if vary == "is.low" and plan.weighting and plan.weighting.outside == "cap":
                 continue
-            swept = _swept(name, vary, None)
+            swept = _swept(vary, api.choose_plan(preset=name))
             words = swept.option(swept.bounds(0.0)).split()
             options = dict(zip(words[::2], words[1::2], strict=True))
             knobs: dict[str, Any] = {names[key]: value for key, value in options.items() if key in names}
@@ -87,12 +87,12 @@ def test_the_option_names_the_whole_plan() -> None:
 
 
 def test_the_option_keeps_what_stands_beside_it() -> None:
-    chosen = api.choose_plan("slime_tis", is_="token:,1.5:zero", veto=1e-4, rs="k3.token:,0.02")
+    chosen = api.choose_plan(preset="slime_tis", is_="token:,1.5:zero", veto=1e-4, rs="k3.token:,0.02")
     beside = "--preset slime_tis --veto 0.0001 --rs k3.token:,0.02"
-    assert _swept(chosen, "is.high", None).option(Bounds(None, 1.25)) == f"{beside} --is token:,1.25:zero"
-    of_veto = _swept(chosen, "ratio.seq_min.low", None).option(Bounds(0.5, None))
+    assert _swept("is.high", chosen).option(Bounds(None, 1.25)) == f"{beside} --is token:,1.25:zero"
+    of_veto = _swept("ratio.seq_min.low", chosen).option(Bounds(0.5, None))
     assert of_veto == "--preset slime_tis --is token:,1.5:zero --rs k3.token:,0.02 --rs ratio.seq_min:0.5,"
-    assert _swept(chosen.plan, "is.low", None).option(Bounds(0.5, 1.5)) == "--is token:0.5,1.5:zero"
+    assert _swept("is.low", api.choose_plan(plan=chosen.plan)).option(Bounds(0.5, 1.5)) == "--is token:0.5,1.5:zero"
 
 
 def test_normalized_weights_are_swept_batch_by_batch() -> None:

@@ -48,13 +48,13 @@ class Shown:
 
 
 BY_GROUP: list[Make] = [
-    lambda p: api.analyze(p, "token_is", group_by="step"),
+    lambda p: api.analyze(p, preset="token_is", group_by="step"),
     lambda p: api.analyze(p, group_by=["group_id", "step"]),
 ]
 KINDS = {
-    "analyze": Shown(print_result, [api.analyze, lambda p: api.analyze(p, "seq_is_rs", pictures=True)]),
+    "analyze": Shown(print_result, [api.analyze, lambda p: api.analyze(p, preset="seq_is_rs", pictures=True)]),
     "analyze by group": Shown(print_result, BY_GROUP, BY_PROMPT),
-    "analyze, a profile": Shown(print_result, [lambda p: api.analyze(p, VERL, profile="verl-0.9")], [BF16]),
+    "analyze, a profile": Shown(print_result, [lambda p: api.analyze(p, plan=VERL, profile="verl-0.9")], [BF16]),
     "check": Shown(print_result, [api.check, lambda p: api.check(p, group_by="step")]),
     "compare": Shown(print_result, [api.compare]),
     "compare --all": Shown(print_result, [lambda p: api.compare(p, all=True)], [INT8]),
@@ -65,12 +65,12 @@ KINDS = {
     "diff": Shown(print_result, [lambda p: api.diff(p, INT8), lambda p: api.diff(p, INT8, STEPS, group_by="step")]),
     "diagnose": Shown(print_result, [api.diagnose]),
     "inspect": Shown(print_result, [api.inspect]),
-    "inspect --row": Shown(print_result, [lambda p: api.inspect_row(p, 0)], [INT8]),
+    "inspect --row": Shown(print_result, [lambda p: api.inspect(p, row=0)], [INT8]),
     "sweep": Shown(
         print_result,
         [
             lambda p: api.sweep(p, vary="ratio.seq_mean"),
-            lambda p: api.sweep(p, api.choose_plan(is_="token"), vary="is.high", target_ess=0.5),
+            lambda p: api.sweep(p, is_="token", vary="is.high", target_ess=0.5),
         ],
         [BF16, INT8],
     ),

@@ -137,11 +137,11 @@ def test_rows_are_not_drawn_by_weights_that_the_loss_does_not_take(tmp_path: Pat
     rows = [bypassed([-1.0], [-3.0]), bypassed([-21.0], [-1.0])]
     path, plan = tmp_path / "dump.jsonl", PROFILES["verl-0.9"].read(config)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert filter(path, None, plan, resample=1000).rows_dropped == 0
+    assert filter(path, dry_run=True, plan=plan, resample=1000).rows_dropped == 0
     drawn_by_weight = PROFILES["verl-0.9"].read({"rollout_is": "token"})
     decoupled = [{**row, "old_log_probs": row["current_log_probs"]} for row in rows]
     path.write_text("".join(json.dumps(row) + "\n" for row in decoupled))
-    assert filter(path, None, drawn_by_weight, resample=1000).rows_dropped == 1
+    assert filter(path, dry_run=True, plan=drawn_by_weight, resample=1000).rows_dropped == 1
 
 
 def test_filter_writes_the_weights_that_reinforce_takes(tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_m2po_drops_the_largest_until_the_mean_is_below_its_threshold() -> None:
     left = list(values)
     while sum(left) / len(left) >= 0.04:
         left.pop()
-    report = analyze(Path(GOLDEN) / "input.parquet", "m2po", batch_by="none")
+    report = analyze(Path(GOLDEN) / "input.parquet", preset="m2po", batch_by="none")
     assert len(values) - len(left) > 0
     assert report.whole.values["kept_tokens"] == len(left)
 

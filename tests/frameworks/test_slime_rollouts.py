@@ -221,7 +221,7 @@ NORMALISED = CONFIGS["truncate, token, normalised"]
 
 def measured(dump: Any, config: Config = NORMALISED, **options: Any) -> dict[str, float]:
     """The profile's metrics of a dump."""
-    return dict(analyze(dump, config, profile="slime", **options).whole.metrics)
+    return dict(analyze(dump, plan=config, profile="slime", **options).whole.metrics)
 
 
 def written(path: Path, rows: Sequence[Row]) -> Path:
@@ -258,7 +258,7 @@ def test_ids_begin_anew_in_every_step(folders: bool, tmp_path: Path) -> None:
         {**row, "rollout_ids": (step, row["rollout_ids"])} for step, rows in enumerate((SIX, MASKED)) for row in rows
     ]
     assert measured(dump) == pytest.approx(Loops(both, NORMALISED).all(), rel=1e-9, abs=1e-12)
-    groups = analyze(dump, NORMALISED, profile="slime", group_by="step", batch_by="step").groups
+    groups = analyze(dump, plan=NORMALISED, profile="slime", group_by="step", batch_by="step").groups
     for group, rows in zip(groups, (SIX, MASKED), strict=True):
         assert group.metrics == pytest.approx(Loops(rows, NORMALISED).all(), rel=1e-9, abs=1e-12)
 
@@ -266,7 +266,7 @@ def test_ids_begin_anew_in_every_step(folders: bool, tmp_path: Path) -> None:
 def test_saved_totals_of_whole_rollouts_add(tmp_path: Path) -> None:
     parts = [written(tmp_path / f"{i}.parquet", rows) for i, rows in enumerate((SIX, MASKED))]
     for part in parts:
-        analyze(part, {}, profile="slime", output=part.with_suffix(".rlcorr"))
+        analyze(part, plan={}, profile="slime", output=part.with_suffix(".rlcorr"))
     whole = analyze([part.with_suffix(".rlcorr") for part in parts]).whole
     both = [{**row, "rollout_ids": (i, row["rollout_ids"])} for i, rows in enumerate((SIX, MASKED)) for row in rows]
     assert whole.metrics == pytest.approx(Loops(both, {}).all(), rel=1e-9, abs=1e-12)
@@ -281,13 +281,13 @@ def test_ids_may_be_texts_under_another_name_and_a_sample_without_one_is_alone(
     if name != "rollout_ids":
         rows = [{key: value for key, value in row.items() if key != "rollout_ids"} for row in rows]
     right = [{**row, "rollout_ids": row[name] or number} for number, row in enumerate(rows)]
-    found = measured(rows_as_columns(rows), columns=columns)
+    found = measured(rows_as_columns(rows), map=columns)
     assert found == pytest.approx(Loops(right, NORMALISED).all(), rel=1e-9, abs=1e-12)
 
 
 def test_a_column_of_lists_is_not_taken_for_ids() -> None:
     rows = [{**row, "rollout_ids": [row["rollout_ids"]]} for row in SIX]
-    found = analyze(rows_as_columns(rows), NORMALISED, profile="slime")
+    found = analyze(rows_as_columns(rows), plan=NORMALISED, profile="slime")
     assert found.whole.metrics == pytest.approx(Loops(own_rollouts(SIX), NORMALISED).all(), rel=1e-9, abs=1e-12)
     assert any(note.startswith("rollout_ids is not used as rollout_ids: it holds list") for note in found.notes)
 
@@ -306,7 +306,7 @@ def test_standard_input_is_read_once_and_a_note_says_what_that_leaves_out(
 ) -> None:
     text = "".join(json.dumps(row) + "\n" for row in SIX)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    found = analyze("-", NORMALISED, profile="slime")
+    found = analyze("-", plan=NORMALISED, profile="slime")
     assert found.whole.metrics == pytest.approx(Loops(own_rollouts(SIX), NORMALISED).all(), rel=1e-9, abs=1e-12)
     (note,) = (note for note in found.notes if "rollout_ids is not looked at" in note)
     assert "Save it to a file" in note

@@ -44,6 +44,6 @@ def test_plot_says_of_a_rollout_what_analyze_says(kind: str) -> None:
     with pytest.raises(NoTrainedPolicy) as of_analyze:
         analyze(path)
     with pytest.raises(NoTrainedPolicy) as of_plot:
-        plot(path, kinds=kind)
+        plot(path, kind=kind)
     assert (of_plot.value.message, of_plot.value.hint) == (of_analyze.value.message, of_analyze.value.hint)
     assert of_plot.value.exit_status == 3

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from rlcorr_cli import BadRowPolicy, analyze, correct, inspect
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli import analyze, correct, inspect
+from rlcorr_cli.errors import DataError
 
 TABLE = pq.read_table(Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet").slice(0, 32)
 LENGTHS = [len(row) for row in TABLE.column("response_mask").to_pylist()]
@@ -65,8 +65,8 @@ def test_tokens_of_tools_do_not_count() -> None:
 
 
 def test_correct_gives_the_batch_with_its_weights() -> None:
-    corrected = correct(batch(tool_mask=of_tools()), "token_is")
-    right = correct(canonical(padded("response_mask") * of_tools()), "token_is")
+    corrected = correct(batch(tool_mask=of_tools()), preset="token_is")
+    right = correct(canonical(padded("response_mask") * of_tools()), preset="token_is")
     assert corrected.column("rollout_is_weights").to_pylist() == right.column("rollout_is_weights").to_pylist()
     assert corrected.column("prompt_ids").to_pylist() == batch()["prompt_ids"].tolist()
     assert {"token_ids", "advantages"} < set(corrected.column_names)
@@ -99,25 +99,25 @@ def test_tokens_that_vllm_could_not_score_stay_in_trls_loss(current: list[float]
     (tmp_path / "trl.yaml").write_text(OPSM)
     plan, table = str(tmp_path / "trl.yaml"), unscored(current)
     with pytest.raises(DataError, match=r"\[1\] is nan on a valid token") as caught:
-        analyze(table, plan)
-    assert 'BadRowPolicy(nonfinite="keep")' in caught.value.hint
-    kept = analyze(table, plan, bad_rows=BadRowPolicy(nonfinite="keep")).whole.values
+        analyze(table, plan=plan)
+    assert 'nonfinite="keep"' in caught.value.hint
+    kept = analyze(table, plan=plan, nonfinite="keep").whole.values
     assert kept["rollout_rs_opsm_mean"] == pytest.approx(0.4 / 3)
     assert kept["rollout_rs_masked_fraction"] == 0
     weights = [exp(-0.2), 1, exp(-0.2)]
     assert kept["rollout_is_applied_mean"] == pytest.approx(sum(weights) / 3)
-    corrected = correct(table, plan, bad_rows=BadRowPolicy(nonfinite="keep"))
+    corrected = correct(table, plan=plan, nonfinite="keep")
     assert corrected.column("rollout_is_weights").to_pylist() == [pytest.approx(weights)]
     assert corrected.column("response_mask").to_pylist() == [[1, 1, 1]]
-    masked = analyze(table, plan, bad_rows=BadRowPolicy(nonfinite="mask")).whole.values
+    masked = analyze(table, plan=plan, nonfinite="mask").whole.values
     assert masked["rollout_rs_opsm_mean"] == pytest.approx(0.2)
     assert masked["rollout_rs_masked_fraction"] == 1
 
 
 def test_correct_leaves_out_no_row() -> None:
-    with pytest.raises(UsageError, match="correct gives every row back") as caught:
-        correct(unscored(), "token_is", bad_rows=BadRowPolicy("skip"))
-    assert 'nonfinite="keep"' in caught.value.hint
+    leaving_out: Any = {"on_bad_row": "skip"}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'on_bad_row'"):
+        correct(unscored(), preset="token_is", **leaving_out)
 
 
 def test_a_batch_is_said_to_be_trls() -> None:

@@ -192,7 +192,7 @@ def test_metrics_that_go_below_an_ideal_of_0_are_marked_so_and_no_others() -> No
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_typical_sizes_are_those_of_the_sample_data(place: int) -> None:
     dump = SAMPLES / f"smollm2_{('bf16', 'int8', 'fp32')[place]}.parquet"
-    values = analyze(dump, preset("token_is").plan).whole.values
+    values = analyze(dump, plan=preset("token_is").plan).whole.values
     for definition in DEFINITIONS.values():
         if definition.measured is not None:
             expected = values[definition.name]

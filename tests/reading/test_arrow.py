@@ -39,7 +39,7 @@ def test_every_form_gives_the_numbers_of_parquet(tmp_path: Path, form: str, work
 @pytest.mark.parametrize("form", ["arrow", "ipc", "feather"])
 def test_filter_takes_every_column_and_row(tmp_path: Path, form: str) -> None:
     output = tmp_path / "out.parquet"
-    done = filter(str(written(tmp_path, form)), output, "token_is")
+    done = filter(str(written(tmp_path, form)), output, preset="token_is")
     assert pq.read_table(output).select(TABLE.column_names).equals(TABLE)
     assert done.rows_out == TABLE.num_rows
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze, check, convert, filter, inspect, inspect_row, plot
+from rlcorr_cli import analyze, check, convert, filter, inspect, plot
 from rlcorr_cli.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_folders_name_columns_of_all_files_below_them(tmp_path: Path, form: str)
         {"step": 10, "source": "a b"},
     ]
     output = tmp_path / "out.parquet"
-    filter(str(tmp_path / "dump"), output, "token_is")
+    filter(str(tmp_path / "dump"), output, preset="token_is")
     rows = pq.read_table(output)
     assert rows.column("step").to_pylist() == [1] * 5 + [2] * 5 + [10] * 5
     assert rows.column("source").to_pylist() == ["c"] * 5 + ["a b"] * 10
@@ -52,13 +52,13 @@ def test_folders_name_columns_of_all_files_below_them(tmp_path: Path, form: str)
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl"])
 def test_every_command_reads_folders_that_name_columns(tmp_path: Path, form: str) -> None:
     dump = str(folders(tmp_path / "dump", form))
-    checked = check(dump, group_by="step", at_most={"kl": 1.0})
+    checked = check(dump, group_by="step", max={"kl": 1.0})
     assert checked.passed
     assert {finding.key.get("step") for finding in checked.findings} >= {1, 2, 10}
     assert inspect(dump).columns["step"] == "step"
-    row = inspect_row(dump, TABLE.column("sample_id")[1].as_py())
+    row = inspect(dump, row=TABLE.column("sample_id")[1].as_py())
     assert (row.facts["step"], row.facts["source"]) == (1, "c")
-    (picture,) = plot(dump, tmp_path / "metrics.svg", kinds="metrics")
+    (picture,) = plot(dump, tmp_path / "metrics.svg", kind="metrics")
     assert picture.path
     assert convert(dump, tmp_path / "converted.jsonl").rows == 15
     rows = [json.loads(line) for line in (tmp_path / "converted.jsonl").read_text().splitlines()]
@@ -73,7 +73,7 @@ def test_folders_name_columns_of_a_frameworks_files(tmp_path: Path) -> None:
     dump = str(tmp_path / "dump")
     groups = analyze(dump, group_by=("day", "step")).groups
     assert [group.key for group in groups] == [{"day": 5, "step": 1}, {"day": 6, "step": 2}]
-    filter(dump, tmp_path / "filtered.parquet", "token_is")
+    filter(dump, tmp_path / "filtered.parquet", preset="token_is")
     convert(dump, tmp_path / "converted.parquet")
     for name in ("filtered", "converted"):
         table = pq.read_table(tmp_path / f"{name}.parquet")

@@ -88,8 +88,8 @@ def test_lines_in_pictures_are_those_of_the_rules(report: Report) -> None:
 
 
 def test_the_python_check_takes_bounds_and_a_baseline(report: Report, tmp_path: Path) -> None:
-    assert not check(report, at_most={"kl": 1e-9}).passed
-    assert not check(report, at_least={"seq_ess": 0.3}).passed
+    assert not check(report, max={"kl": 1e-9}).passed
+    assert not check(report, min={"seq_ess": 0.3}).passed
     saved = tmp_path / "report.json"
     saved.write_text(json.dumps(report.to_dict()))
     assert check(saved, baseline=report, max_increase={"kl": "0%"}, max_decrease={"seq_ess": 0.0}).passed
@@ -103,13 +103,13 @@ GEOMETRIC = Rejection("ratio", "seq_mean", Bounds(0.9999, 1.0001), "tight")
 
 
 def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> None:
-    filtered = filter(STEPS, None, Plan("tight", rejections=(GEOMETRIC,)))
+    filtered = filter(STEPS, dry_run=True, plan=Plan("tight", rejections=(GEOMETRIC,)))
     (bounds,) = filtered.report.suggestions
     assert (bounds.rejection, bounds.units) == ("tight", "sequences")
     assert bounds.lost_fraction > 0.5
     assert (bounds.kept_fraction, bounds.exact) == (0.9, True)
     loosened = Plan("loose", rejections=(replace(GEOMETRIC, bounds=Bounds(bounds.low, bounds.high)),))
-    again = filter(STEPS, None, loosened)
+    again = filter(STEPS, dry_run=True, plan=loosened)
     lost = again.report.whole.values["rollout_rs_tight_seq_masked_fraction"]
     assert lost is not None
     assert 1 - lost == 0.9
@@ -121,11 +121,11 @@ def test_a_rejection_that_takes_too_much_gets_bounds_that_keep_the_target() -> N
 def test_analyze_suggests_what_filter_does(group_by: tuple[str, ...]) -> None:
     tokens = Rejection("k3", "token", Bounds(None, 1e-5), "tokens")
     plan = Plan("tight", rejections=(GEOMETRIC, tokens), weighting=Weighting("token", normalize="batch"))
-    report = analyze(STEPS, plan, group_by=group_by)
+    report = analyze(STEPS, plan=plan, group_by=group_by)
     assert [bounds.rejection for bounds in report.suggestions] == ["tight", "tokens"]
-    assert report.suggestions == filter(STEPS, None, plan).report.suggestions
+    assert report.suggestions == filter(STEPS, dry_run=True, plan=plan).report.suggestions
     assert report.to_dict()["suggestions"] == [bounds.to_dict() for bounds in report.suggestions]
-    assert analyze(STEPS, Plan("disabled")).suggestions == ()
+    assert analyze(STEPS, plan=Plan("disabled")).suggestions == ()
 
 
 def test_no_bound_is_suggested_where_none_can_be() -> None:

@@ -81,16 +81,16 @@ def test_the_bounds_that_a_verdict_names_keep_just_the_share_that_it_says(dump: 
     bounds, n = report.geometric, report.whole.counts["sequences"]
     assert bounds is not None
     assert (bounds.kept_fraction, bounds.exact) == (math.ceil(0.9 * n) / n, True)
-    kept = analyze(dump, choose_plan(rs=bounds.option.removeprefix("--rs "))).whole.values["kept_sequences"]
+    kept = analyze(dump, plan=choose_plan(rs=bounds.option.removeprefix("--rs "))).whole.values["kept_sequences"]
     assert kept == math.ceil(0.9 * n)
 
 
 @pytest.mark.parametrize("dump", [dump for dump in DUMPS if "fp32" not in dump])
 def test_the_bounds_that_compare_names_keep_just_the_share_that_it_says(dump: str) -> None:
-    comparison = compare(dump, ["geo_rs", "token_is"])
+    comparison = compare(dump, preset=["geo_rs", "token_is"])
     (reason,) = (reason for reason in comparison.recommendation.reasons if reason.code == "loses")
     n = comparison.whole.counts["sequences"]
-    kept = analyze(dump, choose_plan(rs=reason.option.removeprefix("--rs "))).whole.values["kept_sequences"]
+    kept = analyze(dump, plan=choose_plan(rs=reason.option.removeprefix("--rs "))).whole.values["kept_sequences"]
     assert kept == math.ceil(0.95 * n)
     said = re.search(r"To keep ([\d.]+) % of the sequences:", reason.text)
     assert said is not None
@@ -102,9 +102,9 @@ def test_the_bounds_that_compare_names_keep_just_the_share_that_it_says(dump: st
 def test_the_bounds_suggested_for_a_rejection_keep_just_the_share_that_is_said(dump: str, statistic: str) -> None:
     name, _, scope = statistic.partition(".")
     nothing = Bounds(1 - 1e-12, 1 + 1e-12) if name == "ratio" else Bounds(None, 1e-16)
-    (bounds,) = analyze(dump, Plan("tight", rejections=(Rejection(name, scope, nothing, "tight"),))).suggestions
+    (bounds,) = analyze(dump, plan=Plan("tight", rejections=(Rejection(name, scope, nothing, "tight"),))).suggestions
     loose = Rejection(name, scope, Bounds(bounds.low, bounds.high), "loose")
-    again = analyze(dump, Plan("loose", rejections=(loose,)))
+    again = analyze(dump, plan=Plan("loose", rejections=(loose,)))
     assert bounds.exact
     assert again.whole.values["kept_sequences"] == bounds.kept_fraction * again.whole.counts["sequences"]
 

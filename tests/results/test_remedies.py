@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze, check, choose_plan
+from rlcorr_cli import analyze, check
 from rlcorr_cli.causes.table import ANOMALIES
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, veto
 from rlcorr_cli.results.report import Report
@@ -36,7 +36,7 @@ def spread(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def value(dump: str, metric: str, **knobs: Any) -> float:
-    found = analyze(dump, choose_plan(**knobs)).whole.values[metric]
+    found = analyze(dump, **knobs).whole.values[metric]
     assert found is not None
     return found
 
@@ -52,7 +52,7 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
 
 def test_token_weights_leave_a_larger_sample_than_sequence_weights(spread: str) -> None:
     assert "token weights (--preset token_is)" in (remedy("seq_ess") or "")
-    assert value(spread, "rollout_is_eff_sample_size", plan="token_is") > value(spread, "seq_ess")
+    assert value(spread, "rollout_is_eff_sample_size", preset="token_is") > value(spread, "seq_ess")
 
 
 def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(spread: str) -> None:
@@ -122,7 +122,7 @@ def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_tha
     train = [row + rng.normal(-0.6, np.sqrt(1.2), 40) for row in rollout]
     pq.write_table(pa.table({"rollout_log_probs": rollout, "old_log_probs": train}), tmp_path / "far.parquet")
     for plan in ("disabled", "decoupled_seq_is_rs"):
-        report = analyze(str(tmp_path / "far.parquet"), plan)
+        report = analyze(str(tmp_path / "far.parquet"), preset=plan)
         assert report.verdict.level == "far"
         said = [finding.remedy or "" for finding in report.health if finding.broken]
         assert not any("--is" in remedy or "--preset" in remedy for remedy in said)
@@ -158,10 +158,10 @@ def test_beside_a_cause_generic_remedies_are_left_out_and_no_weights_are_called_
 
 
 def test_check_names_the_fault_first_and_fails_on_it_unless_it_is_accepted(shifted: Report) -> None:
-    failing = check(replace(shifted, rules=()), at_most={"token_ess": 1.0})
+    failing = check(replace(shifted, rules=()), max={"token_ess": 1.0})
     assert not failing.passed
     assert failing.findings[0].metric == "shifted_columns"
-    lenient = check(replace(shifted, rules=()), at_most={"token_ess": 1.0}, accept="shifted_columns")
+    lenient = check(replace(shifted, rules=()), max={"token_ess": 1.0}, accept="shifted_columns")
     assert lenient.passed
     assert lenient.accepted == ("shifted_columns",)
 

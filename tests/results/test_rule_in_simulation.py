@@ -147,7 +147,7 @@ def factors(drawn: Sample, plan: str) -> Floats:
     """f of every token under a plan, [B, T], as the package applies it."""
     if plan == "disabled":  # there is nothing to apply
         return np.ones_like(drawn.rollout)
-    corrected = api.correct(drawn.table(len(drawn.rollout)), plan)
+    corrected = api.correct(drawn.table(len(drawn.rollout)), preset=plan)
     names = [name for name in ("response_mask", "rollout_is_weights") if name in corrected.column_names]
     columns = [corrected.column(name).combine_chunks().flatten().to_numpy() for name in names]
     return np.prod(columns, axis=0, dtype=np.float64).reshape(-1, LENGTH)
@@ -174,7 +174,7 @@ def regrets(mismatch: Mismatch, seed: int = 0) -> dict[str, float]:
     world = World.of(seed)
     drawn = sample(world, mismatch, SAMPLED, seed)
     merits = {plan: merit(world, drawn, factors(drawn, plan)) for plan in PLANS}
-    choice = api.compare(drawn.table(DUMPED), PLANS).recommendation.plan
+    choice = api.compare(drawn.table(DUMPED), preset=PLANS).recommendation.plan
     assert choice is not None
     best = max(merits.values())
     return {plan: 1 - of_plan / best for plan, of_plan in (*merits.items(), ("choice", merits[choice]))}

@@ -163,7 +163,7 @@ def test_users_rules_take_the_default_remedy_of_their_metric() -> None:
 def test_what_a_plan_brings_is_known_before_a_dump_is_read(name: str) -> None:
     """The metrics of a real run are those that `possible` allows, but for the columns only a dump knows of."""
     plan = Plan("disabled") if name == "disabled" else preset(name).plan
-    there = set(analyze(BF16, plan).whole.values)
+    there = set(analyze(BF16, plan=plan).whole.values)
     named = {metric for family in FAMILIES for metric in family.names}
     drift = {metric.name for metric in DRIFT}
     assert all(possible(metric, plan) for metric in there)

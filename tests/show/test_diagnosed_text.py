@@ -237,9 +237,9 @@ def test_a_parameter_has_its_interval_if_it_has_one() -> None:
     [(("cause",), "top_p"), (("min_p", "top_p"), "top_p"), (("noise",), "noise"), (("min_p",), None), ((), None)],
 )
 def test_a_run_fails_on_the_verdict_of_the_dump_or_of_a_group(names: tuple[str, ...], verdict: Any) -> None:
-    assert steps("top_p", "noise").failing(names) == verdict
-    assert NOISE_DUMP.failing(("cause",)) is None
-    assert replace(NOISE_DUMP, anomalies=(SHIFTED,)).failing(("cause",)) == "shifted_columns"
+    assert replace(steps("top_p", "noise"), fail_on=names).failing == verdict
+    assert replace(NOISE_DUMP, fail_on=("cause",)).failing is None
+    assert replace(NOISE_DUMP, anomalies=(SHIFTED,), fail_on=("cause",)).failing == "shifted_columns"
 
 
 def test_what_is_left_out_of_a_dump_is_said(text: Printed) -> None:

@@ -22,7 +22,6 @@ from rlcorr_cli import (
     diff,
     filter,
     inspect,
-    inspect_row,
     plot,
     save,
     sweep,
@@ -43,8 +42,8 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "sweep": lambda _: sweep(BF16, vary="ratio.seq_mean", target_keep=0.9),
     "diff": lambda _: diff(BF16, INT8, group_by="group_id"),
     "inspect": lambda _: inspect(BF16, worst=20),
-    "inspect row": lambda _: inspect_row(BF16, "s003"),
-    "filter": lambda _: filter(BF16, None, "seq_is_rs"),
+    "inspect row": lambda _: inspect(BF16, row="s003"),
+    "filter": lambda _: filter(BF16, dry_run=True, preset="seq_is_rs"),
     "check": lambda _: check(STEPS, group_by="step"),
     "convert": lambda folder: convert(BF16, folder / "converted.parquet"),
 }
@@ -152,14 +151,14 @@ def test_save_draws_what_has_a_picture(results: dict[str, Any], name: str, tmp_p
 def test_save_never_writes_over_the_dump(results: dict[str, Any], tmp_path: Path) -> None:
     dump = tmp_path / "dump.json"
     dump.write_text(json.dumps({"rollout_log_probs": [-1.0], "old_log_probs": [-1.0]}))
-    for result in (inspect(dump, format="jsonl"), filter(dump, None, "token_is", format="jsonl")):
+    for result in (inspect(dump, format="jsonl"), filter(dump, dry_run=True, preset="token_is", format="jsonl")):
         with pytest.raises(UsageError, match="is part of the dump"):
             save(result, dump)
 
 
 def test_pictures_of_plot_are_shown_and_saved(tmp_path: Path) -> None:
     rows = [[-1.0] * 8] * 8
-    pictures = plot({"rollout_log_probs": rows, "old_log_probs": rows}, kinds=("scatter", "ratio"))
+    pictures = plot({"rollout_log_probs": rows, "old_log_probs": rows}, kind=("scatter", "ratio"))
     html = pictures._repr_html_()
     assert html.count("<img") == 1
     assert "All 64 log-ratios are 0" in html

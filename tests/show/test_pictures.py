@@ -335,7 +335,7 @@ def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() 
     table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
     lengths = pc.list_value_length(table["old_log_probs"]).to_numpy()
     loads = np.sort(lengths * np.abs(table["advantage"].to_numpy()))
-    (picture,) = plot(str(SAMPLE / "smollm2_steps.parquet"), kinds="weights")
+    (picture,) = plot(str(SAMPLE / "smollm2_steps.parquet"), kind="weights")
     share = re.match(r"The heavier half .* carries ([0-9.]+) % of the weight × .advantage.,", picture.caption)
     assert share is not None
     assert float(share[1]) / 100 == pytest.approx(loads[len(loads) // 2 :].sum() / loads.sum(), rel=0.01)

@@ -12,7 +12,7 @@ MOST_BARS = 24
 
 def worth(comparison: Comparison, axes: Axes) -> str:
     """A bar per plan, what it leaves (pale) and is worth (full), the best on top."""
-    plans = comparison.sorted_plans()[:MOST_BARS]
+    plans = comparison.sorted_plans("worth")[:MOST_BARS]
     taken = comparison.recommendation.plan
     for place, plan in enumerate(reversed(plans)):
         colour = style.ORANGE if plan.name == taken else style.BLUE
@@ -35,7 +35,7 @@ def kept(comparison: Comparison, axes: Axes) -> str:
     taken = comparison.recommendation.plan
     points = [
         (plan, plan.values["kept"], plan.values["k3_left"])
-        for plan in comparison.sorted_plans()
+        for plan in comparison.sorted_plans("worth")
         if plan.values["kept"] is not None and plan.values["k3_left"] is not None
     ]
     least = min(points, key=lambda point: point[2], default=None)
