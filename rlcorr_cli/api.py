@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 
 
 def _html(result: Result) -> str:
+    """What a notebook shows, which speaks of arguments: 'preset="token_is"' for '--preset token_is'."""
+    from rlcorr_cli.commands.python import all_flags, as_arguments
     from rlcorr_cli.show import notebook
 
-    return notebook.html(result)
+    return notebook.html(result, lambda text: as_arguments(text, all_flags()))
 
 
 Result.in_notebook = _html

@@ -415,6 +415,8 @@ def bad_row_policy(how: Read) -> BadRowPolicy:
     action = one_of("--on-bad-row", how.get("on_bad_row", "error"), Literal["error", "skip"])
     nonfinite = one_of("--nonfinite", how.get("nonfinite", "error"), NonfiniteAction)
     quarantine, most = how.get("quarantine"), how.get("max_bad_fraction")
+    if quarantine is not None and not isinstance(quarantine, str | Path):
+        raise UsageError(f"--quarantine should be a path, not {kind_of(quarantine)}.", "Name a .jsonl or a .parquet.")
     if quarantine is not None:  # a file for bad rows asks to go on without them
         return BadRowPolicy("quarantine", output_path("--quarantine", quarantine), most, nonfinite)
     if action == "error" and most is not None:

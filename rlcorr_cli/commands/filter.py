@@ -39,9 +39,10 @@ from rlcorr_cli.commands.choose import (
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.reading.bad_rows import GO_ON
 from rlcorr_cli.reading.formats import WRITTEN
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, NO_BATCH
 
@@ -191,8 +192,12 @@ def correct(
         "engine": "threads",
         "workers": 1,
     }
-    with computing(computed) as compute:
-        return correcting.correct(reading, chosen, compute)
+    try:
+        with computing(computed) as compute:
+            return correcting.correct(reading, chosen, compute)
+    except DataError as error:
+        error.word(lambda text: text.replace(f" {GO_ON}.", ""))
+        raise
 
 
 def _refuse_idle(chosen: ChosenPlan) -> None:

@@ -118,6 +118,10 @@ def test_correct_leaves_out_no_row() -> None:
     leaving_out: Any = {"on_bad_row": "skip"}
     with pytest.raises(TypeError, match="unexpected keyword argument 'on_bad_row'"):
         correct(unscored(), preset="token_is", **leaving_out)
+    with pytest.raises(DataError) as caught:
+        correct(unscored(), preset="token_is")
+    assert 'nonfinite="keep"' in caught.value.hint
+    assert "on_bad_row" not in caught.value.hint
 
 
 def test_a_batch_is_said_to_be_trls() -> None:
