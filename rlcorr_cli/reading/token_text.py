@@ -1,0 +1,241 @@
+"""The text of each token: of a tokenizer's ids, or of strings that the dump has for its tokens.
+
+A token's text is what it adds to the decoded sequence, so that the pieces of a sequence, joined, are what its tokenizer
+decodes.  Tokens need not hold whole characters: of a character in several tokens the last one has the text, and the
+others show their bytes, such as `⟨E2⟩`.
+
+Decoders differ: some strip the first space, some change what stands before a full stop, some give a broken character
+one mark, others one for each byte.  So pieces are found by decoding alone: the first i tokens decode to a text whose
+longest common start with the whole text ends where piece i does.  Decoding every start takes long, so a short window
+is decoded instead, and the starts only where that does not come out at the whole text.
+"""
+
+import os
+import re
+from codecs import getincrementaldecoder, register_error
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rlcorr_cli.errors import DataError, UsageError, shortened
+
+BROKEN = "\N{REPLACEMENT CHARACTER}"
+CONTEXT = 4
+"""Tokens before a window that are decoded with it: what stands first in a sequence is decoded otherwise."""
+MOST_STARTS = 1 << 14
+"""Tokens of a sequence of which every start is decoded, if need be."""
+LARGEST_ID = (1 << 32) - 1
+FILE = "tokenizer.json"
+INSTALL = "Install it: pip install 'rlcorr[tokenizers]'."
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+class Piece(NamedTuple):
+    """A token's part of the text; shown: the same, but with the bytes that are no whole character there."""
+
+    text: str
+    shown: str
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The character that stands for each byte in the vocabulary of a byte-level tokenizer: itself where it is
+    printable in Latin-1, else one of those from U+0100 on, in order."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in set(plain)]
+    return {chr(byte): byte for byte in plain} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_alphabet()
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """A tokenizer of Hugging Face's `tokenizers`.  name: as messages call it."""
+
+    name: str
+    inner: Any
+    _bytes: dict[int, bytes | None] = field(default_factory=dict[int, bytes | None])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of a sequence, special tokens with it; ids that are none are left out."""
+        return self.inner.decode([i for i in ids if 0 <= i <= LARGEST_ID], skip_special_tokens=False)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without any that would be put around it."""
+        try:
+            return list(self.inner.encode(text, add_special_tokens=False).ids)
+        except Exception:  # a lone surrogate, or a tokenizer that has no such text: of any class
+            return []
+
+    def pieces(self, ids: Sequence[int]) -> list[Piece]:
+        """The text of each token; of an id that the tokenizer has not, nothing."""
+        whole = self.decode(ids)
+        of_bytes = [self._bytes_of(i) for i in ids]
+        ends = _ends_of_bytes(of_bytes, whole) or _ends(self.decode, ids, whole, [b is not None for b in of_bytes])
+        return list(_pieces(whole, ends, of_bytes))
+
+    @property
+    def _is_byte_level(self) -> bool:
+        return type(self.inner.decoder).__name__ == "ByteLevel"
+
+    def _bytes_of(self, token: int) -> bytes | None:
+        """The bytes that a token stands for, where the vocabulary says so."""
+        if token not in self._bytes:
+            self._bytes[token] = self._found_bytes(token)
+        return self._bytes[token]
+
+    def _found_bytes(self, token: int) -> bytes | None:
+        name = self.inner.id_to_token(token) if 0 <= token <= LARGEST_ID else None
+        if self._is_byte_level:
+            return b"" if name is None else byte_level(name)
+        match = None if name is None else _BYTE.fullmatch(name)
+        return bytes.fromhex(match[1]) if match and self.decode([token]) != name else None
+
+
+def byte_level(name: str) -> bytes:
+    """The bytes of a byte-level token; a name with another character in it stands for itself, as special ones do."""
+    if all(c in BYTE_OF for c in name):
+        return bytes(BYTE_OF[c] for c in name)
+    return name.encode("utf-8", "surrogatepass")
+
+
+def load(source: str) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, of a folder that holds one, or of a repository on the Hugging Face Hub."""
+    try:
+        from tokenizers import Tokenizer as Inner
+    except ImportError as error:
+        raise UsageError("--tokenizer needs the package `tokenizers`.", INSTALL) from error
+    path = os.path.join(source, FILE) if os.path.isdir(source) else source
+    if not os.path.isfile(path):
+        path = _from_hub(source)
+    try:
+        return Tokenizer(source, Inner.from_file(path))
+    except BaseException as error:  # of damaged files the library raises a bare Exception, or a panic of Rust's
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        what = f"{path} is not a tokenizer that `tokenizers` reads: {shortened(str(error), quotes=False)}."
+        raise DataError(what, f"Name a {FILE}, as a model's repository has it.") from error
+
+
+def _from_hub(name: str) -> str:
+    """The file of a repository, from the cache or the Hub."""
+    where = f"There is no file {name}" if not os.path.isdir(name) else f"{name} holds no {FILE}"
+    hint = f"Name a {FILE}, or a folder that holds one."
+    if os.path.isdir(name) or name.count("/") > 1 or name.endswith(".json") or name.startswith((".", "/", "~")):
+        raise UsageError(f"{where}.", hint)
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise UsageError(f"{where}.", f"{hint} A name on the Hub needs pip install 'rlcorr[hf]'.") from error
+    try:
+        return hf_hub_download(name, FILE)
+    except Exception as error:  # of a client of HTTP that differs from release to release
+        why = shortened(str(error).partition("\n")[0], 160, quotes=False)
+        raise UsageError(f"{where}, nor a repository that holds one: {why}", hint) from error
+
+
+def of_strings(tokens: Sequence[Any]) -> list[Piece]:
+    """Pieces of strings that a dump has for its tokens: the text itself, or names of a vocabulary.
+
+    A row is taken to hold names of a byte-level vocabulary where all its characters are of that alphabet and one stands
+    for a space or a line's end; those of SentencePiece where a token begins with its sign for a space.
+    """
+    names = ["" if token is None else str(token) for token in tokens]
+    if any("Ġ" in name or "Ċ" in name for name in names) and all(c in BYTE_OF for name in names for c in name):
+        of_bytes: list[bytes | None] = [byte_level(name) for name in names]
+    elif any(name.startswith("▁") for name in names):
+        matches = [_BYTE.fullmatch(name) for name in names]
+        of_bytes = [
+            bytes.fromhex(match[1]) if match else name.replace("▁", " ").encode("utf-8", "surrogatepass")
+            for match, name in zip(matches, names, strict=True)
+        ]
+    else:
+        return [Piece(name, name) for name in names]
+    whole = b"".join(x or b"" for x in of_bytes).decode("utf-8", "replace")
+    return list(_pieces(whole, _ends_of_bytes(of_bytes, whole) or [len(whole)] * len(names), of_bytes))
+
+
+def _ends_of_bytes(of_bytes: Sequence[bytes | None], whole: str) -> list[int] | None:
+    """Where each piece ends, of tokens that all are bytes; None where these are not the bytes of the text."""
+    if any(b is None for b in of_bytes):
+        return None
+    joined = b"".join(b or b"" for b in of_bytes)
+    if joined.decode("utf-8", "replace") != whole:
+        return None
+    decoder, end, ends = getincrementaldecoder("utf-8")("replace"), 0, list[int]()
+    for b in of_bytes:
+        end += len(decoder.decode(b or b""))
+        is_broken = bool(decoder.getstate()[0]) and whole[end : end + 1] == BROKEN
+        ends.append(max(end + is_broken, ends[-1] if ends else 0))
+    return _closed(ends, whole)
+
+
+def _ends(decode: Callable[[Sequence[int]], str], ids: Sequence[int], whole: str, is_byte: Sequence[bool]) -> list[int]:
+    """Where each piece ends, as the module says."""
+    ends = _ends_by_windows(decode, ids, whole, is_byte)
+    if ends is None and len(ids) <= MOST_STARTS:
+        ends, end = [], 0
+        for n in range(1, len(ids) + 1):
+            end = max(end, _common(decode(ids[:n]), whole, 0))
+            ends.append(end)
+    return _closed([len(whole)] * len(ids) if ends is None else ends, whole)
+
+
+def _ends_by_windows(
+    decode: Callable[[Sequence[int]], str], ids: Sequence[int], whole: str, is_byte: Sequence[bool]
+) -> list[int] | None:
+    """The same of what is decoded behind the last token whose piece is known; None where that does not come out."""
+    first = known = end = 0
+    before, ends = "", list[int]()
+    for i in range(len(ids)):
+        text = decode(ids[first : i + 1])
+        if not text.startswith(before):
+            return None
+        new = text[len(before) :]
+        n_common = _common(new, whole, known)
+        end = max(end, known + n_common)
+        ends.append(end)
+        if new and n_common == len(new) and not is_byte[i] and not new.endswith(BROKEN):
+            known, first = known + n_common, max(0, i + 1 - CONTEXT)
+            before = decode(ids[first : i + 1])
+    return ends if end == len(whole) else None
+
+
+def _common(text: str, whole: str, start: int) -> int:
+    """How many characters a text shares with another one from `start` on."""
+    if whole.startswith(text, start):
+        return len(text)
+    return next((i for i, c in enumerate(text) if whole[start + i : start + i + 1] != c), len(text))
+
+
+def _closed(ends: list[int], whole: str) -> list[int]:
+    """The ends with the last one at the text's."""
+    return [*ends[:-1], len(whole)] if ends else []
+
+
+def _pieces(whole: str, ends: Sequence[int], of_bytes: Sequence[bytes | None]) -> Iterator[Piece]:
+    """The pieces that end there.  Of tokens that are bytes, those that are no whole character are shown."""
+    start, carried = 0, b""
+    for end, own in zip(ends, of_bytes, strict=True):
+        text, start = whole[start:end], end
+        if own is None or text.encode("utf-8", "surrogatepass") == own:
+            yield Piece(text, text)
+            carried = b""
+            continue
+        head, rest = "", own
+        if carried and text and text[0] != BROKEN:  # the character that earlier tokens began
+            head, rest = text[0], own[max(0, len(text[0].encode()) - len(carried)) :]
+            carried = b""
+        yield Piece(text, head + rest.decode("utf-8", "rlcorr_bytes"))
+        pending = getincrementaldecoder("utf-8")("replace")
+        pending.decode(carried + rest)
+        carried = pending.getstate()[0]
+
+
+def _as_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that are no character, for `bytes.decode`."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"⟨{byte:02X}⟩" for byte in error.object[error.start : error.end]), error.end
+
+
+register_error("rlcorr_bytes", _as_bytes)
