@@ -21,8 +21,8 @@ BF16, INT8, STEPS, COLLAPSE = (
     str(SAMPLE / f"{name}.parquet") for name in ("smollm2_bf16", "smollm2_int8", "smollm2_steps", "collapse")
 )
 RESULTS: dict[str, Callable[[], Any]] = {
-    "analyze": lambda: rlcorr.analyze(BF16, "seq_is_rs", objective="ppo"),
-    "analyze of steps": lambda: rlcorr.analyze(STEPS, "token_is", group_by=["step"]),
+    "analyze": lambda: rlcorr.analyze(BF16, preset="seq_is_rs", objective="ppo"),
+    "analyze of steps": lambda: rlcorr.analyze(STEPS, preset="token_is", group_by=["step"]),
     "analyze of a collapse": lambda: rlcorr.analyze(COLLAPSE),
     "diagnose": lambda: rlcorr.diagnose(STEPS),
     "diagnose a collapse": lambda: rlcorr.diagnose(COLLAPSE),
@@ -30,7 +30,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "compare steps": lambda: rlcorr.compare(STEPS, group_by=["step"]),
     "compare with an objective": lambda: rlcorr.compare(BF16, objective="ppo"),
     "sweep of a rejection": lambda: rlcorr.sweep(BF16, vary="ratio.seq_mean"),
-    "sweep of weights": lambda: rlcorr.sweep(BF16, "token_is", vary="is.high"),
+    "sweep of weights": lambda: rlcorr.sweep(BF16, preset="token_is", vary="is.high"),
     "diff": lambda: rlcorr.diff(BF16, INT8),
     "check": lambda: rlcorr.check(STEPS),
     "inspect": lambda: rlcorr.inspect(BF16),
@@ -59,7 +59,7 @@ def test_every_heading_is_explained(name: str) -> None:
 
 
 def test_every_heading_of_a_filtered_dump_is_explained(tmp_path: Path) -> None:
-    assert unknown(set(headings(rlcorr.filter(BF16, tmp_path / "kept.parquet", "seq_is_rs")))) == []
+    assert unknown(set(headings(rlcorr.filter(BF16, tmp_path / "kept.parquet", preset="seq_is_rs")))) == []
 
 
 def test_the_search_for_headings_can_fail() -> None:

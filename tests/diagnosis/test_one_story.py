@@ -32,7 +32,7 @@ def test_every_command_names_the_same_first(name: str) -> None:
     assert story(compare(path)) == told
     checked = check(path)
     assert story(checked) == told
-    filtered = filter_rows(path, None, "token_is")
+    filtered = filter_rows(path, dry_run=True, preset="token_is")
     assert story(filtered) == told
     assert filtered.is_stopped == (told["effect"] == "fault")
     absent = [finding.status for finding in checked.findings if finding.rule == "absent"]
