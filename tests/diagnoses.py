@@ -31,11 +31,11 @@ TOP_P = CauseFinding(
     share=0.72,
     parameters={"top_p": 0.794},
     intervals={"top_p": (0.787, 0.808)},
-    headline="rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not",
+    headline="rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not",
     evidence=(
         "rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794, and nowhere else: 1,605 tokens, "
         "39 of 1,967 against it.",
-        "The mean of e^l is 0.889 +- 0.014: training gives 11 % of its mass to tokens that rollout never samples.",
+        "The mean of e^l is 0.889 +- 0.014: training gives 11% of its mass to tokens that rollout never samples.",
     ),
     advice="Return log-probs before truncation, or apply the same top-p in training.",
 )
@@ -57,8 +57,8 @@ ALL_NOISE = CauseFinding(
     bound="at_most",
     headline="noise of bf16 size",
     evidence=(
-        "Log-odds differ by 0.072, alike at all levels of surprise (slope 0.0003 +- 0.0008); 0 % of it goes with the "
-        "token (changed weights: 3 % or more); rows do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were "
+        "Log-odds differ by 0.072, alike at all levels of surprise (slope 0.0003 +- 0.0008); 0% of it goes with the "
+        "token (changed weights: 3% or more); rows do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were "
         "drawn from rollout_log_probs.",
     ),
     advice="",

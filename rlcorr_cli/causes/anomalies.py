@@ -4,7 +4,7 @@ An anomaly is a warning with evidence: it changes no number and refuses no file.
 a file (`Sample`), and is a sentence where it holds; its thresholds stand here, set so that real clean dumps raise none.
 Here b = rollout, a = train, l = a - b, and sums run over the pairs of a sample (`Pairs`).
 
-A single exact 0.0 is no sign of a token that no policy scored: probability 1 rounds to 0, on 14 to 22 % of real tokens,
+A single exact 0.0 is no sign of a token that no policy scored: probability 1 rounds to 0, on 14 to 22% of real tokens,
 and up to eight of them in a row in a thousand.  So only a run of N_RUN counts, and one that the other column
 contradicts.
 """
@@ -57,7 +57,7 @@ N_PROBABLE = 8
 N_SCALED = 64
 SCALED_CORRELATION = 0.99
 SCALED_WITHIN = 0.02
-"""Noise leaves the slope within 0.4 % of 1 on real pairs, four updates within 0.6 %; another temperature bends the
+"""Noise leaves the slope within 0.4% of 1 on real pairs, four updates within 0.6%; another temperature bends the
 line: T = 0.7 gives a correlation of 0.976 and sd(a) / sd(b) = 0.85, T = 1.44 gives 0.990 and 1.31."""
 
 FACTORS = {log(10): ("10", 0), 1 / log(10): ("10", 1), log(2): ("2", 0), 1 / log(2): ("2", 1)}

@@ -237,7 +237,7 @@ def softcap(case: Case) -> CauseFinding | None:
 
 
 def unnormalised(case: Case) -> CauseFinding | None:
-    """The mean of e^l above 1, that of e^-l below 1, and over 90 % of l of one sign: no two distributions give that."""
+    """The mean of e^l above 1, that of e^-l below 1, and over 90% of l of one sign: no two distributions give that."""
     f = case.features
     gained = f.forward > GAINED and f.forward > GAINED_ERRORS * f.forward_error
     lost = f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error

@@ -32,7 +32,7 @@ class CauseFinding(Record):
     cause: its name in CAUSES.  share: of the gap, the sum of l^2, which it explains, at least or at most (a bound).
     token_share: the share of all tokens on which it sits, None where that is all or most of them.
     parameters: what it comes to, such as {"top_p": 0.8}, the telling one first; of a column its name and its guilty
-    levels, {"column": "worker", "levels": "w3"}.  intervals: 95 % intervals of those that have one.  is_minor: whether
+    levels, {"column": "worker", "levels": "w3"}.  intervals: 95% intervals of those that have one.  is_minor: whether
     it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
     say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
@@ -55,9 +55,9 @@ class CauseFinding(Record):
 
     @property
     def share_words(self) -> str:
-        """'At least 61 % of the gap, on 23 % of the tokens'; no more than all of it."""
+        """'At least 61% of the gap, on 23% of the tokens'; no more than all of it."""
         part = percent(self.share)
-        bound = "" if part == "100 %" else {"at_least": "At least ", "at_most": "At most "}[self.bound]
+        bound = "" if part == "100%" else {"at_least": "At least ", "at_most": "At most "}[self.bound]
         words = f"{bound}{part} of the gap"
         return words if self.token_share is None else f"{words}, on {percent(self.token_share)} of the tokens"
 
@@ -68,7 +68,7 @@ LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_v
 
 @dataclass(frozen=True)
 class Impossible(Record):
-    """A metric that cannot have its value, its 95 % interval, and the sentences of what that proves."""
+    """A metric that cannot have its value, its 95% interval, and the sentences of what that proves."""
 
     metric: str
     value: float
@@ -90,7 +90,7 @@ class Fact(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class LevelGap(Record):
-    """What one level of a column holds of all tokens, of k3 and of the gap (shares, with 95 % intervals of k3's and the
+    """What one level of a column holds of all tokens, of k3 and of the gap (shares, with 95% intervals of k3's and the
     gap's), and the share of the gap that its tokens' surprise alone would give.
 
     size: the typical |r| of its rows over the others'; z: of that; None where there are too few.  is_hot: whether it

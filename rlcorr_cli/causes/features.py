@@ -53,7 +53,7 @@ MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """core: the token-weighted median over bins of half the middle 68 % of d.  tail: rms(d - bin median) / core.
+    """core: the token-weighted median over bins of half the middle 68% of d.  tail: rms(d - bin median) / core.
     n_far: outliers, n_below of them negative.  fan: how much wider d is among sure tokens than among even ones."""
 
     n: int

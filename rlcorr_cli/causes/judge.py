@@ -25,7 +25,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
-"""Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84 % of verdicts right."""
+"""Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
 MINOR, MINOR_NOISE = 0.15, 0.6

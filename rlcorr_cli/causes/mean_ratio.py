@@ -46,14 +46,14 @@ TOO_HIGH = (
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over rollouts with its 95 % interval."""
+    """A mean over rollouts with its 95% interval."""
 
     value: float
     low: float
     high: float
 
     def errors_above(self, true: float) -> float:
-        """Distance in standard errors, of which a 95 % interval is 3.92 wide.
+        """Distance in standard errors, of which a 95% interval is 3.92 wide.
 
         0 where the error is 0 but for rounding, as of ratios that are all the same.
         """

@@ -171,7 +171,7 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
         token_share=ratio(float(along.n[k:].sum()), case.features.n_tokens),
         parameters={"index": index, "size_before": typical(before), "size_after": typical(after)},
         intervals={"index": (early, late)},
-        headline=f"everything after about token {index} of a row ({early:.0f} .. {late:.0f})",
+        headline=f"everything after about token {index} of a row ({early:.0f} to {late:.0f})",
         evidence=(
             f"The typical relative error is {figures(typical(before))} before it and {figures(typical(after))} after "
             f"it (z {z:.0f}).",

@@ -51,7 +51,7 @@ of zeros.  Two responses have .03 to .22."""
 
 
 def mispaired_rows(case: Case) -> CauseFinding | None:
-    """1 row to 25 % of them whose two columns do not go together; or more, where they go together not at all."""
+    """1 row to 25% of them whose two columns do not go together; or more, where they go together not at all."""
     totals, features = case.totals, case.features
     if not totals.n_odd or features.odd_belong or features.odd_correlation >= TOGETHER:
         return None

@@ -137,11 +137,11 @@ ANOMALIES: tuple[Cause, ...] = (
         name="other_base",
         meaning="One column is in logarithms of base 10 or 2.",
         looks="One column is ln 10 or ln 2 times the other (or one over it), and both lie on that line.",
-        certainty="64 tokens, and two slopes that agree within 2 % of the factor. Both columns in one base cannot be "
+        certainty="64 tokens, and two slopes that agree within 2% of the factor. Both columns in one base cannot be "
         "seen.",
         alike="temperature bends the line of log-probs, and is straight in log-odds.",
         advice="Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
-        source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1 % of 1",
+        source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1% of 1",
         voids=True,
         effect="fault",
     ),
@@ -188,7 +188,7 @@ _ROWS = (
         name="grid",
         effect="none",
         meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
-        looks="99 % of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
+        looks="99% of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
         "mean square, whose sum over the gap is the share.",
         certainty="That a column is on a grid is certain from 64 values on, and always reported as a fact; it is a "
         "cause where this rounding alone makes half of the gap.",
@@ -242,7 +242,7 @@ _ROWS = (
         name="position_onset",
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
-        certainty="Six standard errors, and 5 % of the tokens on either side.",
+        certainty="Six standard errors, and 5% of the tokens on either side.",
         alike="Long responses of another kind (worker, source) that start to stand alone from some index on.",
         advice="Compare the attention windows and the KV caches of both sides: something is cut off from there on.",
     ),
@@ -290,7 +290,7 @@ _ROWS = (
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
         "below 1.",
-        certainty="10 tokens at 0 at least, and 2 % of all. p is estimated by the bound that most tokens keep; the "
+        certainty="10 tokens at 0 at least, and 2% of all. p is estimated by the bound that most tokens keep; the "
         "interval holds all bounds that so few tokens break.",
         alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
         advice="Return log-probs from before truncation, or apply the same top-p in training.",
@@ -360,7 +360,7 @@ _ROWS = (
     Cause(
         name="some_rows",
         meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
-        looks="3 rows at least and 45 % at most lie far above the median in the typical distance of their tokens.",
+        looks="3 rows at least and 45% at most lie far above the median in the typical distance of their tokens.",
         certainty="It is certain that they stand apart, not why. It takes 16 rows.",
         alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
         "together at all.",

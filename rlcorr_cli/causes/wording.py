@@ -9,10 +9,10 @@ ROUND_STEPS = (0.1, 0.05, 0.02, 0.01)
 
 
 def percent(share: float) -> str:
-    """A share in whole percent, such as 72 %; with more digits where that is 0 or 1 %."""
+    """A share in whole percent, such as 72%; with more digits where that is 0 or 1%."""
     if share == 0 or abs(share) >= 0.015:
-        return f"{100 * share + 0.0:.0f} %"
-    return f"{100 * share:.1g} %" if abs(share) >= 0.0001 else "< 0.01 %"
+        return f"{100 * share + 0.0:.0f}%"
+    return f"{100 * share:.1g}%" if abs(share) >= 0.0001 else "< 0.01%"
 
 
 def figures(value: float, digits: int = 2) -> str:
@@ -24,8 +24,8 @@ def figures(value: float, digits: int = 2) -> str:
 
 
 def interval_text(interval: Interval, decimals: int = 3) -> str:
-    """Such as 0.787 .. 0.808."""
-    return f"{interval[0]:.{decimals}f} .. {interval[1]:.{decimals}f}"
+    """Such as 0.787 to 0.808."""
+    return f"{interval[0]:.{decimals}f} to {interval[1]:.{decimals}f}"
 
 
 def roundest(value: float, interval: Interval) -> float:

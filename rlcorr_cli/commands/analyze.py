@@ -78,7 +78,7 @@ def analyze(
 ) -> "Report":
     """Diagnose a dump, and see what a correction would do.
 
-    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95 % intervals; `health`, `verdict`,
+    The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95% intervals; `health`, `verdict`,
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """

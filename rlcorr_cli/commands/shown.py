@@ -126,9 +126,7 @@ def _wrapped(caption: str) -> str:
 
     width = min(max(shutil.get_terminal_size().columns, 40), 100)
     indent = "    "
-    joined = clean(caption).replace(" %", "\N{NO-BREAK SPACE}%")  # no percent sign is parted from its number
-    lines = textwrap.fill(joined, width, initial_indent=indent, subsequent_indent=indent)
-    return lines.replace("\N{NO-BREAK SPACE}%", " %")
+    return textwrap.fill(clean(caption), width, initial_indent=indent, subsequent_indent=indent)
 
 
 def filtered(result: "Filtered", *, json: bool) -> int:

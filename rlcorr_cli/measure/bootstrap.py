@@ -35,7 +35,7 @@ from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_float
 from rlcorr_cli.totals.totals import Table
 
 REPLICATES = 200
-"""Enough for a standard deviation that is good to 5 %, and with it an interval's ends where nothing is skewed."""
+"""Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""
 Floats32 = NDArray[np.float32]
 ROWS_AT_ONCE = 512
 """Rows whose draws are held at once."""

@@ -145,7 +145,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("k3_reverse", lambda t: t.log_ratio - t.rho_minus_1_over_rho),
     _q("js", js),
     _q("mult_error", lambda t: t.xp.maximum(t.rho, t.inverse)),
-    _q("tv", lambda t: 0.0 - t.xp.minimum(t.rho_minus_1, 0.0)),  # 0 -, because -0.0 is printed as "-0 %"
+    _q("tv", lambda t: 0.0 - t.xp.minimum(t.rho_minus_1, 0.0)),  # 0 -, because -0.0 is printed as "-0%"
     _q("chi2", chi2, "sequence"),
     # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
     _q("rollout_prob", lambda t: t.rollout_prob),

@@ -189,7 +189,7 @@ def compared_values(totals: "ComparedTotals") -> Values:
 def compared_intervals(
     values: Mapping[str, Value], replicates: "Replicates", diagnostics: "Replicates", plan: Plan
 ) -> dict[str, Interval]:
-    """95 % intervals of the columns of these values that are made of sums, by name."""
+    """95% intervals of the columns of these values that are made of sums, by name."""
     from rlcorr_cli.totals.comparison import ComparedTotals
 
     drawn = draws(COMPARISON, ComparedTotals.resampled(replicates, diagnostics, plan))

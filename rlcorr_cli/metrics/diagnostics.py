@@ -28,7 +28,7 @@ def diagnostics(numbers: "Numbers") -> Values:
 
 
 def intervals(values: Mapping[str, Value], replicates: "Replicates | None") -> dict[str, interval.Interval]:
-    """95 % intervals of the diagnostics of these values that are made of sums, by name."""
+    """95% intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}
     metrics = [metric for metric in METRICS if metric.has_interval]

@@ -1,4 +1,4 @@
-"""95 % intervals from bootstrap replicates of a metric, also for few clusters and for skewed metrics.
+"""95% intervals from bootstrap replicates of a metric, also for few clusters and for skewed metrics.
 
 The quantiles of the replicates themselves hold the truth too rarely where clusters are few: n clusters know their own
 spread badly, and a sample that misses the rare large values of a skewed metric underestimates the spread.  So an
@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 FEWEST_CLUSTERS = 5
 """With fewer clusters there is no interval and no test."""
 FEW_CLUSTERS = 20
-"""With fewer clusters a report says that intervals may hold the truth less often than 95 % of the time."""
+"""With fewer clusters a report says that intervals may hold the truth less often than 95% of the time."""
 LEVEL = 0.95
 WIDEST = 0.5
 """There is no interval where the standard deviation is a larger share than this of the distance to the nearer end of
@@ -87,7 +87,7 @@ def intervals(
 
 def t_quantile(probability: float, n_clusters: int) -> float:
     """The quantile of Student's t with n - 1 degrees of freedom, times sqrt(n / (n - 1)), because the variance of a
-    bootstrap divides by n: u of the module's docstring.  Accurate to 0.5 % for 5 clusters, to 0.1 % for 8."""
+    bootstrap divides by n: u of the module's docstring.  Accurate to 0.5% for 5 clusters, to 0.1% for 8."""
     freedom = n_clusters - 1
     z = NormalDist().inv_cdf(probability) * (8 * freedom + 3) / (8 * freedom + 1)
     t = math.sqrt(freedom * math.expm1(z * z / freedom))

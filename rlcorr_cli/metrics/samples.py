@@ -29,11 +29,11 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
 
     return Metric(
         name=f"log_ratio_{name}",
-        formula=f"{100 * q:g} % quantile of l over tokens",
+        formula=f"{100 * q:g}% quantile of l over tokens",
         unit="nats",
         ideal=0.0,
         can_be_negative=True,
-        meaning=f"The log-ratio that {100 * q:g} % of the tokens lie below, from a histogram that merges exactly.",
+        meaning=f"The log-ratio that {100 * q:g}% of the tokens lie below, from a histogram that merges exactly.",
         worry="The outer quantiles of one side far beyond the other's: not noise, but a shift of some tokens.",
         measured=measured,
         value=value,

@@ -306,7 +306,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     ),
     _keeps(
         "skyrl_geometric",
-        "Drop sequences whose geometric ratio is over 1 % off.",
+        "Drop sequences whose geometric ratio is over 1% off.",
         f"{_SKYRL}, sequence_mask_metric geometric, 0.99 and 1.01",
         Rejection("ratio", "seq_mean", Bounds(0.99, 1.01), "geometric"),
         limit=20.0,

@@ -45,7 +45,7 @@ class SeenIds:
     """The keys met so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
 
     May be shared by threads, and sent to another process as a copy.  Two different ids in 10^8 have one
-    key with a chance of 0.03 %.
+    key with a chance of 0.03%.
     """
 
     def __init__(self) -> None:

@@ -260,7 +260,7 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
         return []
     if rows.n_distinct == 1:
         return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
-    shared = f"{100 * rows.shared_fraction:.0f} % of the rows are alike in their rollout log-probs"
+    shared = f"{100 * rows.shared_fraction:.0f}% of the rows are alike in their rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
 
 

@@ -48,7 +48,7 @@ Moved = Literal["rollout", "training", "both", "neither"]
 class Change(Record):
     """One metric in A and in B.
 
-    change: B / A on the scale of ratios, else B - A; low, high: its 95 % interval; None where there are no replicates,
+    change: B / A on the scale of ratios, else B - A; low, high: its 95% interval; None where there are no replicates,
     or nothing is tested.  p: of one test; p_holm: of the family.  moved: p_holm below LEVEL, and not less than is asked
     for.  spread: of the replicates' changes, in logs for a factor; n_clusters: of the side that has fewer.  smallest:
     what would have been seen, whatever the family's other metrics do: a factor above 1, or a size.

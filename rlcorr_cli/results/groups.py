@@ -53,7 +53,7 @@ Metrics = Annotated[
     ),
 ]
 Intervals = Annotated[
-    Mapping[str, Interval], Form(name="intervals", about="95 % bootstrap intervals by metric, of some groups alone.")
+    Mapping[str, Interval], Form(name="intervals", about="95% bootstrap intervals by metric, of some groups alone.")
 ]
 GroupObjective = Annotated[
     Mapping[str, Number],
@@ -142,7 +142,7 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 @dataclass(frozen=True, kw_only=True)
 class Clusters(Record):
     """by: the column whose rows of one value were drawn together, ROLLOUTS for rows of one rollout, NO_CLUSTERS for
-    every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3 %."""
+    every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3%."""
 
     by: str
     n: int
@@ -172,7 +172,7 @@ class Clusters(Record):
             return (f"{self.words}: too few for intervals, which take {FEWEST_CLUSTERS} (`rlcorr help intervals`).",)
         if self.few:
             return (
-                f"Intervals rest on {self.words}. Below {FEW_CLUSTERS} they may hold the truth less often than 95 % of "
+                f"Intervals rest on {self.words}. Below {FEW_CLUSTERS} they may hold the truth less often than 95% of "
                 "the time (`rlcorr help intervals`).",
             )
         return ()

@@ -149,7 +149,7 @@ class Limit:
     share: bool
 
     def __str__(self) -> str:
-        amount = f"{100 * self.amount:.12g} %" if self.share else f"{self.amount:.12g}"
+        amount = f"{100 * self.amount:.12g}%" if self.share else f"{self.amount:.12g}"
         return f"at most {amount} {'above' if self.rises else 'below'} the baseline"
 
     @property
@@ -235,16 +235,16 @@ def _moved(limit: Limit, now: float | None, baseline: float | None) -> tuple[boo
     by = _by(new, old, size and (now < 0 or baseline < 0))
     was = f"is {shown(now, baseline)}, the baseline {shown(baseline, now)}{by}"
     if old == 0 and limit.share and worse > 0:
-        return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g} % of it"
+        return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g}% of it"
     return worse <= limit.room(old), f"{was}, {wanted}"
 
 
 def _by(now: float, baseline: float, size: bool) -> str:
-    """' (up 50 %)': how far a value moved, as a part of the baseline; size: whether it is one of absolute values."""
+    """' (up 50%)': how far a value moved, as a part of the baseline; size: whether it is one of absolute values."""
     if baseline == 0 or now == baseline:
         return ""
     change = (now - baseline) / abs(baseline)
-    return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g} %)"
+    return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g}%)"
 
 
 FailOn = Literal["moved", "far", "outliers", "cause"]

@@ -63,7 +63,7 @@ PlanColumns = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class PlanValues(Record):
-    """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95 % ones of some.
+    """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95% ones of some.
 
     is_named: whether it was asked for by name.  objective: what a policy objective makes of it, if one was asked for;
     of a group there are its numbers alone, objective_metrics, by full name.
@@ -414,7 +414,7 @@ def _selective(evidence: Evidence) -> list[Reason]:
             text = f"{plan.name} keeps sequences of {kind} advantage: {shift:+.2f} standard deviations."
             return [Reason(code="shift", text=text, values={"shift": shift, "shift_se": error})]
         length, ends = plan.values.get("length"), plan.intervals.get("length")
-        # The half-width of a 95 % interval is 1.96 standard errors.
+        # The half-width of a 95% interval is 1.96 standard errors.
         if length is not None and ends is not None and abs(length - 1) > ERRORS * (ends[1] - ends[0]) / (2 * 1.96) > 0:
             kind = "longer" if length > 1 else "shorter"
             text = f"{plan.name} keeps {kind} sequences: {length:.2f} times the mean length."
@@ -423,15 +423,15 @@ def _selective(evidence: Evidence) -> list[Reason]:
 
 
 def share(value: Value) -> str:
-    """A percentage, with the digits of what is left to 0 % or 100 %, which only 0 and 1 are, but for rounding."""
+    """A percentage, with the digits of what is left to 0% or 100%, which only 0 and 1 are, but for rounding."""
     if value is None:
         return "an unknown share"
     percent = 100 * value
     if percent == 0 or abs(percent - 100) < 1e-10:
-        return f"{percent:.0f} %"
+        return f"{percent:.0f}%"
     if not 0.05 <= percent < 99.95:
-        return "under 0.1 %" if percent < 1 else "over 99.9 %"
-    return f"{percent:.{1 if percent < 9.95 or percent > 90.05 else 0}f} %"
+        return "under 0.1%" if percent < 1 else "over 99.9%"
+    return f"{percent:.{1 if percent < 9.95 or percent > 90.05 else 0}f}%"
 
 
 def number(value: Value) -> str:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.run_totals import RunTotals
     from rlcorr_cli.results.trends import Trends
 
-_WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"
+_WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
@@ -89,7 +89,7 @@ class Group(Record):
 
     key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
-    95 %, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
+    95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
     counted as far as 20.  curves: what those of the group alone are drawn from, if asked for.
     """
 

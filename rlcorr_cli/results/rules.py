@@ -421,7 +421,7 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     return (
         f"{reason}: take token weights (--preset token_is), or geometric rejection "
         f"with --rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
-        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g} % of the dump's sequences."
+        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}% of the dump's sequences."
     )
 
 

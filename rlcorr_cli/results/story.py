@@ -93,15 +93,15 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
 
 
 def cause_words(cause: CauseFinding) -> str:
-    """'Likely cause: staleness: old_log_probs is of a policy updated since rollout. At least 85 % of the gap.'"""
+    """'Likely cause: staleness: old_log_probs is of a policy updated since rollout. At least 85% of the gap.'"""
     lead = "Cause" if cause.certainty == "proven" else "Likely cause"
     return f"{lead}: {cause.headline}. {cause.share_words}."
 
 
 def impossible_words(impossible: Impossible) -> str:
-    """'Impossible mean ratio: 0.992 (95 % 0.990 to 0.995); it must be 1.'"""
+    """'Impossible mean ratio: 0.992 (95% 0.990 to 0.995); it must be 1.'"""
     low, high = impossible.interval
-    return f"Impossible mean ratio: {impossible.value:.3f} (95 % {low:.3f} to {high:.3f}); it must be 1."
+    return f"Impossible mean ratio: {impossible.value:.3f} (95% {low:.3f} to {high:.3f}); it must be 1."
 
 
 def _faults(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Iterator[DataFault]:

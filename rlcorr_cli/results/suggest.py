@@ -2,7 +2,7 @@
 
 They come from how far the units lie from where the statistic keeps everything: |log| of a ratio, else the statistic
 itself.  Of sequences the largest distances are among the totals, from which the bounds are exact, in the fewest digits
-that keep the same ones (16,384 of a whole dump: to 163,840 sequences for nine tenths of them, 327,680 for 95 %; 2,048
+that keep the same ones (16,384 of a whole dump: to 163,840 sequences for nine tenths of them, 327,680 for 95%; 2,048
 of a group).  Beyond, and of tokens, they come from a histogram, and keep at least what is said.
 """
 

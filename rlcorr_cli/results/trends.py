@@ -77,7 +77,7 @@ def profile(binned: Binned[Octaves], min_count: int = MIN_BIN_COUNT) -> Profile:
 
 @dataclass(frozen=True)
 class Lorenz:
-    """sequences, weight: cumulative shares from the lightest on, from (0, 0) to (1, 1).  top: what the heaviest 1 % of
+    """sequences, weight: cumulative shares from the lightest on, from (0, 0) to (1, 1).  top: what the heaviest 1% of
     sequences carry (at least one)."""
 
     sequences: Floats
@@ -86,7 +86,7 @@ class Lorenz:
 
 
 def lorenz(loads: Histogram) -> Lorenz:
-    """Who carries the weight, of the sequences' total weights; to the buckets' 0.4 %."""
+    """Who carries the weight, of the sequences' total weights; to the buckets' 0.4%."""
     values, counts = loads.by_value
     total = float((values * counts).sum())
     if not total > 0:
@@ -220,7 +220,7 @@ class LengthTrend(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Concentration(Record):
-    """What share of the applied weight the heavier half of the sequences carries, and what the heaviest 1 %."""
+    """What share of the applied weight the heavier half of the sequences carries, and what the heaviest 1%."""
 
     heavier_half: float
     heaviest_percent: float

@@ -3,7 +3,7 @@
 Every command asks here.  Two numbers speak of a sample of weights:
 
 * the effective share of the sample, ESS = (mean w)^2 / mean w^2.  Of log-normal weights it is e^(-v), v the variance of
-  log w, which m independent clusters know to a factor: t is the 97.5 % quantile of Student's t with m - 1 degrees of
+  log w, which m independent clusters know to a factor: t is the 97.5% quantile of Student's t with m - 1 degrees of
   freedom, sqrt(2 / (m - 1)) the relative standard error of a variance, and so the ESS lies
 
       between ESS^f and ESS^(1/f),    f = exp(t sqrt(2 / (m - 1)));
@@ -17,10 +17,10 @@ its standard error; `yes` where the ESS lies above with all of its interval, and
 error, or the ESS above SURE_ESS and k not known to be above; else `unsure`.  Token weights go by token_ess alone: no
 token is a large part of a sample.  Sequence weights are products of token weights, and never more usable.
 
-Of 300 samples each of log-normal weights (m = 32 to 1,000) with a true ESS of 0.78 or more, 96 % or more were called
-usable and none unusable; with 0.45, at most 1 % unusable; with 0.19, at most 3.3 % usable; with 0.08, at most 0.3 %.
-Close to the limit it is less sure than an interval of 95 % would be: with a true ESS of 0.298, just under SEQUENCE_ESS,
-up to 36 % were called usable.
+Of 300 samples each of log-normal weights (m = 32 to 1,000) with a true ESS of 0.78 or more, 96% or more were called
+usable and none unusable; with 0.45, at most 1% unusable; with 0.19, at most 3.3% usable; with 0.08, at most 0.3%.
+Close to the limit it is less sure than an interval of 95% would be: with a true ESS of 0.298, just under SEQUENCE_ESS,
+up to 36% were called usable.
 
 Sources: Kong 1992, "A note on importance sampling using standardized weights", for the ESS; Vehtari, Simpson, Gelman,
 Yao, Gabry 2024, "Pareto smoothed importance sampling", for k and its limit; Smith 1987, "Estimating tails of

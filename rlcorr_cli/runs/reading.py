@@ -105,7 +105,7 @@ class Reading:
         listed = ", ".join(f"{name} {left_out.rows:,}" for name, left_out in classes.items())
         first = next(iter(classes.values())).first
         raise DataError(
-            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f} %), which exceeds --max-bad-fraction "
+            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f}%), which exceeds --max-bad-fraction "
             f"{limit:g}: {listed}; {first}.",
             "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
         )

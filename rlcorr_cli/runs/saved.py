@@ -125,7 +125,7 @@ def _overlap(a: str, b: str, contents: Mapping[str, KeySample], share: float) ->
     """Which rows two parts share, of which the share is the smaller one's."""
     smaller, larger = sorted((a, b), key=lambda path: contents[path].n_rows)
     if share < 1:
-        return f"{a} and {b} share some {100 * share:.0f} % of the rows of {smaller}"
+        return f"{a} and {b} share some {100 * share:.0f}% of the rows of {smaller}"
     if contents[a].n_rows == contents[b].n_rows:
         return f"{a} and {b} hold the same rows"
     return f"{larger} holds the rows of {smaller}, too"

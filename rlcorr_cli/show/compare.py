@@ -41,7 +41,7 @@ NAMES_SHOWN = 3
 
 
 def _shift(values: Mapping[str, Value]) -> Cell:
-    """'+0.05 ±0.17': with the half-width of a 95 % interval."""
+    """'+0.05 ±0.17': with the half-width of a 95% interval."""
     shift, error = values["shift"], values["shift_se"]
     if shift is None or error is None:
         return Cell(NOTHING)
@@ -58,7 +58,7 @@ PLAN_COLUMNS: tuple[Column, ...] = (
     Column(heading="info", cell=lambda plan: number_cell(plan.values["info"], decimals(3)), drop=2),
     Column(heading="worth", cell=lambda plan: number_cell(plan.values["worth"], decimals(3))),
     Column(heading="A shift", cell=lambda plan: _shift(plan.values), drop=3),
-    Column(heading="top 1 %", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
+    Column(heading="top 1%", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
     Column(heading="length", cell=lambda plan: number_cell(plan.values["length"], decimals(2)), wide=True),
     Column(heading="k3 left", cell=lambda plan: number_cell(plan.values["k3_left"]), wide=True),
     Column(heading="ESS", cell=lambda plan: number_cell(plan.values["ess"], decimals(2)), wide=True),

@@ -287,7 +287,7 @@ def _level_name(heading: str, level: LevelGap) -> Cell:
     if heading == TURN:
         return Cell(f"{level.level + 1}", level.level)
     if heading == LENGTH:
-        return Cell(f"{2**level.level:,} .. {2 ** (level.level + 1) - 1:,}", level.level)
+        return Cell(f"{2**level.level:,} to {2 ** (level.level + 1) - 1:,}", level.level)
     return _key(level.level)
 
 
@@ -303,7 +303,7 @@ def verdict_name(verdict: str) -> str:
 
 
 def parameter(finding: CauseFinding) -> str:
-    """'0.794 (0.787 .. 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
+    """'0.794 (0.787 to 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
     cause's own, with its interval; empty without any."""
     if not finding.parameters:
         return ""

@@ -27,7 +27,7 @@ from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, pl
 from rlcorr_cli.show.stdout import clean
 
 METHOD = (
-    "95 % intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
+    "95% intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
     "prompts), paired where both dumps hold them; Holm's p over all metrics that are tested, of every group."
 )
 NO_EVIDENCE = "no evidence"
@@ -129,12 +129,12 @@ def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
         )
         for name, change in changes
     ]
-    headings = ("metric", "A", diff.name, "change", "95 %", "p Holm")
+    headings = ("metric", "A", diff.name, "change", "95%", "p Holm")
     n_columns = len(headings) if tested else len(headings) - 1
     return Table(
         headings=headings[:n_columns],
         rows=tuple(row[:n_columns] for row in rows),
-        spare=("95 %", "A"),
+        spare=("95%", "A"),
         gap=1,
         is_tight=True,
     )
@@ -196,7 +196,7 @@ def _nothing_moved(diff: Diff) -> str:
     if smallest.smallest is None or smallest.scale != "ratio":
         return f"No evidence that {diff.name} differs from A."
     share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
-    return f"No evidence that {diff.name} differs from A; k3_kl would have to change by {share:.0f} %."
+    return f"No evidence that {diff.name} differs from A; k3_kl would have to change by {share:.0f}%."
 
 
 def paired(diff: Diff) -> str:
@@ -224,11 +224,11 @@ def _which_side(diff: Diff) -> str:
 
 
 def ends(change: Change) -> str:
-    """Its 95 % interval."""
+    """Its 95% interval."""
     if change.low is None or change.high is None:
         return NOTHING
     if change.scale == "ratio":
-        return f"{_factor(change.low)} .. {_factor(change.high)}"
+        return f"{_factor(change.low)} to {_factor(change.high)}"
     return interval(change.low, change.high)
 
 

@@ -236,7 +236,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFigure:
-    """One number.  ends: its 95 % interval; limit: what the rule on it asks for; empty where there is none."""
+    """One number.  ends: its 95% interval; limit: what the rule on it asks for; empty where there is none."""
 
     name: str
     about: str

@@ -222,7 +222,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="valid tokens a sequence",
             meaning="Quantiles of the number of valid tokens in a response: 5% of the responses are shorter than the "
-            "column `5 %` says.",
+            "column `5%` says.",
         ),
     ),
     "Corrections": (
@@ -327,7 +327,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
     ),
     "Columns of compare and sweep": (
         _metric("A shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."),
-        _metric("top 1 %", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
+        _metric("top 1%", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
         _metric("k3 left", "k3_left", "How far apart the policies are on what the plan keeps."),
         Term(
             name="ESS",
@@ -463,12 +463,12 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(name="section", meaning="Which rows a check or a comparison is of: the whole dump, or one group."),
         Term(
-            name="95 % interval",
+            name="95% interval",
             meaning="The range that holds the true value in 95 of 100 cases, by resampling whole prompts (bootstrap). "
             "`rlcorr help intervals` says how far to trust it.",
-            also=("interval", "95 %", "confidence interval", "bootstrap", "intervals", "k3_interval", "gap_interval"),
+            also=("interval", "95%", "confidence interval", "bootstrap", "intervals", "k3_interval", "gap_interval"),
         ),
-        Term(name="log_ratio at", meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5 %`."),
+        Term(name="log_ratio at", meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5%`."),
         Term(
             name="log counts",
             meaning="The bars of the histogram are logarithms of counts, so that rare values show.",
@@ -595,7 +595,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
 
 
 def key_of(name: str) -> str:
-    """What a name is looked up by: `seq ESS`, `seq-ess` and `seq_ess` are the same, and so are `1 %` and `1%`; single
+    """What a name is looked up by: `seq ESS`, `seq-ess` and `seq_ess` are the same, and so are `1%` and `1 %`; single
     letters keep their case."""
     words = name.strip().replace(" %", "%")
     return words if len(words) == 1 else re.sub(r"[\s_-]+", "_", words.lower())

@@ -102,7 +102,7 @@ def _figures(figures: Iterable[KeyFigure]) -> str:
         (figure.name, figure.about, figure.value.marked, figure.ends, figure.limit or figure.ideal)
         for figure in figures
     ]
-    return _rows(("metric", "", "value", "95 % interval", "limit or ideal"), rows, texts=(0, 1))
+    return _rows(("metric", "", "value", "95% interval", "limit or ideal"), rows, texts=(0, 1))
 
 
 def _table(table: Table, words: Callable[[str], str]) -> str:

@@ -42,12 +42,12 @@ def interval(low: float, high: float) -> str:
     """Both ends with the same decimals, enough to tell them apart; ends that hug 1 by their distance from it."""
     width = high - low
     if width <= 0 or max(abs(low), abs(high)) >= 1e5 or max(abs(low), abs(high)) < 1e-3:
-        return f"{number(low)} .. {number(high)}"
+        return f"{number(low)} to {number(high)}"
     decimals = max(0, 1 - math.floor(math.log10(width)))
     if decimals > 9 and max(abs(1 - low), abs(1 - high)) < 1e-6:
-        return f"{_from_one(low)} .. {_from_one(high)}"
+        return f"{_from_one(low)} to {_from_one(high)}"
     decimals = min(decimals, 9)
-    return f"{low:,.{decimals}f} .. {high:,.{decimals}f}"
+    return f"{low:,.{decimals}f} to {high:,.{decimals}f}"
 
 
 def _from_one(value: float) -> str:
@@ -76,17 +76,17 @@ def signed(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A fraction as a percentage; one just above 0 or just below 1 is not rounded to 0 % or 100 %.
+    """A fraction as a percentage; one just above 0 or just below 1 is not rounded to 0% or 100%.
 
     A sum's rounding is no such difference from 1.
     """
     if value is None:
         return NOTHING
     if value == 0 or abs(value - 1) < 1e-12:
-        return f"{100 * value:.0f} %"
+        return f"{100 * value:.0f}%"
     if value < 0.0001 or value > 0.9999:
-        return "< 0.01 %" if value < 0.5 else "> 99.99 %"
-    return f"{100 * value:.2f} %" if value < 0.1 or value > 0.99 else f"{100 * value:.1f} %"
+        return "< 0.01%" if value < 0.5 else "> 99.99%"
+    return f"{100 * value:.2f}%" if value < 0.1 or value > 0.99 else f"{100 * value:.1f}%"
 
 
 def amounts(counts: Mapping[str, int], clusters: Clusters | None) -> list[str]:

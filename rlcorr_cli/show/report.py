@@ -215,7 +215,7 @@ def _divergence(report: Report) -> Table:
         Column(heading="divergence", cell=lambda name: Cell(name, status="warn" if name in broken else "")),
         Column(heading="value", cell=lambda name: number_cell(values[name])),
         Column(heading="ideal", cell=lambda name: number_cell(ideal(name)), drop=2),
-        Column(heading="95 % interval", cell=lambda name: Cell(ends.get(name, "")), drop=1),
+        Column(heading="95% interval", cell=lambda name: Cell(ends.get(name, "")), drop=1),
     )
     return tabulated(names, columns)
 
@@ -223,8 +223,8 @@ def _divergence(report: Report) -> Table:
 def _distribution(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
-    columns = {f"{100 * q:g} %": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
-    row = Cell(f"+-{100 * HISTOGRAM_RELATIVE_ERROR:.1f} %"), *map(Cell, columns.values())
+    columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
+    row = Cell(f"+-{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
     yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
@@ -345,7 +345,7 @@ def _course(groups: Sequence[Group]) -> Table:
         rows.append((Cell(metric), Cell(line), Cell(where)))
     first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"
-    return Table(headings=(heading, f"{first} .. {last}", "worst"), rows=tuple(rows), n_keys=2, words=("worst",))
+    return Table(headings=(heading, f"{first} to {last}", "worst"), rows=tuple(rows), n_keys=2, words=("worst",))
 
 
 # In a file.
@@ -462,7 +462,7 @@ def key_figures(report: Report) -> list[KeyFigure]:
                 about="share that rejections keep",
                 value=number_cell(1 - lost, share, status_of.get(LOST, "")),
                 ends="",
-                ideal="100 %",
+                ideal="100%",
                 limit=asked and f"lost {asked}",
             )
         )
@@ -551,7 +551,7 @@ def metric_tables(report: Report) -> list[Table]:
             heading="value",
             cell=lambda name: Cell(metric_value(values[name], report.profile), values[name], status_of.get(name, "")),
         ),
-        Column(heading="95 % interval", cell=lambda name: _ends(report.intervals.get(name))),
+        Column(heading="95% interval", cell=lambda name: _ends(report.intervals.get(name))),
         Column(heading="ideal", cell=lambda name: Cell("" if (best := _ideal(name)) is None else number(best), best)),
         Column(heading="limit", cell=lambda name: Cell(_limit(name, report)), words=True),
         Column(heading="formula", cell=lambda name: Cell(_formula(name)), words=True),

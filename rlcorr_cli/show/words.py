@@ -47,7 +47,7 @@ BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", 
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
-ALL = "100 %"
+ALL = "100%"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
 MOST_NAMED = 4
 """Steps that are named one by one; of more, the first and the last."""
@@ -215,11 +215,11 @@ def broken_group(broken: BrokenRule) -> tuple[str, str]:
 def _kept(fraction: float | None) -> str:
     if fraction is None or fraction >= LITTLE_KEPT:
         return ""
-    return f"The rejections keep {100 * fraction:.1f} % of the tokens." if fraction else "The rejections keep nothing."
+    return f"The rejections keep {100 * fraction:.1f}% of the tokens." if fraction else "The rejections keep nothing."
 
 
 def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
-    """'mean ratio 0.889 (0.878 .. 0.902) cannot be': the number with its interval, and what that proves."""
+    """'mean ratio 0.889 (0.878 to 0.902) cannot be': the number with its interval, and what that proves."""
     return impossible_words(impossible), impossible.proves
 
 
@@ -282,7 +282,7 @@ def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
 
 
 def cause_sentence(cause: CauseFinding) -> str:
-    """'rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72 % of the gap.'"""
+    """'rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not. At least 72% of the gap.'"""
     return f"{clean(cause.headline)}. {cause.share_words}."
 
 
@@ -292,7 +292,7 @@ def next_step(cause: CauseFinding) -> str:
 
 
 def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
-    """`! top_p  rollout_log_probs was cut at ...: at least 72 % of the gap. ...`; nothing without a cause."""
+    """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause."""
     cause = told_cause(finding)
     if cause is not None:
         text = f"{cause_sentence(cause)} {next_step(cause)}"

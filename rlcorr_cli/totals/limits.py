@@ -10,6 +10,6 @@ FEWEST_IN_TAIL = 20
 """Weights of a tail that it takes to judge its Pareto shape: of 100 sequences a fifth, the largest.
 
 Of fewer the shape's own noise is as large as what it is held against: harmless weights (e^S of standard deviation 0.1,
-200 dumps each) were above `Tail.limit` in 62 % of dumps of 25 sequences, in 36 % of 32 and in 8 % of 64, and in 1 % of
+200 dumps each) were above `Tail.limit` in 62% of dumps of 25 sequences, in 36% of 32 and in 8% of 64, and in 1% of
 128.
 """

@@ -247,7 +247,7 @@ def shape_error(shape: Any, n_fitted: Any) -> Any:
     That is the standard error of a maximum likelihood estimate of k beside an unknown scale (Smith 1987).  The prior
     draws the shape towards 0.5: by that it varies less, M / (M + 10) of this, and is biased where the true k lies
     elsewhere.  This holds both: with 8 to 94 weights drawn from k = 0 to 1, the root mean square distance from the true
-    k was 0.5 to 1.1 times the error, and k lay within 1.96 of it in 92 to 100 % of 4,000 tails each.
+    k was 0.5 to 1.1 times the error, and k lay within 1.96 of it in 92 to 100% of 4,000 tails each.
     """
     return (1 + shape) / np.sqrt(n_fitted)
 

@@ -1,8 +1,8 @@
-"""How often the 95 % intervals hold the truth: `python tests/benchmarks/coverage.py [--dumps N] [--design WORD]`.
+"""How often the 95% intervals hold the truth: `python tests/benchmarks/coverage.py [--dumps N] [--design WORD]`.
 
 Each design (`designs.py`) draws dumps whose true metrics are known from a very large one; a dump is measured as
 `analyze` measures it, or, with `--compare`, as `compare` does under some plans.  Printed: the share of dumps whose
-interval holds the truth, in percent, of every metric that has one, and in a last line which miss 90 to 98 % at 20
+interval holds the truth, in percent, of every metric that has one, and in a last line which miss 90 to 98% at 20
 clusters or more: such a metric is to have no interval.
 """
 

@@ -152,7 +152,7 @@ INDEPENDENT = (
     Design("bf16-like noise", surprise_noise),
     Design("drift", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), (5, 10, 20, 50, 200, 1000)),
     Design("independent tokens", partial(normal, mean=-0.005, sd=0.1)),
-    Design("rare outliers, .3 % at -2", outliers),
+    Design("rare outliers, .3% at -2", outliers),
     Design("wide", partial(normal, mean=-0.1, sd=0.5, row_sd=0.5)),
     Design("one-token rows", one_token),
 )

@@ -338,7 +338,7 @@ def p11(bench: Bench) -> Figure:
     share = 100 * found["bytes"] / found["copy_bandwidth"]
     bandwidth = f"{found['device']}: copies {found['copy_bandwidth'] / 1e9:,.0f} GB/s; {found['tokens']:,} tokens"
     plain = found["seconds_without_bootstrap"]
-    times = f"observe {found['seconds']:.4f} s; without the bootstrap {plain:.4f} s ({share / plain:.1f} %)"
+    times = f"observe {found['seconds']:.4f} s; without the bootstrap {plain:.4f} s ({share / plain:.1f}%)"
     return Figure(share / found["seconds"], None, (bandwidth, times))
 
 

@@ -3,7 +3,7 @@
     python tests/benchmarks/make_dump.py N OUT.parquet
 
 Lengths are log-normal (mean about 1,009 tokens, from 8 to 8,192); the training log-prob is the rollout's plus Student
-t(3) noise x 0.02, at most 0; 2 % of the tokens are masked; 10 steps; row groups of 2,000 rows, zstd.  The seed is
+t(3) noise x 0.02, at most 0; 2% of the tokens are masked; 10 steps; row groups of 2,000 rows, zstd.  The seed is
 fixed, and numbers are drawn row group by row group, so a dump of N sequences is always the same one.  --mean-log-length
 makes them shorter.
 """

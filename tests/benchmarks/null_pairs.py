@@ -105,9 +105,7 @@ def main() -> None:
     alarms = false_alarms(range(options.pairs))
     for name, some in (("other rows", alarms[::2]), ("the same rows", alarms[1::2]), ("all", alarms)):
         any_moved, single = (sum(column) / len(some) for column in zip(*some, strict=True))
-        print(
-            f"{name}: {100 * any_moved:.1f} % of {len(some)} null pairs; {100 * single:.1f} % without Holm", flush=True
-        )
+        print(f"{name}: {100 * any_moved:.1f}% of {len(some)} null pairs; {100 * single:.1f}% without Holm", flush=True)
     print(f"\n{'prompts':44}" + "".join(f"{n:>8}" for n in options.prompts))
     for design in CLUSTERED:
         shares = [moved(design, design, n, options.pairs) for n in options.prompts]

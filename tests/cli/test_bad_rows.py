@@ -174,7 +174,7 @@ def test_too_many_bad_rows_stop_the_run_and_leave_nothing(tmp_path: Path) -> Non
     out, apart = tmp_path / "out.parquet", tmp_path / "bad.parquet"
     ran = run("filter", path, "--is", "token", "-o", str(out), "--quarantine", str(apart))
     assert ran.status == 3
-    assert "2 of 3 rows are bad (66.67 %), which exceeds --max-bad-fraction 0.5: " in ran.err
+    assert "2 of 3 rows are bad (66.67%), which exceeds --max-bad-fraction 0.5: " in ran.err
     assert "null_list 1, above_zero 1" in ran.err
     assert "d.parquet, row 1 (0-based)" in ran.err
     assert [one.name for one in tmp_path.iterdir()] == ["d.parquet"]

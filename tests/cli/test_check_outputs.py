@@ -71,7 +71,7 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "severity": "fail",
         "status": "fail",
         "remedy": "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric "
-        "rejection with --rs ratio.seq_mean:0.895,1.118, which keeps 90 % of the dump's sequences.",
+        "rejection with --rs ratio.seq_mean:0.895,1.118, which keeps 90% of the dump's sequences.",
         "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
@@ -156,7 +156,7 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
         "::error title=rlcorr check%3A seq_ess%2C steps 2 to 4::steps 2 to 4: seq_ess is 0.0156 to 0.0458, should be "
         ">= 0.3. "
         "Do not weight whole sequences on this data: take token weights (--preset token_is), or geometric rejection "
-        "with --rs ratio.seq_mean:0.895,1.118, which keeps 90 %25 of the dump's sequences."
+        "with --rs ratio.seq_mean:0.895,1.118, which keeps 90%25 of the dump's sequences."
     )
     assert lines[2].startswith("::warning title=rlcorr check%3A stale_policy%2C whole dump::")
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[3:5])
@@ -236,7 +236,7 @@ def test_a_hostile_dump_forges_nothing(hostile: str, tmp_path: Path, monkeypatch
 
 
 def test_a_remedy_of_several_lines_stays_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remedy = "First.\\n::error::Then | 5 %.\\u001b[31m"
+    remedy = "First.\\n::error::Then | 5%.\\u001b[31m"
     rules, summary, junit = tmp_path / "rules.toml", tmp_path / "summary.md", tmp_path / "r.xml"
     rules.write_text(f'defaults = false\n[[rule]]\nmetric = "kl"\nmin = 1\nremedy = "{remedy}"\n')
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
@@ -247,13 +247,13 @@ def test_a_remedy_of_several_lines_stays_in_its_place(tmp_path: Path, monkeypatc
     assert line.startswith(
         "::error title=rlcorr check%3A kl%2C whole dump::whole dump: kl is 0.00103, should be >= 1. "
     )
-    assert line.endswith(" First.%0A::error::Then | 5 %25.\\x1b[31m")
-    assert "First.\\n::error::Then | 5 %.\\x1b[31m" in ran.out
+    assert line.endswith(" First.%0A::error::Then | 5%25.\\x1b[31m")
+    assert "First.\\n::error::Then | 5%.\\x1b[31m" in ran.out
     (row,) = [one for one in summary.read_text().splitlines() if "fail" in one and one.startswith("| ")]
     assert len(re.findall(r"(?<!\\)\|", row)) == 6
     (suite,) = junitparser.JUnitXml.fromfile(str(junit))
     (case,) = suite
-    assert case.result[0].text.endswith("First.\\n::error::Then | 5 %.\\x1b[31m")
+    assert case.result[0].text.endswith("First.\\n::error::Then | 5%.\\x1b[31m")
 
 
 def test_the_installed_command_works_where_text_is_ascii(tmp_path: Path) -> None:

@@ -354,13 +354,13 @@ def test_not_worse_than_last_time(folder: Path, tmp_path: Path) -> None:
 
     first = saved(tmp_path / "first.json", STEPS, "--limit", "64")
     found = checked(1, steps, "--baseline", first, "--max-increase", "k3_kl=20%", "--max-decrease", "seq_ess=10%")
-    assert says(found, "at most 20 % above the baseline") == [
-        ({}, "fail", "k3_kl is 0.0094, the baseline 0.00166 (up 466 %), should be at most 20 % above the baseline.")
+    assert says(found, "at most 20% above the baseline") == [
+        ({}, "fail", "k3_kl is 0.0094, the baseline 0.00166 (up 466%), should be at most 20% above the baseline.")
     ]
-    (fell,) = says(found, "at most 10 % below the baseline")
+    (fell,) = says(found, "at most 10% below the baseline")
     assert fell[1:] == (
         "fail",
-        "seq_ess is 0.00313, the baseline 0.676 (down 99.5 %), should be at most 10 % below the baseline.",
+        "seq_ess is 0.00313, the baseline 0.676 (down 99.5%), should be at most 10% below the baseline.",
     )
     assert found["counts"] == {"rules": 12, "failed": 2, "warned": 9, "passed": 47}
     assert run("check", steps, "--baseline", first, "--max-increase", "k3_kl=0.01").status == 0

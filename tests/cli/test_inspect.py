@@ -72,7 +72,7 @@ def test_a_dump_that_cannot_be_read_still_shows_its_columns(tmp_path: Path) -> N
 def test_a_dump_without_a_valid_token_is_shown_and_refused(tmp_path: Path) -> None:
     ran = run("inspect", parquet(tmp_path / "d.parquet", [row(response_mask=[0, 0])]))
     assert ran.status == 3
-    assert "0 valid tokens, 100 % of 2 masked" in ran.out
+    assert "0 valid tokens, 100% of 2 masked" in ran.out
     assert "no valid token" in ran.err
 
 

@@ -227,7 +227,7 @@ def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp
         assert run("analyze", *some, "-o", str(tmp_path / f"{name}.rlcorr")).status == 0
     refused(run("analyze", str(tmp_path / "a.rlcorr"), steps[1]), 3, "a.rlcorr holds the rows of", "1.rlcorr, too:")
     part, other = (str(tmp_path / f"{name}.rlcorr") for name in "ab")
-    refused(run("analyze", part, other), 3, f"{part} and {other} share some 33 % of the rows of {part}")
+    refused(run("analyze", part, other), 3, f"{part} and {other} share some 33% of the rows of {part}")
 
 
 def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_terminal_shows_the_option_in_a_line_of_its_own() -> None:
     assert ran.status == 0
     lines = ran.out.splitlines()
     assert "      --rs ratio.seq_mean:0.99,1.01" in lines
-    assert "To keep 95.0 % of the sequences (61 of 64 sequences; 94.7 % of the batch):" in ran.out
+    assert "To keep 95.0% of the sequences (61 of 64 sequences; 94.7% of the batch):" in ran.out
     assert max(map(len, lines)) <= 80
     assert len([line for line in lines if "," in line and "%" in line and "tokens" not in line]) == 25
 

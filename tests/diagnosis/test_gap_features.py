@@ -291,5 +291,5 @@ def test_a_setting_is_the_roundest_number_in_its_interval(value: float, interval
 
 
 def test_numbers_are_short() -> None:
-    assert [percent(share) for share in (0.726, 0.0041, 0.0, 1.0, -0.0)] == ["73 %", "0.4 %", "0 %", "100 %", "0 %"]
+    assert [percent(share) for share in (0.726, 0.0041, 0.0, 1.0, -0.0)] == ["73%", "0.4%", "0%", "100%", "0%"]
     assert [figures(value) for value in (0.0717, 5.156, 1234.5, 0.0)] == ["0.072", "5.2", "1,234", "0"]

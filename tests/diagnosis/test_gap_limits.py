@@ -103,7 +103,7 @@ def test_where_no_cause_stands_out_the_largest_is_said() -> None:
     assert [(cause.cause, cause.is_minor) for cause in found.causes] == [("noise", True)]
     share = round(100 * found.causes[0].share)
     assert 30 < share < 60
-    sentence = f"No cause stands out: the largest is noise of bf16 size, at most {share} % of the gap."
+    sentence = f"No cause stands out: the largest is noise of bf16 size, at most {share}% of the gap."
     assert (found.verdict, found.conclusion) == ("unclear", sentence)
 
 

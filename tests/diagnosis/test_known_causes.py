@@ -62,7 +62,7 @@ def test_the_interval_of_a_parameter_holds_the_true_one(name: str, cause: str, p
 @pytest.mark.parametrize(
     ("name", "cause", "text"),
     [
-        ("top_p08", "top_p", "top-p 0.8 (0.787 .. 0.808)"),
+        ("top_p08", "top_p", "top-p 0.8 (0.787 to 0.808)"),
         ("top_p099", "top_p", "top-p 0.99 "),
         ("min_p005", "min_p", "min-p 0.05 "),
         ("temp09_processed_vs_raw", "temperature", "temperature 0.9 "),
@@ -99,7 +99,7 @@ def test_the_evidence_of_top_p_counts_the_tokens_for_and_against_it() -> None:
         "rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794, and nowhere else: 1,605 tokens, 39 "
         "of 1,967 against it."
     )
-    assert "training gives 11 % of its mass to tokens that rollout never samples" in mass
+    assert "training gives 11% of its mass to tokens that rollout never samples" in mass
 
 
 def test_the_evidence_of_a_worker_names_what_differs_within_it() -> None:

@@ -40,7 +40,7 @@ def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
 
     assert notes(2) == []
     (note,) = notes(3)
-    assert note.startswith("15 % of the rows are alike in their rollout log-probs: they are resampled together")
+    assert note.startswith("15% of the rows are alike in their rollout log-probs: they are resampled together")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
     [
         (1, "1 rollout: too few for intervals, which take 5"),
         (4, "4 rollouts: too few for intervals, which take 5"),
-        (5, "Intervals rest on 5 rollouts. Below 20 they may hold the truth less often than 95 % of the time"),
-        (19, "Intervals rest on 19 rollouts. Below 20 they may hold the truth less often than 95 % of the time"),
+        (5, "Intervals rest on 5 rollouts. Below 20 they may hold the truth less often than 95% of the time"),
+        (19, "Intervals rest on 19 rollouts. Below 20 they may hold the truth less often than 95% of the time"),
         (20, None),
     ],
 )

@@ -92,7 +92,7 @@ def test_the_bounds_that_compare_names_keep_just_the_share_that_it_says(dump: st
     n = comparison.whole.counts["sequences"]
     kept = analyze(dump, plan=choose_plan(rs=reason.option.removeprefix("--rs "))).whole.values["kept_sequences"]
     assert kept == math.ceil(0.95 * n)
-    said = re.search(r"To keep ([\d.]+) % of the sequences:", reason.text)
+    said = re.search(r"To keep ([\d.]+)% of the sequences:", reason.text)
     assert said is not None
     assert float(said[1]) == round(100 * kept / n, 1)
 

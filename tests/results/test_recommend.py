@@ -87,7 +87,7 @@ def test_flags_hold_up_to_their_edges_and_the_first_is_the_headline(
 def test_the_largest_worth_is_taken() -> None:
     chosen = decided(of(NOTHING, 0.8, info=1.0), of(TOKEN, 0.95), of(SEQUENCE, 0.7))
     assert (chosen.plan, chosen.ties) == ("token", ())
-    assert chosen.headline == "Take token: it weights every token and keeps 95.0 % of the batch."
+    assert chosen.headline == "Take token: it weights every token and keeps 95.0% of the batch."
 
 
 def test_of_plans_within_a_hundredth_the_fewest_records_win_then_the_order_of_the_list() -> None:
@@ -115,7 +115,7 @@ def test_outliers_narrow_the_choice_to_plans_that_bound_tokens() -> None:
     narrowed = decided(*plans, metrics=OUTLIERS)
     assert (narrowed.plan, narrowed.ties) == ("zeroed", ())
     assert narrowed.headline == (
-        "Take zeroed: it weights every token, drops what lies outside its bounds and keeps 85 % of the batch."
+        "Take zeroed: it weights every token, drops what lies outside its bounds and keeps 85% of the batch."
     )
     assert decided(of(TOKEN, 0.95), of(DROPPED, 0.7), metrics=OUTLIERS).plan == "dropped"
     assert decided(*plans, metrics={**MOVED, "token_ess": 0.5}).plan == "zeroed"
@@ -154,7 +154,7 @@ def test_no_plan_is_safe_where_all_are_worth_little() -> None:
     recommendation = decided(of(TOKEN, 0.29), of(NOTHING, 0.1, info=1.0), metrics=apart)
     assert recommendation.plan is None
     assert recommendation.headline == (
-        "No plan is safe: the best is worth 29 % of the batch. Fix the cause of the gap, or sample again with the "
+        "No plan is safe: the best is worth 29% of the batch. Fix the cause of the gap, or sample again with the "
         "current weights."
     )
     assert decided(of(TOKEN, 0.3), metrics=apart).plan == "token"
@@ -164,7 +164,7 @@ def test_plans_that_leave_too_little_of_near_policies_are_what_is_wrong() -> Non
     recommendation = decided(of(TOKEN, 0.29), metrics={**WEIGHT, "seq_tv": 0.18})
     assert recommendation.plan is None
     assert recommendation.headline == (
-        "None of these plans is worth taking: the best is worth 29 % of the batch, and no correction 82 %. Compare "
+        "None of these plans is worth taking: the best is worth 29% of the batch, and no correction 82%. Compare "
         "others: `rlcorr compare` without --preset and --plan takes its own list."
     )
 
@@ -191,12 +191,12 @@ def test_every_flag_has_its_reason_in_their_order() -> None:
 def test_the_numbers_of_a_gap_keep_off_0_and_100_percent() -> None:
     near = {**NEAR, "seq_tv": 2e-6, "token_tv": 0.0}
     recommendation = decided(of(TOKEN, 1 - 1e-9), metrics=near)
-    assert reason(recommendation, "near").startswith("Sequences differ by under 0.1 % (total variation), tokens by 0 %")
-    assert recommendation.headline.endswith("keeps over 99.9 % of the batch.")
+    assert reason(recommendation, "near").startswith("Sequences differ by under 0.1% (total variation), tokens by 0%")
+    assert recommendation.headline.endswith("keeps over 99.9% of the batch.")
 
 
 def test_noise_is_named_with_what_weights_cost_in_case() -> None:
-    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0 % of the batch.")
+    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0% of the batch.")
     codes = {each.code for each in decided(of(DROPPED, 0.97)).reasons}
     assert codes == {"weight"}  # no weight of the mismatch, so nothing lost to noise
     assert "noise" not in {each.code for each in decided(of(TOKEN, 0.97), metrics=FAR).reasons}
@@ -225,16 +225,16 @@ def test_the_plan_that_loses_most_is_named_with_bounds_that_keep_the_batch() -> 
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4), of(GEOMETRIC, 0.1)
     bounds = GeometricBounds(low=0.999998765, high=1.00000124, kept_fraction=0.953, exact=True)
     assert reason(decided(*plans, bounds=bounds), "loses") == (
-        "geo_rs leaves 10 % of the batch. To keep 95.3 % of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
+        "geo_rs leaves 10% of the batch. To keep 95.3% of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
     )
-    assert reason(decided(*plans), "loses") == "geo_rs leaves 10 % of the batch."
-    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence leaves 40 % of the batch."
+    assert reason(decided(*plans), "loses") == "geo_rs leaves 10% of the batch."
+    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence leaves 40% of the batch."
     by_k1 = replace(GEOMETRIC, rejections=(Rejection("k1", "seq_mean", Bounds(-0.001, 0.001)),))
     assert "--rs ratio.seq_mean" in reason(decided(plans[0], of(by_k1, 0.1), bounds=bounds), "loses")
     # Bounds hold in the mode that they are of, and for a rejection of all sequences by the mismatch.
     gated = replace(by_k1, rejections=(Rejection("k1", "seq_mean", Bounds(None, 1e-4), gate="negative"),))
     for other in (replace(GEOMETRIC, mode="bypass"), gated):
-        assert reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs leaves 10 % of the batch."
+        assert reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs leaves 10% of the batch."
     assert "loses" not in {each.code for each in decided(of(TOKEN, 0.95), of(SEQUENCE, 0.5)).reasons}
 
 
@@ -247,7 +247,7 @@ def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
     metrics = {**WEIGHT, "pareto_k_seq": 0.7312, "pareto_k_seq_limit": 0.4463, "pareto_k_seq_se": 0.0031}
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.84)
     assert reason(decided(*plans, metrics=metrics), "heavy_tail") == (
-        "sequence costs 16 % of the batch; pareto_k_seq 0.73 is above 0.45."
+        "sequence costs 16% of the batch; pareto_k_seq 0.73 is above 0.45."
     )
     close = {**metrics, "pareto_k_seq": 0.4495}
     assert reason(decided(*plans, metrics=close), "heavy_tail").endswith("pareto_k_seq 0.450 is above 0.446.")
@@ -257,7 +257,7 @@ def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
     elsewhere = of(replace(SEQUENCE, mode="bypass"), 0.84)
     assert "heavy_tail" not in {each.code for each in decided(plans[0], elsewhere, metrics=metrics).reasons}
     token = {**WEIGHT, "pareto_k_token": 0.8, "pareto_k_token_limit": 0.7, "pareto_k_token_se": 0.05}
-    assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0 % of the batch;")
+    assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0% of the batch;")
 
 
 def test_a_rejection_that_prefers_advantages_or_lengths_is_told_beyond_three_errors() -> None:

@@ -63,7 +63,7 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
     kept = value(spread, "kept_sequences", rs=f"ratio.seq_mean:{bounds}") / report.whole.counts["sequences"]
     assert 0.9 <= kept < 0.9 + 1 / report.whole.counts["sequences"]
     assert kept == report.situation.geometric_kept
-    assert share.startswith(f"{100 * kept:.3g} %")
+    assert share.startswith(f"{100 * kept:.3g}%")
 
 
 def test_narrower_scopes_and_lower_bounds_raise_the_sample_and_lower_the_spread(spread: str) -> None:

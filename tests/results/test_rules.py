@@ -231,11 +231,11 @@ def test_a_decrease_is_one_of_the_value_elsewhere(text: str, now: float, then: f
 
 def test_a_move_is_told_with_both_values() -> None:
     _, says = moved("--max-increase", "kl=20%", -0.15, 0.1)
-    assert says == "kl is -0.15, the baseline 0.1 (size up 50 %), should be at most 20 % above the baseline."
+    assert says == "kl is -0.15, the baseline 0.1 (size up 50%), should be at most 20% above the baseline."
     _, says = moved("--max-decrease", "seq_ess=0.1", 0.45, 0.6, "seq_ess")
-    assert says == "seq_ess is 0.45, the baseline 0.6 (down 25 %), should be at most 0.1 below the baseline."
+    assert says == "seq_ess is 0.45, the baseline 0.6 (down 25%), should be at most 0.1 below the baseline."
     _, says = moved("--max-increase", "kl=20%", 0.01, 0.0)
-    assert says == "kl is 0.01, the baseline 0, and any change from 0 is more than 20 % of it."
+    assert says == "kl is 0.01, the baseline 0, and any change from 0 is more than 20% of it."
     _, says = moved("--max-increase", "kl=20%", 0.01, None)
     assert "the baseline has no data" in says
     _, says = moved("--max-increase", "kl=20%", None, 0.01)

@@ -48,7 +48,7 @@ CASES = {
         values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
         plan=SEQUENCE_AND_REJECTION,
         says="Close: token-level weights stay usable, sequence-level ones do not. Failing: rollout_is_mean. "
-        "The rejections keep 1.5 % of the tokens.",
+        "The rejections keep 1.5% of the tokens.",
     ),
     "a ratio that cannot be 1": Case(
         values={**APART, "kl": 0.12, "seq_ess": 0.05},

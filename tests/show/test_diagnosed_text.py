@@ -51,15 +51,15 @@ Printed = Callable[..., str]
 TOP_P_TEXT = """\
 top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
 
-  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808);
-  old_log_probs was not. At least 72 % of the gap.
+  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808);
+  old_log_probs was not. At least 72% of the gap.
     rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794,
     and nowhere else: 1,605 tokens, 39 of 1,967 against it. The mean of e^l is
-    0.889 +- 0.014: training gives 11 % of its mass to tokens that rollout
+    0.889 +- 0.014: training gives 11% of its mass to tokens that rollout
     never samples.
     Return log-probs before truncation, or apply the same top-p in training.
 
-  What is left: at most 17 % of the gap is noise of bf16 or int8 size (0.12 in
+  What is left: at most 17% of the gap is noise of bf16 or int8 size (0.12 in
   log-odds). No column stands out. Not looked for: stale_policy (takes
   advantages or rewards).
   `rlcorr explain top_p`: how sure that is, and what else looks like it.
@@ -68,15 +68,15 @@ WORKER_TEXT = """\
 worker_temp09.parquet  48 sequences  4,340 tokens
 k3_kl 0.00459  sd of log-ratio 0.0912
 
-  Likely cause: worker w3. At least 61 % of the gap, on 23 % of the tokens.
+  Likely cause: worker w3. At least 61% of the gap, on 23% of the tokens.
     Its typical token is 5.2 times as far off as the others' (z 32). Within
     it: temperature 0.9 in rollout over training (0.897), R2 0.83.
 
-  worker  tokens   gap  expected   size
-  w3        23 %  69 %      17 %  5.2 !
-  w1        25 %  11 %      29 %    0.6
-  w0        26 %  10 %      28 %    0.6
-  w2        26 %  10 %      26 %    0.5
+  worker  tokens  gap  expected   size
+  w3         23%  69%       17%  5.2 !
+  w1         25%  11%       29%    0.6
+  w0         26%  10%       28%    0.6
+  w2         26%  10%       26%    0.5
 
   Not looked for: stale_policy (takes advantages or rewards).
   `rlcorr explain column`: how sure that is, and what else looks like it.
@@ -85,11 +85,11 @@ NOISE_TEXT = """\
 noise_bf16_fp32.parquet  48 sequences  4,340 tokens
 k3_kl 0.00118  sd of log-ratio 0.0486
 
-  Likely cause: noise of bf16 size. At most 89 % of the gap.
+  Likely cause: noise of bf16 size. At most 89% of the gap.
     Log-odds differ by 0.072, alike at all levels of surprise (slope 0.0003 +-
-    0.0008); 0 % of it goes with the token (changed weights: 3 % or more);
-    rows do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were drawn
-    from rollout_log_probs.
+    0.0008); 0% of it goes with the token (changed weights: 3% or more); rows
+    do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were drawn from
+    rollout_log_probs.
 
   No column stands out.
   `rlcorr explain noise`: how sure that is, and what else looks like it.
@@ -107,7 +107,7 @@ def test_the_terminal_names_the_cause_its_share_evidence_and_advice(of: Diagnose
 
 def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
     assert (
-        "  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 .. 0.808); old_log_probs was not. At least 72"
+        "  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not. At least 72"
         in (text(TOP_P_DUMP, 120))
     )
 
@@ -127,16 +127,16 @@ def test_an_order_of_files_is_told_first_and_leaves_the_verdict(text: Printed) -
 
 def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(text: Printed) -> None:
     first = text(dump(diagnosis("top_p", TOP_P, WORKER, columns=(WORKERS,))))
-    assert "  Also: worker w3. At least 61 % of the gap, on 23 % of the tokens.\n    Its typical" in first
+    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n    Its typical" in first
     minor = text(dump(diagnosis("top_p", TOP_P, replace(WORKER, is_minor=True), columns=(WORKERS,))))
-    assert "  Also: worker w3. At least 61 % of the gap, on 23 % of the tokens.\n" in minor
+    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n" in minor
     assert "Its typical" not in minor
 
 
 @pytest.mark.parametrize(
     ("verdict", "conclusion"),
     [
-        ("unclear", "No cause stands out: the largest is noise of bf16 size, at most 46 % of the gap."),
+        ("unclear", "No cause stands out: the largest is noise of bf16 size, at most 46% of the gap."),
         ("none", "The two policies are equal but for rounding."),
         ("too_few", "Too little to say: 12 sequences, and a diagnosis takes 16."),
     ],
@@ -172,7 +172,7 @@ def test_facts_and_what_was_not_looked_for_are_told(text: Printed) -> None:
 def test_turns_have_a_table_where_there_are_several(text: Printed) -> None:
     turns = tuple(level(turn, 0.3, 0.2 + 0.2 * turn, 0.3, None) for turn in range(3))
     shown = text(dump(diagnosis("top_p", TOP_P, turns=turns)))
-    assert "  turn  tokens   gap  expected\n  1       30 %  20 %      30 %\n" in shown
+    assert "  turn  tokens  gap  expected\n  1        30%  20%       30%\n" in shown
     assert "  turn " not in text(dump(diagnosis("top_p", TOP_P, turns=turns[:1])))
 
 
@@ -193,7 +193,7 @@ def steps(*verdicts: str) -> DiagnosedDump:
 def test_each_group_has_a_line(text: Printed) -> None:
     shown = text(steps("top_p", "noise", "too_few"))
     assert "  step  tokens   k3_kl  verdict  parameter               share\n" in shown
-    assert "  0      4,340  0.0113  top_p    0.794 (0.787 .. 0.808)   72 %\n" in shown
+    assert "  0      4,340  0.0113  top_p    0.794 (0.787 to 0.808)    72%\n" in shown
     assert "  2      4,340  0.0113  too few                              –\n" in shown
 
 
@@ -214,19 +214,19 @@ def test_whether_the_groups_agree_is_said(verdicts: tuple[str, ...], expected: s
 
 @pytest.mark.parametrize(
     ("share", "expected"),
-    [(0, "0 %"), (0.004, "0.4 %"), (0.015, "2 %"), (0.724, "72 %"), (1, "100 %"), (1e-5, "< 0.01 %")],
+    [(0, "0%"), (0.004, "0.4%"), (0.015, "2%"), (0.724, "72%"), (1, "100%"), (1e-5, "< 0.01%")],
 )
 def test_shares_are_whole_percents(share: float, expected: str) -> None:
     assert percent(share) == expected
 
 
 def test_no_share_is_said_to_be_at_least_all() -> None:
-    assert replace(TOP_P, share=0.61, token_share=None).share_words == "At least 61 % of the gap"
-    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "100 % of the gap, on 2 % of the tokens"
+    assert replace(TOP_P, share=0.61, token_share=None).share_words == "At least 61% of the gap"
+    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "100% of the gap, on 2% of the tokens"
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:
-    assert parameter(TOP_P) == "0.794 (0.787 .. 0.808)"
+    assert parameter(TOP_P) == "0.794 (0.787 to 0.808)"
     assert parameter(WORKER) == "worker w3"
     assert parameter(NOISE) == "core 0.120"
     assert parameter(ALL_NOISE) == ""

@@ -52,7 +52,7 @@ HEADLINES = {
     "analyze": "stale_policy",
     "diagnose": "Likely cause: ",
     "compare": "Take decoupled_token_is",
-    "sweep": "To keep 90.0 % of the sequences",
+    "sweep": "To keep 90.0% of the sequences",
     "diff": "B is farther apart",
     "inspect": "No bad rows, and nothing suspicious.",
     "inspect row": "96 of 96 tokens count.",

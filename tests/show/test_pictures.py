@@ -318,8 +318,8 @@ def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
         ("surprise", BY_SURPRISE, "grows with surprise"),
         ("surprise", CONSTANT, "is much the same at any surprise: std 0 for"),
         ("position", CONSTANT, "does not change along the sequence: std 0 at"),
-        ("scatter", REJECTED, "100 % of the tokens lie more than 1 nat off"),
-        ("scatter", CONSTANT, "0 % of the tokens lie more than 1 nat off"),
+        ("scatter", REJECTED, "100% of the tokens lie more than 1 nat off"),
+        ("scatter", CONSTANT, "0% of the tokens lie more than 1 nat off"),
         ("length", CONSTANT, "S has a root mean square of 0.500 nats at the one length"),
         ("length", EITHER_WAY, "S has a root mean square of 1 nats at the one length"),
         ("weights", REJECTED, "Rejection then keeps nothing."),
@@ -336,7 +336,7 @@ def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() 
     lengths = pc.list_value_length(table["old_log_probs"]).to_numpy()
     loads = np.sort(lengths * np.abs(table["advantage"].to_numpy()))
     (picture,) = plot(str(SAMPLE / "smollm2_steps.parquet"), kind="weights")
-    share = re.match(r"The heavier half .* carries ([0-9.]+) % of the weight × .advantage.,", picture.caption)
+    share = re.match(r"The heavier half .* carries ([0-9.]+)% of the weight × .advantage.,", picture.caption)
     assert share is not None
     assert float(share[1]) / 100 == pytest.approx(loads[len(loads) // 2 :].sum() / loads.sum(), rel=0.01)
 

@@ -50,7 +50,7 @@ FEWEST = 15
 """Tokens in a bin below which nothing is drawn of it."""
 FEWEST_OF_INDEX = 40
 MIDDLE = (0.1587, 0.8413)
-"""Ends of the middle 68 %."""
+"""Ends of the middle 68%."""
 _SIDE: Floats = SPREAD_LEAST * np.power(SPREAD_FACTOR, np.arange(SPREAD_STEPS + 1), dtype=np.float64)
 SPREAD_EDGES: Floats = np.concatenate([-_SIDE[::-1], _SIDE])
 """Edges of the bins of d."""
@@ -62,7 +62,7 @@ MOST_LEVELS = 12
 UNLIKELY, LIKELY = -1.0, 1.0
 """Log-odds below which a token is unlikely, and above which it is likely."""
 FAR = 6.0
-"""Half widths of the middle 68 % beyond which a token lies far out."""
+"""Half widths of the middle 68% beyond which a token lies far out."""
 REACH = 8.0
 """Typical spreads that a distribution is drawn to."""
 LINED = ("temperature", "logit_softcap", "unnormalised")
@@ -112,7 +112,7 @@ def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 
 
 def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
-    """Mean difference in log-odds by surprise, the middle 68 % of the tokens, and a temperature's line."""
+    """Mean difference in log-odds by surprise, the middle 68% of the tokens, and a temperature's line."""
     totals = dump.whole.totals
     sums, spread = totals.sums("body"), totals.spread[FIELDS.index("body")]
     bins = [k for k in INSIDE if sums["n_inside"][k] >= FEWEST and spread[k].sum() >= FEWEST]
@@ -122,7 +122,7 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     low, high = np.array([[quantile(spread[k], q) for q in MIDDLE] for k in bins]).T
     if float(np.max(np.abs([low, high]))) <= SPREAD_LEAST:
         raise Missing("The log-odds agree to a thousandth.")
-    ax.fill_between(u, low, high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68 %")
+    ax.fill_between(u, low, high, color=BLUE, alpha=0.2, linewidth=0, label="middle 68%")
     ax.plot(u, d, "o-", color=BLUE, label="mean")
     mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
     groups = totals.lines[FIELDS.index("body"), :, LINES.index("u")]
@@ -138,7 +138,7 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     half = int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))  # of likely tokens, with one bin at least beside it
     least, most = (float(np.abs(part).mean()) for part in (d[:half], d[half:]))
     narrow, wide = number(float((high - low).min()) / 2), number(float((high - low).max()) / 2)
-    reach = f"the middle 68 % reach {narrow} to {wide} to either side"
+    reach = f"the middle 68% reach {narrow} to {wide} to either side"
     if is_lined:
         return f"The mean runs along a line of slope {_signed(slope)}; {reach}."
     return f"The mean lies {number(least)} from 0 at unlikely tokens and {number(most)} at likely ones; {reach}."
@@ -227,7 +227,7 @@ def _bars(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str
             ax.plot(level.gap_interval, [place, place], color=GREY, linewidth=1.2)
         ax.plot([level.expected] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
     ax.plot([], [], color=INK, linewidth=1.6, label="expected from surprise alone")
-    ax.plot([], [], color=GREY, linewidth=1.2, label="95 % interval")
+    ax.plot([], [], color=GREY, linewidth=1.2, label="95% interval")
     ax.set_yticks(range(len(levels)), [style.label(_level_name(level)) for level in levels])
     ax.set_ylim(len(levels) - 0.4, -0.6)
     ends = [level.gap if level.gap_interval is None else level.gap_interval[1] for level in levels]
@@ -268,7 +268,7 @@ def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         for (_, _, counts), width in zip(shown, widths, strict=True)
     ) / sum(counts.sum() for _, _, counts in shown)
     words = words.replace("ones", "tokens", 1)
-    return f"The middle 68 % reach {words}, to either side; {share(beyond)} lie beyond {FAR:g} times that."
+    return f"The middle 68% reach {words}, to either side; {share(beyond)} lie beyond {FAR:g} times that."
 
 
 def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
@@ -282,11 +282,11 @@ def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     if len(shown) < 2:
         raise Missing("There are no odd rows to draw.")
     odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
-    return f"The middle 68 % reach {number(odd)} to either side in odd rows, and {number(others)} in the others."
+    return f"The middle 68% reach {number(odd)} to either side in odd rows, and {number(others)} in the others."
 
 
 def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:
-    """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68 %."""
+    """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68%."""
     name, colour, counts = groups[place]
     widths = [_half(each) for _, _, each in groups]
     reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.core or 0.0), 0.01), SPREAD_EDGES[-1])

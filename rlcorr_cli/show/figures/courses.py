@@ -22,7 +22,7 @@ DENSE = 60
 """From so many places on, a curve has no markers."""
 WIDE = 30.0
 """From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
-INTERVAL = "95 % interval"
+INTERVAL = "95% interval"
 LABEL, SIDE_BY_SIDE = 12, 30
 """Characters of a group's name below its bar, and of all names together that stand side by side."""
 GROUPS = "<groups>"
@@ -114,7 +114,7 @@ def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None
 
 
 def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
-    """The 95 % interval around a line, where groups have one."""
+    """The 95% interval around a line, where groups have one."""
     if np.isfinite(ends).any():
         labels = ax.get_legend_handles_labels()[1]
         named = "_" if INTERVAL in labels else INTERVAL

@@ -84,7 +84,7 @@ def _spread_words(report: Report, n: int) -> str:
         values, _ = report.log_ratios.by_value
         ends = f"{signed(values[0])} and {signed(values[-1])}"
         return f"Nearly all log-ratios are {middle} nats; the others lie between {ends}."
-    return f"99.8 % of the log-ratios lie between {low} and {high} nats; the median is {middle}."
+    return f"99.8% of the log-ratios lie between {low} and {high} nats; the median is {middle}."
 
 
 def _token_bounds(report: Report) -> list[tuple[str, list[float], str]]:
@@ -403,7 +403,7 @@ def gradient(ax: Axes, report: Report) -> str:
         ticks.linear(axis)
     half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
     words = (
-        f"The heavier half of the sequences carries {share(half)} of the {what}, and the heaviest 1 % carries "
+        f"The heavier half of the sequences carries {share(half)} of the {what}, and the heaviest 1% carries "
         f"{share(curve.top)}."
     )
     return words if has_advantages else f"{words} {ASIDE}"

@@ -142,16 +142,10 @@ def _width(labels: Sequence[str], n_columns: int) -> int:
     return sum(6 + max(map(len, column)) for column in columns)
 
 
-def _rows(text: str, width: int) -> list[str]:
-    """Lines of at most so many characters; no percent sign is parted from its number."""
-    joined = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    return [row.replace("\N{NO-BREAK SPACE}", " ") for row in textwrap.wrap(joined, width)]
-
-
 def foot(figure: Figure, lines: Sequence[tuple[str, bool]]) -> None:
     """Make the figure taller, and write lines below what is drawn.  Each: the text, and whether it is small print."""
     width, height = (float(inches) for inches in figure.get_size_inches())
-    wrapped = [(row, small) for text, small in lines for row in _rows(text, int(width * PER_INCH))]
+    wrapped = [(row, small) for text, small in lines for row in textwrap.wrap(text, int(width * PER_INCH))]
     strip = (len(wrapped) * LINE + 0.1) if wrapped else 0.0
     figure.set_size_inches(width, height + strip)
     engine = figure.get_layout_engine()

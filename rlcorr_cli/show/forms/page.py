@@ -78,8 +78,8 @@ def _breakable(name: str) -> Markup:
 
 
 def _prose(sentence: str) -> Markup:
-    """A sentence of ours: `commands` as code, and no percent sign parted from its number."""
-    parts = str(escape(sentence)).replace(" %", "\N{NO-BREAK SPACE}%").split("`")
+    """A sentence of ours, with `commands` as code."""
+    parts = str(escape(sentence)).split("`")
     if len(parts) % 2 == 0:  # a backtick without its end
         return Markup("`".join(parts))
     return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))

@@ -119,7 +119,7 @@ def report_table(report: Report) -> Iterator[str]:
     """The table of a report, group by group: floats with every digit, null as nothing, text harmless in a spreadsheet.
 
     Columns: scope ("total" or "group"), the group's keys, sequences, tokens, metric, value, and the ends low and high
-    of its 95 % interval.
+    of its 95% interval.
     """
     keys = tuple(report.groups[0].key) if report.groups else ()
     columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
@@ -202,7 +202,7 @@ def markdown(document: Document, pictures: Mapping[str, tuple[str, str]]) -> str
 def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str]]) -> list[str]:
     lines = list[str]()
     if section.figures:
-        headings = ["figure", "value", "95 % interval", "ideal", "limit", "what it is"]
+        headings = ["figure", "value", "95% interval", "ideal", "limit", "what it is"]
         rows = [[f.name, f.value.marked, f.ends, f.ideal, f.limit, f.about] for f in section.figures]
         lines += [*_table(headings, rows, ("limit", "what it is")), ""]
         lines += [escaped(marks), ""] if marks and section.has_marks else []
