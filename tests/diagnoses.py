@@ -22,7 +22,7 @@ NOISE = CauseFinding(
     bound="at_most",
     parameters={"core": 0.12},
     is_minor=True,
-    headline="noise of bf16 or int8 size",
+    headline="rounding noise of bf16 or int8 size",
     evidence=(),
     advice="",
 )
@@ -31,11 +31,12 @@ TOP_P = CauseFinding(
     share=0.72,
     parameters={"top_p": 0.794},
     intervals={"top_p": (0.787, 0.808)},
-    headline="rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not",
+    headline="rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not",
     evidence=(
-        "rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794, and nowhere else: 1,605 tokens, "
-        "39 of 1,967 against it.",
-        "The mean of e^l is 0.889 +- 0.014: training gives 11% of its mass to tokens that rollout never samples.",
+        "rollout_log_probs is exactly 0 where old_log_probs is above log 0.794, and nowhere else: 1,605 tokens; 39 "
+        "of 1,967 tokens contradict it.",
+        "The mean ratio is 0.889 ± 0.014: training gives 11% of its probability to tokens that the rollout "
+        "never samples.",
     ),
     advice="Return log-probs before truncation, or apply the same top-p in training.",
 )
@@ -46,8 +47,8 @@ WORKER = CauseFinding(
     parameters={"column": "worker", "levels": "w3"},
     headline="worker w3",
     evidence=(
-        "Its typical token is 5.2 times as far off as the others' (z 32).",
-        "Within it: temperature 0.9 in rollout over training (0.897), R2 0.83.",
+        "Its tokens differ 5.2 times as much as the others' (z = 32).",
+        "Inside it, the rollout used 0.9 times training's temperature (fit 0.897, R² 0.83).",
     ),
     advice="",
 )
@@ -55,11 +56,11 @@ ALL_NOISE = CauseFinding(
     cause="noise",
     share=0.89,
     bound="at_most",
-    headline="noise of bf16 size",
+    headline="rounding noise of bf16 size",
     evidence=(
-        "Log-odds differ by 0.072, alike at all levels of surprise (slope 0.0003 +- 0.0008); 0% of it goes with the "
-        "token (changed weights: 3% or more); rows do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were "
-        "drawn from rollout_log_probs.",
+        "The log-odds differ by 0.072, equally at all levels of surprise (slope 0.0003 ± 0.0008); 0% of it depends "
+        "on the token (changed weights: 3% or more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± "
+        "0.0012, so the tokens were drawn from rollout_log_probs.",
     ),
     advice="",
 )

@@ -189,11 +189,11 @@ def test_the_report_says_what_the_clusters_are(tmp_path: Path) -> None:
     pq.write_table(pa.table(dump()), path)
     done = run("analyze", str(path), "-o", str(saved))
     assert f"{PROMPTS} prompts" in done.out
-    assert f"Intervals rest on {PROMPTS} prompts (group_id)." in " ".join(done.out.split())
+    assert f"The intervals come from {PROMPTS} prompts (group_id)." in " ".join(done.out.split())
     assert json.loads(saved.read_text())["clusters"] == {"by": "group_id", "n": PROMPTS, "exact": True}
     many = tmp_path / "many.parquet"
     pq.write_table(pa.table(dump(prompts=25, samples=2)), many)
-    assert "Intervals rest" not in run("analyze", str(many)).out
+    assert "The intervals come from" not in run("analyze", str(many)).out
 
 
 def test_under_five_clusters_nothing_is_concluded() -> None:
@@ -204,7 +204,7 @@ def test_under_five_clusters_nothing_is_concluded() -> None:
     assert any("4 prompts (group_id): too few for intervals" in note for note in report.notes)
     comparison = compare(table)
     assert comparison.recommendation.plan is None
-    assert "4 prompts (group_id) cannot tell plans apart" in comparison.recommendation.headline
+    assert "4 prompts (group_id) are too few to compare plans" in comparison.recommendation.headline
     assert not diff(table, dump(1, prompts=40, spread=2.0)).moved
     # Five tell something.
     assert analyze(dump(prompts=5, samples=20)).intervals

@@ -80,7 +80,7 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
         share_interval=case.features.curve_interval,
         parameters={"top_p": step.bound, "kept_mass": 1 + case.features.forward},
         intervals={"top_p": step.interval, "kept_mass": _kept(case)},
-        headline=f"{rollout} was cut at {setting} ({interval_text(step.interval)}); {train} was not",
+        headline=f"{rollout} was logged after {setting} ({interval_text(step.interval)}), {train} was not",
         evidence=(
             _bound_sentence(case, step),
             _lost(case),
@@ -90,31 +90,32 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
 
 def _bound_sentence(case: Case, step: Step) -> str:
     rollout, train = case.context.rollout, case.context.train
-    against = f"{step.errors:,} of {step.judged:,} against it"
+    against = f"{step.errors:,} of {step.judged:,} tokens contradict it"
     if step.errors <= AGAINST_TOP_P * step.judged:
         return (
-            f"{rollout} is exactly 0 where {train} lies above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
-            f"tokens, {against}."
+            f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
+            f"tokens; {against}."
         )
     return (
-        f"{rollout} is exactly 0 on {step.cut:,} tokens, best explained by whether {train} lies above log "
-        f"{step.bound:.3f}, with {against}: some rows may be uncut."
+        f"{rollout} is exactly 0 on {step.cut:,} tokens, mostly where {train} is above log {step.bound:.3f} "
+        f"({against}): some rows may not be truncated."
     )
 
 
 def _min_p(case: Case, step: Step) -> CauseFinding:
     rollout, train, m = case.context.rollout, case.context.train, step.least_left
     interval = (m / (1 + MIN_P_HIGH), m)
+    setting = f"min-p {roundest(m, interval):.3g}"
     return CauseFinding(
         cause="min_p",
         share=case.features.curve_share,
         share_interval=case.features.curve_interval,
         parameters={"min_p": m, "kept_mass": 1 + case.features.forward},
         intervals={"min_p": interval, "kept_mass": _kept(case)},
-        headline=f"{rollout} was cut at min-p {roundest(m, interval):.3g} ({interval_text(interval)}); {train} was not",
+        headline=f"{rollout} was logged after {setting} ({interval_text(interval)}), {train} was not",
         evidence=(
-            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}) at no one level of {train}, "
-            f"and leaves at least {m:.3g} of a token's own probability to others elsewhere.",
+            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), at no single level of "
+            f"{train}. On all other tokens it leaves at least {m:.3g} of a token's own probability to the others.",
             _lost(case),
         ),
     )
@@ -128,11 +129,11 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
         share_interval=case.features.curve_interval,
         parameters={"kept_mass": 1 + case.features.forward},
         intervals={"kept_mass": _kept(case)},
-        headline=f"{rollout} is after a temperature and a truncation (top-p, top-k or min-p); {train} is before both",
+        headline=f"{rollout} was logged after a temperature and a cut (top-p, top-k or min-p), {train} before both",
         evidence=(
-            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), and among unsure tokens "
-            f"log-odds differ along a line (slope {low.slope:.3f} +- {2 * low.error:.3f}), as temperature "
-            f"{'below' if low.slope < 0 else 'above'} training's makes it.",
+            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), and among uncertain "
+            f"tokens the log-odds differ along a line (slope {low.slope:.3f} ± {2 * low.error:.3f}), as a "
+            f"temperature {'below' if low.slope < 0 else 'above'} training's does.",
             _lost(case),
         ),
     )
@@ -146,8 +147,8 @@ def _kept(case: Case) -> tuple[float, float]:
 def _lost(case: Case) -> str:
     features = case.features
     return (
-        f"The mean of e^l is {1 + features.forward:.3f} +- {2 * features.forward_error:.3f}: training gives "
-        f"{percent(-features.forward)} of its mass to tokens that rollout never samples."
+        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: training gives "
+        f"{percent(-features.forward)} of its probability to tokens that the rollout never samples."
     )
 
 
@@ -182,8 +183,8 @@ def temperature(case: Case) -> CauseFinding | None:
         intervals={"temperature": value.interval},
         headline=_temperature_headline(case, value),
         evidence=(
-            f"Log-odds differ along a straight line: slope {line.slope:.3f} +- {2 * line.error:.3f} on "
-            f"{case.context.train if value.raw else case.context.rollout}'s, R2 {line.r2:.2f}.",
+            f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
+            f"{case.context.train if value.raw else case.context.rollout}'s, R² {line.r2:.2f}.",
             _drawn_sentence(case, value.raw),
         ),
         # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
@@ -227,11 +228,11 @@ def softcap(case: Case) -> CauseFinding | None:
         share=features.curve_share,
         share_interval=features.curve_interval,
         parameters={"side": capped},
-        headline=f"a soft-cap on the logits of {capped} that {free} lacks, or another one",
+        headline=f"the logits of {capped} have a soft-cap that those of {free} lack, or another one",
         evidence=(
-            f"Log-odds differ along a line (slope {line.slope:.3f} +- {2 * line.error:.3f}, R2 {line.r2:.2f}), and "
-            f"spread {features.fan:.1f} times as wide among sure tokens as among even ones "
-            f"(temperature: at most {CAP_FAN:g}).",
+            f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), "
+            f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
+            f"0.5 (temperature: at most {CAP_FAN:g}).",
         ),
     )
 
@@ -263,19 +264,19 @@ def top_k(case: Case) -> CauseFinding | None:
 def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) -> CauseFinding:
     mean, error = lost
     kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
-    sign = "e^l" if cut == case.context.rollout else "e^-l"
+    mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
     return CauseFinding(
         cause="top_k",
         share=case.features.curve_share,
         share_interval=case.features.curve_interval,
         parameters={"kept_mass": 1 + mean, "side": cut},
         intervals={"kept_mass": kept},
-        headline=f"{cut} was cut by top-k ({interval_text(kept)} of the mass kept); {whole} was not",
+        headline=f"{cut} was logged after top-k (which kept {interval_text(kept)} of the probability), {whole} was not",
         evidence=(
-            f"The mean of {sign} is {1 + mean:.3f} +- {2 * error:.3f}: {percent(-mean)} of the mass of {whole} goes to "
-            f"tokens that {cut} rules out.",
-            f"{cut} lies above on {percent(max(case.features.positive, 1 - case.features.positive))} of the tokens, "
-            f"with no bound at one level, as top-p has.",
+            f"The mean {mean_of} is {1 + mean:.3f} ± {2 * error:.3f}: {percent(-mean)} of the probability under "
+            f"{whole} goes to tokens that {cut} rules out.",
+            f"{cut} is the higher one on {percent(max(case.features.positive, 1 - case.features.positive))} of the "
+            "tokens, without the sharp limit that top-p has.",
         ),
     )
 
@@ -294,9 +295,9 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
         },
         headline=f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
         evidence=(
-            f"The mean of e^l is {1 + f.forward:.3f} +- {2 * f.forward_error:.3f}, that of e^-l {1 + f.inverse:.3f} +- "
-            f"{2 * f.inverse_error:.3f}: tokens were drawn from neither column.",
-            f"{train} lies above on {percent(f.positive)} of the tokens, along a curve that explains "
+            f"The mean ratio is {1 + f.forward:.3f} ± {2 * f.forward_error:.3f}, and the mean inverse ratio "
+            f"{1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: the tokens were drawn from neither column.",
+            f"{train} is the higher one on {percent(f.positive)} of the tokens, along a curve that explains "
             f"{percent(f.curve_share)} of the gap.",
         ),
     )
@@ -316,17 +317,17 @@ def _temperature_headline(case: Case, value: Temperature) -> str:
     text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
     if value.raw:
         sampled = roundest(1 / value.ratio, (1 / value.interval[1], 1 / max(1e-3, value.interval[0])))
-        return f"{rollout} is raw, {train} is at the temperature of sampling, {sampled:.3g}: {text} over training's"
-    return f"temperature {text} in {rollout} over {train}"
+        return f"{rollout} is raw, while {train} is at the sampling temperature, {sampled:.3g} ({text} in temperature)"
+    return f"the temperature of {rollout} is {text} times that of {train}"
 
 
 def _drawn_sentence(case: Case, raw: bool) -> str:
     f, rollout, train = case.features, case.context.rollout, case.context.train
     if raw:
-        mean, sign, drawn = 1 + f.inverse, "e^-l", train
+        mean, mean_of, drawn = 1 + f.inverse, "inverse ratio", train
         error = f.inverse_error
     else:
-        mean, sign, drawn, error = 1 + f.forward, "e^l", rollout, f.forward_error
-    return f"The mean of {sign} is {mean:.3f} +- {2 * error:.3f}: tokens were drawn from {drawn}." + (
-        " Columns that were swapped would look the same." if raw else ""
+        mean, mean_of, drawn, error = 1 + f.forward, "ratio", rollout, f.forward_error
+    return f"The mean {mean_of} is {mean:.3f} ± {2 * error:.3f}: the tokens were drawn from {drawn}." + (
+        " Swapped columns would look the same." if raw else ""
     )

@@ -159,5 +159,5 @@ def _verdict(case: Case, causes: tuple[CauseFinding, ...]) -> tuple[str, str]:
 
 def _too_little(case: Case) -> str:
     if case.totals.n_rows < MIN_SEQUENCES:
-        return f"Too little to say: {count_noun(case.totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}."
-    return f"Too little to say: {count_noun(case.features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}."
+        return f"Too little data to tell: {count_noun(case.totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}."
+    return f"Too little data to tell: {count_noun(case.features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}."

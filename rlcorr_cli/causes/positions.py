@@ -57,7 +57,7 @@ def place_faults(case: Case) -> list[CauseFinding]:
         if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
             continue
         size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
-        found = f"{far:,} of {int(here['n']):,} such tokens are off by more than a factor of 2"
+        found = f"{far:,} of {int(here['n']):,} such tokens differ by more than a factor of 2"
         findings.append(
             CauseFinding(
                 cause=cause,
@@ -67,7 +67,7 @@ def place_faults(case: Case) -> list[CauseFinding]:
                 # Whoever takes these tokens for drawn ones may find that training's policy drew them.
                 explains=("swapped_columns",),
                 headline=words,
-                evidence=(f"{found} ({percent(rate)} of the others).", *_certain(case, parts)),
+                evidence=(f"{found} ({percent(rate)} of the other tokens).", *_certain(case, parts)),
             )
         )
     return findings
@@ -174,7 +174,7 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
         headline=f"everything after about token {index} of a row ({early:.0f} to {late:.0f})",
         evidence=(
             f"The typical relative error is {figures(typical(before))} before it and {figures(typical(after))} after "
-            f"it (z {z:.0f}).",
+            f"it (z = {z:.0f}).",
         ),
     )
 

@@ -64,9 +64,9 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
         share=share,
         token_share=ratio(tokens, features.n_tokens),
         parameters={"rows": totals.n_odd, "ids": _names(totals.odd_rows), "correlation": features.odd_correlation},
-        headline=f"{count_noun(totals.n_odd, 'row')} of {totals.n_rows:,} whose two columns do not belong together",
+        headline=f"{count_noun(totals.n_odd, 'row')} of {totals.n_rows:,} hold log-probs of two different responses",
         evidence=(
-            f"The two columns' log-odds correlate at {figures(features.odd_correlation)} within them: "
+            f"Within them, the log-odds of the two columns correlate at {figures(features.odd_correlation)}: "
             f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
         ),
     )
@@ -89,7 +89,7 @@ def some_rows(case: Case) -> CauseFinding | None:
     names = _names(case.totals.far_rows)
     times = float(np.exp((y[far] * rows[far]).sum() / n_far - median))
     # Rows' lengths are always levels; other columns only where they were read.
-    unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far off beside the others"
+    unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far worse than the others"
     return CauseFinding(
         cause="some_rows",
         share=share,
@@ -97,7 +97,8 @@ def some_rows(case: Case) -> CauseFinding | None:
         parameters={"rows": n_far, "ids": names},
         headline=f"{n_far:,} of {int(rows.sum()):,} rows{unmarked}",
         evidence=(
-            f"Their typical token is {figures(times)} times as far off as the median row's; the farthest are {names}.",
+            f"Their tokens differ {figures(times)} times as much as those of the median row; the worst rows are "
+            f"{names}.",
         ),
     )
 
@@ -361,9 +362,9 @@ def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
     intervals = {}
     if _is_temperature(within):
         value = temperature_of(within.high, raw=False)
-        setting = f"{roundest(value.ratio, value.interval):.3g} in rollout over training ({value.ratio:.3f})"
+        setting = f"{roundest(value.ratio, value.interval):.3g} times training's temperature (fit {value.ratio:.3f}"
         evidence.append(
-            f"Within {'it' if len(levels) == 1 else 'them'}: temperature {setting}, R2 {within.every.r2:.2f}."
+            f"Inside {'it' if len(levels) == 1 else 'them'}, the rollout used {setting}, R² {within.every.r2:.2f})."
         )
         parameters["temperature"], intervals["temperature"] = value.ratio, value.interval
     return CauseFinding(
@@ -382,8 +383,8 @@ def _sizes(levels: Sequence[LevelGap]) -> str:
     sizes = " and ".join(figures(level.size or 0.0) for level in levels)
     z = " and ".join(f"{level.z or 0.0:.0f}" for level in levels)
     if len(levels) == 1:
-        return f"Its typical token is {sizes} times as far off as the others' (z {z})."
-    return f"Their typical tokens are {sizes} times as far off as all others' (z {z})."
+        return f"Its tokens differ {sizes} times as much as the others' (z = {z})."
+    return f"Their tokens differ {sizes} times as much as all others' (z = {z})."
 
 
 def _of_line(column: Attribution, share: float) -> CauseFinding:
@@ -396,8 +397,8 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
         parameters={"column": column.name, "factor": max(factor, 1 / factor), "direction": direction},
         headline=f"an error that {direction} with {column.name}",
         evidence=(
-            f"From the lowest to the highest {column.name} the typical token's distance changes by a factor of "
-            f"{figures(factor)} (z {abs(z):.0f}).",
+            f"From the lowest to the highest {column.name}, the typical difference of a token changes by a factor of "
+            f"{figures(factor)} (z = {abs(z):.0f}).",
         ),
         advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
     )

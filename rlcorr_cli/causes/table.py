@@ -53,8 +53,8 @@ ANOMALIES: tuple[Cause, ...] = (
         meaning="The training column is a copy of the rollout column, so every correction does nothing.",
         looks="Both columns agree to the last digit on every token of the first rows, 16 of them other than 0 at "
         "least.",
-        certainty="Equal they are for certain; whether anything is wrong is for you to know, as bit-equal engines give "
-        "equal columns.",
+        certainty="The columns are equal for certain. Whether that is wrong only you can know: bit-equal engines "
+        "give equal columns.",
         alike="Engines and trainers that share their kernels and reach the same bits.",
         advice="Write the training policy's own log-probs before the trainer's bypass overwrites them; bit-equal "
         "engines may ignore this.",
@@ -152,8 +152,8 @@ ANOMALIES: tuple[Cause, ...] = (
         "column was not what was sampled from.",
         looks="The mean log-ratio is above 0, and the mean of p_rollout / p_train is 1, as if training had drawn the "
         "tokens.",
-        certainty="It takes 10,000 tokens at the noise of int8, 40,000 at that of bf16; below it says nothing, and "
-        "columns swapped where one is cut by top-p are not seen.",
+        certainty="Needs 10,000 tokens at int8 noise, 40,000 at bf16 noise; with fewer it says nothing. Swapped "
+        "columns of which one is cut by top-p are not seen.",
         alike="temperature with raw rollout log-probs, where the engine sampled from what training's column holds.",
         advice="Check which column is whose (--map rollout_log_probs=..., --map old_log_probs=...), and that the "
         "engine returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
@@ -192,7 +192,7 @@ _ROWS = (
         "mean square, whose sum over the gap is the share.",
         certainty="That a column is on a grid is certain from 64 values on, and always reported as a fact; it is a "
         "cause where this rounding alone makes half of the gap.",
-        alike="noise of bf16 size comes from arithmetic in bf16, and leaves values off the grid.",
+        alike="rounding noise of bf16 size comes from arithmetic in bf16, and leaves values off the grid.",
         advice="Write log-probs as float32, computed by a log-softmax in float32.",
     ),
     Cause(
@@ -248,7 +248,7 @@ _ROWS = (
     ),
     Cause(
         name="position_grows",
-        meaning="Tokens are the farther off the later they stand.",
+        meaning="The gap grows along the response.",
         looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
         "response.",
         certainty="Four standard errors.",
@@ -269,7 +269,7 @@ _ROWS = (
         effect="fault",
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
-        certainty="It takes token_ids: a fifth of the variation at equal surprise goes with the repetition. Tokens of "
+        certainty="Needs token_ids: a fifth of the variation at equal surprise depends on the repetition. Tokens of "
         "the prompt, which are penalized too, are not in the dump.",
         alike="Without token_ids it looks like other_weights, drift or position_grows.",
         advice="Sample without a penalty, or return log-probs from before it.",
@@ -288,8 +288,8 @@ _ROWS = (
         effect="fault",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
-        "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean of e^l is "
-        "below 1.",
+        "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean "
+        "ratio is below 1.",
         certainty="10 tokens at 0 at least, and 2% of all. p is estimated by the bound that most tokens keep; the "
         "interval holds all bounds that so few tokens break.",
         alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
@@ -300,8 +300,8 @@ _ROWS = (
         name="min_p",
         effect="fault",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
-        looks="Log-probs of exactly 0, and a mean of e^l below 1, as of top_p, but without a bound at one probability; "
-        "no token other than these comes closer to 0 than m leaves it.",
+        looks="Log-probs of exactly 0 and a mean ratio below 1, as with top_p, but without a limit at one "
+        "probability. No other token comes closer to 0 than m allows.",
         certainty="m is estimated from the largest log-prob below 0, and comes out up to a tenth too large.",
         alike="top_p near 1, where hardly any token lies near the bound.",
         advice="Return log-probs from before truncation, or apply the same min-p in training.",
@@ -312,9 +312,9 @@ _ROWS = (
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
-        certainty="The ratio is reported with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. That "
-        "tokens were drawn from training's policy (so that rollout's log-probs are raw) is told by the means of e^l "
-        "and e^-l.",
+        certainty="The ratio is reported with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. "
+        "That tokens were drawn from training's policy (so that rollout's log-probs are raw) is seen from "
+        "the means of the ratio and of its inverse.",
         alike="logit_softcap bends the line and fans out among likely tokens; changed weights scatter around it.",
         advice="Apply the same temperature on both sides, and return log-probs from after it (vLLM: "
         "logprobs_mode=processed_logprobs).",
@@ -331,8 +331,9 @@ _ROWS = (
         name="unnormalised",
         effect="fault",
         meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
-        looks="Nearly all tokens lie on one side of 0, and neither mean, of e^l or of e^-l, is 1: no policy could have "
-        "drawn these tokens. Log-probs, not logits, were divided by the temperature, or a mean over them was taken.",
+        looks="Nearly all log-ratios have one sign, and neither the mean ratio nor the mean inverse ratio is 1: no "
+        "policy could have drawn these tokens. Log-probs, not logits, were divided by the temperature, or a "
+        "mean over them was taken.",
         certainty="Both means must be four errors from 1, on the sides that no pair of distributions allows.",
         alike="A drawn-from-neither mixture, such as several cuts or temperatures at once.",
         advice="Divide logits by the temperature before the log-softmax, not log-probs after it.",
@@ -341,7 +342,7 @@ _ROWS = (
         name="top_k",
         effect="fault",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
-        looks="The mean of e^l is below 1, most tokens lie below 0, and no token is set to exactly 0.",
+        looks="The mean ratio is below 1, most log-ratios are negative, and no token is set to exactly 0.",
         certainty="The mass that is kept is estimated; k cannot be.",
         alike="padded_vocabulary, whose loss stands in few tokens; mild top_p.",
         advice="Return log-probs from before truncation, or apply the same top-k in training.",
@@ -361,7 +362,7 @@ _ROWS = (
         name="some_rows",
         meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
         looks="3 rows at least and 45% at most lie far above the median in the typical distance of their tokens.",
-        certainty="It is certain that they stand apart, not why. It takes 16 rows.",
+        certainty="It is certain that they differ, not why. Needs 16 rows.",
         alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
         "together at all.",
         advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and try columns with --by.",
@@ -369,18 +370,18 @@ _ROWS = (
     Cause(
         name="stale_policy",
         meaning="The rollout's weights are some updates behind training's, which has learned from these very rows.",
-        looks="Rows lean up or down as wholes, and the better ones (by advantage) lean up.",
-        certainty="It takes advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
+        looks="Whole rows gain or lose probability, and the better ones (by advantage) gain.",
+        certainty="Needs advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
         "be told from other_weights.",
         alike="drift, where the dump has no advantages; other_weights, where the updates were on other rows.",
         advice="Sync the weights to the rollout engine more often, or score old_log_probs before the update.",
     ),
     Cause(
         name="drift",
-        meaning="Rows lean up or down as wholes: the policies differ, not their arithmetic.",
+        meaning="Whole rows gain or lose probability: the policies differ, not their arithmetic.",
         looks="Rows differ in their shares of tokens that went up by more than chance gives.",
-        certainty="It is certain that the policies differ; whether by updates or otherwise takes advantages.",
-        alike="stale_policy, whose rows lean with the advantage; other_weights; repetition_penalty without token_ids.",
+        certainty="It is certain that the policies differ; whether by updates or otherwise needs advantages to tell.",
+        alike="stale_policy, whose rows gain with the advantage; other_weights; repetition_penalty without token_ids.",
         advice="Check how old the rollout's weights are, and which checkpoint each side loaded.",
     ),
     Cause(
@@ -388,7 +389,7 @@ _ROWS = (
         effect="fault",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
         looks="Some tokens are far below the others, hardly any above: mass leaks where a padding row has a large "
-        "logit. The mean of e^l is below 1 by that mass.",
+        "logit. The mean ratio is below 1 by that probability.",
         certainty="20 such tokens at least. Padding rows that are zero leak little, and are harmless.",
         alike="heavy_tail goes both ways; top_k lowers all tokens.",
         advice="Mask the padding rows of the vocabulary before the softmax.",
@@ -416,8 +417,8 @@ _ROWS = (
         name="noise",
         effect="none",
         meaning="Rounding: both sides run the same weights by different kernels or precisions.",
-        looks="The log-odds differ by one spread at all levels of surprise, rows do not lean, and the mean of e^l is "
-        "1.",
+        looks="The log-odds differ by one spread at all levels of surprise, no rows gain or lose as a whole, and "
+        "the mean of e^l is 1.",
         certainty="By the spread it is of bf16 size (up to 0.1), of bf16 or int8 (0.2), of 8 bits (0.45). Raw "
         "log-probs on both sides hide any temperature and cut that was sampled with.",
         alike="Weights that were changed a little, in a dump without token_ids or under 4,000 tokens.",

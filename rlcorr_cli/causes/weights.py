@@ -27,8 +27,12 @@ HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
 OTHER_CORE = 0.45
 """No number format gives a core above this; measured: 4-bit weights 1.5, fp8 .31."""
 CLEAN_CORE = 0.001
-SIZES = ((0.1, "noise of bf16 size"), (0.2, "noise of bf16 or int8 size"), (OTHER_CORE, "noise of 8-bit size"))
-TOO_LARGE = "noise larger than number formats give"
+SIZES = (
+    (0.1, "rounding noise of bf16 size"),
+    (0.2, "rounding noise of bf16 or int8 size"),
+    (OTHER_CORE, "rounding noise of 8-bit size"),
+)
+TOO_LARGE = "noise larger than any number format makes"
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,8 @@ def grid_cause(case: Case) -> CauseFinding | None:
         parameters={"column": grid.column, "grid": grid.grid},
         headline=f"{grid.column} is rounded to {GRIDS[grid.grid]}",
         evidence=(
-            f"At least {percent(ON_GRID)} of its values lie on that grid, whose steps alone (step^2 / 12 a token) make "
-            f"{percent(grid.share)} of the gap.",
+            f"At least {percent(ON_GRID)} of its values are so rounded, which by itself (step^2 / 12 per token) "
+            f"makes {percent(grid.share)} of the gap.",
         ),
     )
 
@@ -91,10 +95,10 @@ def repetition_penalty(case: Case) -> CauseFinding | None:
         cause="repetition_penalty",
         share=repetition.eta2 * case.features.share(case.features.body_gap),
         parameters={"difference": repetition.difference, "side": penalised},
-        headline=f"a repetition penalty in {penalised} that {free} has not",
+        headline=f"{penalised} has a repetition penalty, {free} has none",
         evidence=(
-            f"Tokens that stood in their row before are {figures(abs(repetition.difference))} lower in log-odds in "
-            f"{penalised} than new ones of the same surprise; that is {percent(repetition.eta2)} of the variance.",
+            f"Repeated tokens are {figures(abs(repetition.difference))} lower in log-odds in {penalised} than new "
+            f"tokens of the same surprise; this explains {percent(repetition.eta2)} of the variance.",
         ),
     )
 
@@ -111,11 +115,11 @@ def stale_policy(case: Case) -> CauseFinding | None:
         cause="stale_policy",
         share=_body_share(case),
         parameters={"correlation": lean.correlation, "lean": lean.tau},
-        headline=f"staleness: {case.context.train} is of a policy updated since rollout",
+        headline="stale rollouts (training moved on after these tokens were sampled)",
         evidence=(
-            f"Rows of higher {advantage} have more tokens that gained (correlation {lean.correlation:.2f}, "
-            f"z {lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ in the share of tokens that "
-            f"gained by {lean.tau:.2f} beyond chance.",
+            f"Rows with higher {advantage} have more tokens that gained (correlation {lean.correlation:.2f}, z = "
+            f"{lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ by {lean.tau:.2f} more than "
+            "chance in the share of tokens that gained.",
         ),
     )
 
@@ -126,15 +130,15 @@ def drift(case: Case) -> CauseFinding | None:
     if lean.tau < LEAN or lean.z_tau <= LEAN_Z:
         return None
     column = case.context.advantage
-    reason = f"not with {column}" if column else "no advantage is given to tell which way"
+    reason = f"it does not follow {column}" if column else "there are no advantages to compare it with"
     return CauseFinding(
         cause="drift",
         share=_body_share(case),
         parameters={"lean": lean.tau},
-        headline="one of staleness or other weights: whole rows gained or lost",
+        headline="staleness or other weights: whole rows gained or lost probability",
         evidence=(
-            f"Rows differ in the share of tokens that gained by {lean.tau:.2f} beyond chance (z {lean.z_tau:.0f}; "
-            f"{reason}).",
+            f"Rows differ by {lean.tau:.2f} more than chance in the share of tokens that gained (z = "
+            f"{lean.z_tau:.0f}; {reason}).",
         ),
     )
 
@@ -154,10 +158,11 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
         share=max(0.0, _body_share(case) - noise_share(case)),
         parameters={"mass": -features.forward},
         intervals={"mass": (max(0.0, -features.forward - error), -features.forward + error)},
-        headline=f"{percent(-features.forward)} of training's mass on tokens outside rollout's vocabulary",
+        headline=f"training gives {percent(-features.forward)} of its probability to tokens outside the rollout's "
+        "vocabulary",
         evidence=(
-            f"{spread.n_far:,} tokens lie far off the others, {percent(spread.below)} of them lower in "
-            f"{case.context.train}; the mean of e^l is {1 + features.forward:.4f} +- {error:.4f}.",
+            f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
+            f"in {case.context.train}. The mean ratio is {1 + features.forward:.4f} ± {error:.4f}.",
         ),
     )
 
@@ -171,10 +176,11 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - noise_share(case)),
         parameters={"core": spread.core, "outliers": spread.n_far},
-        headline=f"{count_noun(spread.n_far, 'token')} ({percent(spread.far)}) far off all others, to both sides",
+        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) carry the gap, in both directions",
         evidence=(
-            f"Log-odds differ by {figures(spread.core)} typically, yet by more than six times that on {spread.n_far:,} "
-            f"tokens; the whole spread is {spread.tail:.1f} times the typical one (noise: at most 1.4).",
+            f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
+            f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
+            "1.4).",
         ),
     )
 
@@ -185,18 +191,18 @@ def other_weights(case: Case) -> CauseFinding | None:
     if not case.goes_with_token and core <= OTHER_CORE:
         return None
     evidence = [
-        f"Log-odds differ by {figures(core)}" + (" (number formats: at most 0.45)." if core > OTHER_CORE else ".")
+        f"The log-odds differ by {figures(core)}" + (" (number formats: at most 0.45)." if core > OTHER_CORE else ".")
     ]
     if by_token is not None and case.goes_with_token:
         evidence.append(
-            f"{percent(by_token.omega2)} of it goes with the token, in other prompts too (rounding: below "
+            f"{percent(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
             f"{percent(BY_TOKEN)})."
         )
     return CauseFinding(
         cause="other_weights",
         share=_body_share(case),
         parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
-        headline="other weights on one side: one of 8-bit or 4-bit weights, another checkpoint, an adapter, staleness",
+        headline="one side runs other weights (8-bit or 4-bit, another checkpoint, an adapter, or stale weights)",
         evidence=tuple(evidence),
     )
 
@@ -217,7 +223,7 @@ def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
         return None
     size = next((words for most, words in SIZES if core <= most), TOO_LARGE)
     left = 1.0 if first is None else max(0.0, 1 - first.share)
-    evidence = _noise_evidence(case) if first is None else [f"What is left spreads by {figures(core)} in log-odds."]
+    evidence = _noise_evidence(case) if first is None else [f"The rest has a spread of {figures(core)} in log-odds."]
     return CauseFinding(
         cause="noise",
         share=min(noise_share(case), left),
@@ -232,24 +238,24 @@ def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
     parts = [
-        f"Log-odds differ by {figures(features.core)}, alike at all levels of surprise "
-        f"(slope {line.slope:.4f} +- {2 * line.error:.4f})"
+        f"The log-odds differ by {figures(features.core)}, equally at all levels of surprise (slope {line.slope:.4f} "
+        f"± {2 * line.error:.4f})"
     ]
     if case.by_token is not None:
         by_token = max(0.0, case.by_token.omega2)
-        parts.append(f"{percent(by_token)} of it goes with the token (changed weights: {percent(BY_TOKEN)} or more)")
+        parts.append(f"{percent(by_token)} of it depends on the token (changed weights: {percent(BY_TOKEN)} or more)")
     if features.lean.z_tau <= LEAN_Z:
-        parts.append("rows do not lean")
-    mean = f"the mean of e^l is {1 + features.forward:.4f} +- {2 * features.forward_error:.4f}"
+        parts.append("no rows gain or lose as a whole")
+    mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
     drawn = abs(features.forward) <= 3 * features.forward_error
-    parts.append(f"{mean}: tokens were drawn from {case.context.rollout}" if drawn else mean)
+    parts.append(f"{mean}, so the tokens were drawn from {case.context.rollout}" if drawn else mean)
     apart = _cannot_tell_weights(case)
     return ["; ".join(parts) + ".", *([apart] if apart else [])]
 
 
 def _cannot_tell_weights(case: Case) -> str | None:
     if case.by_token is None:
-        return "Without token ids it is one of noise or changed weights: they cannot be told apart."
+        return "Without token ids, noise and changed weights cannot be told apart."
     if case.features.n_body < FEW_TOKENS or case.by_token.buckets < MIN_BUCKETS:
         return "Too few tokens or prompts to tell rounding from changed weights." if not case.goes_with_token else None
     return None

@@ -1,4 +1,4 @@
-"""Sums over sequences that tell whether the policy in training earns differently: A, A^2, and each under e^S, e^2S."""
+"""Sums over sequences that tell whether the training policy earns other rewards: A, A^2, and each under e^S, e^2S."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""ADVANTAGES: whether the policy in training earns differently from the one that sampled, where a dump tells."""
+"""ADVANTAGES: whether the policy in training earns other rewards from the one that sampled, where a dump tells."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ ADVANTAGES: tuple[Metric, ...] = (
         can_be_negative=True,
         meaning="By how much more the policy in training earns than the one that sampled: the mean advantage under "
         "true sequence weights e^S less the plain one.",
-        worry="Beyond 0.2 and three standard errors: the policies earn differently, which is staleness.",
+        worry="Beyond 0.2 and three standard errors: the policies earn different rewards, which is staleness.",
         note="Takes advantages. Null where they are all equal, and where the true sequence weights rest on fewer than "
         f"{FEWEST_EFFECTIVE:g} effective sequences.",
         value=lambda n: _of_view(n)[0],

@@ -207,13 +207,13 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         name="twice",
-        label="mismatch counted twice",
-        meaning="the mismatch counted twice: a ratio over the rollout's, and the weights",
+        label="correction applied twice",
+        meaning="the correction applied twice: a ratio over the rollout's, and the weights",
         takes_weights=True,
     ),
     Mistake(
         name="average",
-        label="averaged the other way",
+        label="sequence mean instead of token mean",
         meaning="the other average: over tokens for over sequences, or the other way round",
         other_average=True,
     ),

@@ -281,7 +281,7 @@ def _flatten_hint(name: str, type: pa.DataType) -> str:
 def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:
     for name, column in columns.items():
         if column not in (name, request.columns.get(name)):
-            yield f"{name} is read from {column}."
+            yield f'Using column "{column}" as {name}.'
     mask = columns.get("response_mask")
     if mask is None:
         yield "No mask column: every token counts as valid."

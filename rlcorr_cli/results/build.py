@@ -216,17 +216,17 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int
         kept = f"{plural(problems.unscored, 'token')} without a rollout log-prob kept at ratio 1"
         notes.append(f"{kept}; every metric of differences counts a difference of 0 there.")
     if (values["logprob_abs_diff_max"] or 0) > 340:
-        notes.append("Some log-ratios lie beyond +-340; metrics that float64 cannot hold are null.")
+        notes.append("Some log-ratios are beyond ±340; metrics that float64 cannot hold are null.")
     # Intervals do not tell how far means of e^S may be off where a handful of sequences makes them, nor that a tail
     # which looks heavy is of too few to be called so.
     share, shape, error = values["seq_ess"], values["pareto_k_seq"], values["pareto_k_seq_se"]
     if share is not None and n_sequences >= FEWEST_EFFECTIVE and share * n_sequences < FEWEST_EFFECTIVE:
         effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
-        notes.append(f"chi2_seq and seq_ess rest on {effective} sequences: they may be far off.")
+        notes.append(f"chi2_seq and seq_ess depend on only {effective} sequences: treat both as rough.")
     if shape is None or error is None:
         return notes
     if shape > LARGEST_SHAPE and values["pareto_k_seq_limit"] is None:
-        notes.append(f"pareto_k_seq is {shape:.3g} +- {error:.2f}: {n_fitted} tail values are too few to judge it.")
+        notes.append(f"pareto_k_seq is {shape:.3g} ± {error:.2f}: {n_fitted} tail values are too few to judge it.")
     return notes
 
 
@@ -246,7 +246,7 @@ def _lacking_notes(numbers: Numbers, inputs: Sequence[Input]) -> list[str]:
             without = f"{sequences - known:,} of {sequences:,} sequences have no finite {lacked}"
             notes.append(f"{without}: {metric} is of the others." if known else f"{without}.")
         if not math.isfinite(numbers.sum(total)):
-            notes.append(f"{words} is beyond float64: {metric} is null.")
+            notes.append(f"{words} is too large for float64: {metric} is null.")
     return notes
 
 
@@ -259,8 +259,8 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
     if rows is None or rows.shared_fraction <= 0.1:
         return []
     if rows.n_distinct == 1:
-        return [f"All rows are alike in their rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
-    shared = f"{100 * rows.shared_fraction:.0f}% of the rows are alike in their rollout log-probs"
+        return [f"All rows have equal rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
+    shared = f"{100 * rows.shared_fraction:.0f}% of the rows have equal rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
 
 

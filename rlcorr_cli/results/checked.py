@@ -193,8 +193,8 @@ _FLAG_HINTS: Mapping[FailOn, str] = {
     "has them.",
 }
 _FLAG_MEANINGS = {
-    "moved": f"the policies earn differently, which is staleness (advantage_shift beyond {MOVED:g} and {ERRORS:g} "
-    "standard errors)",
+    "moved": f"the policies earn different rewards, which is staleness (advantage_shift beyond {MOVED:g} and "
+    f"{ERRORS:g} standard errors)",
     "far": f"too far apart for any correction to be safe (token_ess below {USABLE_TOKEN_ESS:g}, or token_tv above "
     f"{FAR_TOKEN_TV:g})",
     "outliers": f"a few tokens carry the gap (token_ess below {USABLE_TOKEN_ESS:g} at a token_tv below "

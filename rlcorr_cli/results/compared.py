@@ -56,7 +56,7 @@ from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
 NO_SHIFT = (
-    "No shift of the advantages: they are all equal, or true sequence weights rest on too few sequences to tell "
+    "Advantage shift not computed: the advantages are all equal, or too few effective sequences carry the weight "
     "(`rlcorr explain shift`)."
 )
 Sort = Literal["worth", "info", "kept", "name"]

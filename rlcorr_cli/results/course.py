@@ -175,7 +175,7 @@ def is_judged(group: StepLike) -> bool:
 def small_steps(n: int, of: int) -> str:
     """That n of the steps are too small to be held to rules."""
     which = "All steps are" if n == of else f"{n:,} of {of:,} steps are"
-    return f"{which} too small for rules: a step takes {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters."
+    return f"{which} too small for rules: a step needs {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters."
 
 
 def broken_rules(groups: Iterable[GroupLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:

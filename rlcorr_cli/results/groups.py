@@ -169,11 +169,11 @@ class Clusters(Record):
     def notes(self) -> tuple[str, ...]:
         """That they are few, in a sentence; nothing where they are not."""
         if self.too_few:
-            return (f"{self.words}: too few for intervals, which take {FEWEST_CLUSTERS} (`rlcorr help intervals`).",)
+            return (f"{self.words}: too few for intervals, which need {FEWEST_CLUSTERS} (`rlcorr help intervals`).",)
         if self.few:
             return (
-                f"Intervals rest on {self.words}. Below {FEW_CLUSTERS} they may hold the truth less often than 95% of "
-                "the time (`rlcorr help intervals`).",
+                f"The intervals come from {self.words}. With fewer than {FEW_CLUSTERS} they are often too narrow "
+                "(`rlcorr help intervals`).",
             )
         return ()
 

@@ -207,22 +207,26 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
         return f"{evidence.story.headline} Fix this first: no plan can be named before."
     n = evidence.n_sequences
     if n < FEWEST_SEQUENCES:
-        counted = "One sequence" if n == 1 else f"{n} sequences"
-        return f"{counted} cannot tell plans apart: compare on at least {FEWEST_SEQUENCES}, better some hundreds."
+        counted = "One sequence is" if n == 1 else f"{n} sequences are"
+        return f"{counted} too few to compare plans: use at least {FEWEST_SEQUENCES}, better several hundred."
     if evidence.clusters is not None and evidence.clusters.too_few:
+        are = "is" if evidence.clusters.n == 1 else "are"
         return (
-            f"{evidence.clusters.words} cannot tell plans apart, however many sequences they have: compare on at least "
-            f"{FEWEST_CLUSTERS}, better some hundreds."
+            f"{evidence.clusters.words} {are} too few to compare plans, however many sequences there are: use at "
+            f"least {FEWEST_CLUSTERS}, better several hundred."
         )
     if all(plan.values.get("info") is None for plan in evidence.plans):
-        return "There is nothing to weigh: every advantage is 0 or too large to be squared, or every token was certain."
+        return (
+            "There is nothing to weight: every advantage is 0 or too large to be squared, or every token was certain."
+        )
     best = max(plan.worth for plan in evidence.plans)
     # What no correction is worth: where that is enough, the gap is not what is wrong.
     untouched = 1 - (1.0 if (seq_tv := evidence.metrics.get("seq_tv")) is None else seq_tv)
     if best < LEAST_WORTH <= untouched:
         return (
-            f"None of these plans is worth taking: the best is worth {share(best)} of the batch, and no correction "
-            f"{share(untouched)}. Compare others: `rlcorr compare` without --preset and --plan takes its own list."
+            f"None of these plans helps: the best is worth {share(best)} of the batch, and no correction at all is "
+            f"worth {share(untouched)}. Compare others: without --preset and --plan, `rlcorr compare` uses its own "
+            "list."
         )
     if best < LEAST_WORTH:
         return (
@@ -232,16 +236,16 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
     if flags[0] == "far" and not evidence.advantages_differ:
         return (
-            "Too far apart to tell without advantages that differ, which would show whether the policies earn "
-            "differently: name their column (--map advantages=COLUMN), and look for the cause of the gap first."
+            "Too far apart to recommend a plan without advantages, which would show whether the policies earn "
+            "different rewards. Name their column (--map advantages=COLUMN), and find the cause of the gap first."
         )
     return None
 
 
 _STARTS: Mapping[Flag, str] = {
-    "near": "There is next to nothing to correct. ",
-    "far": "Too far apart for any correction to be safe: find the cause first. Until then: ",
-    "moved": "The policies earn differently, and no plan is safe: shorten the lag. Until then: ",
+    "near": "There is almost nothing to correct. ",
+    "far": "No correction is safe: the policies are too far apart. Find the cause first. Least harmful meanwhile: ",
+    "moved": "No plan is safe: the policies earn different rewards. Shorten the lag. Least harmful meanwhile: ",
 }
 """Headline flag -> what stands before the plan."""
 
@@ -252,8 +256,8 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], story: Story) -> str:
     acts = _acts(chosen.plan)
     start = _STARTS.get(flags[0], "")
     if not acts:
-        return f"{start}Take {chosen.name}: no other plan of these is worth as much as correcting nothing."
-    return f"{start}Take {chosen.name}: it {', '.join(acts)} and keeps {share(chosen.info)} of the batch."
+        return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing."
+    return f"{start}Use {chosen.name}: it {', '.join(acts)} and keeps {share(chosen.info)} of the batch."
 
 
 _WEIGHTS = {
@@ -269,7 +273,7 @@ def _acts(plan: Plan) -> list[str]:
     parts = [] if weighting is None else [_WEIGHTS[weighting.scope]]
     applied = [rule for rule in plan.rules if rule.applied]
     if any(rule.scope == "token" for rule in applied) or (weighting is not None and weighting.outside == "zero"):
-        parts.append("drops what lies outside its bounds")
+        parts.append("drops tokens outside its bounds")
     elif applied:
         parts.append("drops sequences outside its bounds")
     return parts
@@ -283,8 +287,8 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
     if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch:
         cost = 1 - chosen.info
         text = (
-            "A dump cannot tell a lasting gap from noise that is new in every call and biases nothing. "
-            f"If it is noise, these weights cost {share(cost)} of the batch."
+            "A dump cannot show whether the gap is systematic (it biases training) or random (it does not). If it "
+            f"is random, these weights cost {share(cost)} of the batch for nothing."
         )
         reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
     if flags == ("moved",) or flags == ("moved", "far"):
@@ -302,10 +306,10 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
     shift = metrics.get("advantage_shift") or 0.0
     seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
     distances = f"Sequences differ by {share(seq_tv)} (total variation), tokens by {share(token_tv)}."
-    harmless = f" Every plan with info of at least {HARMLESS_INFO} does the same."
+    harmless = f" Every plan with info of at least {HARMLESS_INFO} is as good."
     text = {
-        "moved": f"The policies earn differently: the one in training {abs(shift):.2f} standard deviations of the "
-        f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad.",
+        "moved": f"The policies earn different rewards: training's earns {abs(shift):.2f} standard deviations of the "
+        f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad choice.",
         "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): zero or drop them; "
         "`rlcorr inspect DUMP --worst 5` shows which.",
         "far": distances,
@@ -344,7 +348,7 @@ def _unsure(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
         return []
     counted = plural(evidence.n_sequences, "sequence") if evidence.clusters is None else evidence.clusters.counted
     text = {
-        "no": f"{chosen.name} weights whole sequences, whose weights are not usable on this dump.",
+        "no": f"{chosen.name} weights whole sequences, and sequence weights are not usable on this dump.",
         "unsure": f"{chosen.name} weights whole sequences; {counted} are too few to tell if such weights are usable.",
     }[evidence.usable.sequence]
     return [Reason(code="usable", text=text, values={"seq_ess": evidence.metrics.get("seq_ess")})]
@@ -360,7 +364,7 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
 
 
 def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
-    leaves, values = f"{plan.name} leaves {share(plan.info)} of the batch.", {"info": plan.info}
+    leaves, values = f"{plan.name} keeps only {share(plan.info)} of the batch.", {"info": plan.info}
     if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
         return Reason(code="loses", text=leaves, values=values)
     return Reason(
@@ -390,7 +394,7 @@ def _heavy_tails(evidence: Evidence) -> list[Reason]:
         if shape is None or limit is None or plan is None or tail_answer(evidence.metrics, at) != "no":
             continue
         above = "{} is above {}".format(*apart(shape, limit))
-        text = f"{plan.name} costs {share(1 - plan.info)} of the batch; {name} {above}."
+        text = f"{plan.name} costs {share(1 - plan.info)} of the batch: {name} {above}."
         return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
     return []
 

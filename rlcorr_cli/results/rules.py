@@ -76,8 +76,8 @@ class Rule:
 
 
 _TAIL = (
-    "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights bear them "
-    "(--preset token_is)."
+    "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights are "
+    "safe with them (--preset token_is)."
 )
 
 
@@ -90,7 +90,7 @@ _VETO = "Lower the veto's bound, and look for numerical faults in the log-probs 
 
 
 _SHIFT = (
-    "Check that the right columns are compared and that they are aligned; then look for what shifts all tokens alike: "
+    "Check that the right columns are compared and that they are aligned; then look for what shifts all tokens: "
     "temperature, stale weights."
 )
 
@@ -100,7 +100,7 @@ _ENGINE = (
 )
 
 
-_SEQUENCE = "Do not weight whole sequences on this data: take token weights (--preset token_is)."
+_SEQUENCE = "Do not use sequence weights on this data: use token weights (--preset token_is)."
 
 
 RULES: tuple[Rule, ...] = (
@@ -236,7 +236,7 @@ def judge(sections: Sequence[Section], rules: Iterable[Rule]) -> tuple[Finding, 
             continue
         is_value = "has no data" if value is None else f"is {shown(value, rule.low, rule.high)}"
         if error:
-            is_value += f" +- {error:.2g}"
+            is_value += f" ± {error:.2g}"
         findings.append(
             Finding(
                 key=section.key,
@@ -391,7 +391,7 @@ def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tupl
             if situation.causes:
                 fix = None
             elif situation.is_far and finding.metric in OF_WEIGHTS:
-                fix = "No weights repair a gap as wide as this: find its cause first."
+                fix = "No weights can repair a gap this large: find its cause first."
             elif specific is not None:
                 fix = specific(situation) or fix
         told.append(replace(finding, fix=fix))
@@ -410,17 +410,17 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     weighting = situation.plan.weighting
     if weighting is not None and weighting.scope == "token":
         if situation.sequence == "unsure":
-            return "The plan's token weights do not depend on it."
-        return "Weights of whole sequences would not bear this data; the plan's token weights do not depend on it."
+            return "Your plan uses token weights, so it is unaffected."
+        return "Sequence weights would be unreliable here. Your plan uses token weights, so it is unaffected."
     bounds = situation.geometric
     if bounds is None or bounds.low is None or bounds.high is None:
         return ""
-    reason = "Do not weight whole sequences on this data"
+    reason = "Do not use sequence weights on this data"
     if situation.sequence == "unsure":
-        reason = "This dump is too small to tell if weights of whole sequences are usable"
+        reason = "This dump is too small to tell if sequence weights are usable"
     return (
-        f"{reason}: take token weights (--preset token_is), or geometric rejection "
-        f"with --rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
+        f"{reason}: use token weights (--preset token_is), or geometric rejection with --rs "
+        f"ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
         f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}% of the dump's sequences."
     )
 
@@ -431,7 +431,7 @@ def _narrower_weights(situation: RemedyContext) -> str:
     if weighting is None or weighting.scope == "token":
         return ""
     return (
-        "Take token weights (--is token:,2), which spread far less than those of sequences, or limit these more "
+        "Use token weights (--is token:,2), which spread far less than those of sequences, or limit these more "
         "(--is sequence:,2)."
     )
 

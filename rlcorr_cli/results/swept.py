@@ -247,7 +247,7 @@ def swept_report(
         gated = "have advantages that these weights act on"
         acted_on = gated if curve.totals.n_always else "lie inside the other bound"
         raise DataError(
-            f"The bound moves nothing: none of the {swept.units} {acted_on}.",
+            f"The bound has no effect: none of the {swept.units} {acted_on}.",
             "Sweep other weights: --is token:,2 --vary is.high.",
         )
     reading = _Reading(totals, curve, swept)
@@ -350,7 +350,7 @@ class _Reading:
         place = crossing_of_ess(self.curve, share)
         if place is None:
             point = self.point_at(len(self.curve.thresholds) - 1)
-            note = "Even weights without this bound have it: none is needed."
+            note = "The weights reach it without this bound: none is needed."
             return TargetResult(kind="ess", share=share, reached=True, point=point, option="", note=note)
         group = candidates[place]
         low, high = self.curve.reach(place - 1), self.curve.reach(place)
@@ -374,7 +374,7 @@ class _Reading:
     def _no_floor(self, share: float) -> TargetResult:
         """No target: a lower bound above 1 would only scale every weight up."""
         place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
-        note = "It would take a lower bound above 1, which scales the loss up. The tightest below it:"
+        note = "That needs a lower bound above 1, which scales the loss up. The tightest bound below 1:"
         return self._out_of_reach("ess", share, place, note)
 
     def _out_of_reach(self, kind: Literal["keep", "ess"], share: float, place: int, note: str) -> TargetResult:

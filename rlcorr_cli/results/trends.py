@@ -170,8 +170,8 @@ def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
     known = [(lag, k3, n) for lag, k3, n in rows if lag is not None and k3 is not None]
     if not known:
         raise Missing(
-            "Staleness needs numbers in two columns, step and policy_version, or in one, policy_version_lag; "
-            "--group-by names them."
+            "Staleness needs numbers in the columns step and policy_version, or in policy_version_lag; name them "
+            "with --group-by."
         )
     lag, k3, n = zip(*known, strict=True)
     return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)

@@ -23,7 +23,7 @@ from rlcorr_cli.runs.reading import Watch, check_quarantine, one_reading
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
-NO_ADVANTAGES = "The dump has no advantages: each counts as 1, and whether the policies earn differently is unseen."
+NO_ADVANTAGES = "The dump has no advantages: each counts as 1, so rewards of the two policies cannot be compared."
 
 
 def compare(

@@ -60,7 +60,7 @@ def convert(
             if len(paired):
                 output.write(paired)
         if partner is not None and not output.rows:
-            raise DataError(f"No row has a partner in {join}.", f"They were joined on {', '.join(on)}; see --on.")
+            raise DataError(f"No row matches a row of {join}.", f"They were joined on {', '.join(on)}; see --on.")
         if not output.rows:
             raise DataError(
                 f"{dump.sources[0].path}: there are no rows to write.", "`rlcorr inspect` shows what it holds."

@@ -90,7 +90,7 @@ def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, setti
         )
     if run.provenance.seed != settings.seed:
         raise UsageError(
-            f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not pair.",
+            f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not match.",
             f"Add --seed {run.provenance.seed}.",
         )
 
@@ -257,10 +257,12 @@ def _unlike(a: RunTotals, b: RunTotals, name: str) -> list[str]:
     notes: list[str] = []
     if a.drawn_by != b.drawn_by:
         words = (" and ".join(run.drawn_by) or "what rollout says of them" for run in (a, b))
-        notes.append(f"Rows do not pair: they are known by {next(words)} in A, and by {next(words)} in {name}.")
+        notes.append(
+            f"Rows cannot be matched: they are identified by {next(words)} in A, and by {next(words)} in {name}."
+        )
     by_a, by_b = _cluster_of(a), _cluster_of(b)
     if by_a != by_b:
         notes.append(
-            f"Rows are drawn by {by_a} in A and by {by_b} in {name}, so noise that both share does not cancel."
+            f"Rows are resampled by {by_a} in A and by {by_b} in {name}, so noise that both share does not cancel."
         )
     return notes

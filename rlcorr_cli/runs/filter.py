@@ -144,7 +144,7 @@ def _drawn(plan: Plan, target: Target) -> tuple[str, ...]:
     order = "Copies of a row stand next to one another: shuffle the dataset before you train on it."
     if plan.weighting is None or not plan.applies_weights or plan.weighting.scope != "token":
         return (order,)
-    return ("Rows are drawn by the mean weight of their tokens; the weights of tokens are not written.", order)
+    return ("Rows are drawn by the mean weight of their tokens; token weights are not written.", order)
 
 
 def _clamped(n_tokens: int) -> tuple[str, ...]:

@@ -288,7 +288,7 @@ def row_draws(dump: Dump, work: FilterShard, computing: Computing) -> NDArray[np
     row_weights = [rows.row_weights for rows in filtered_rows(Reading.alone(dump, computing), weighing)]
     weights = np.concatenate(row_weights or [np.zeros(0)])
     if not weights.sum() > 0:
-        raise DataError("No row has any weight to be drawn by.", "Loosen the plan: it rejects every sequence.")
+        raise DataError("No row has any weight, so none can be drawn.", "Loosen the plan: it rejects every sequence.")
     return np.random.default_rng(target.seed).multinomial(target.resample, weights / weights.sum())
 
 

@@ -135,7 +135,7 @@ def inspect(
     request = ignoring_bad_rows(request)
     dump, lacks = _opened_for_looking(request, chosen)
     if lacks and n_worst:
-        raise UsageError("--worst ranks by the gap of two policies, and the dump holds one.", lacks)
+        raise UsageError("--worst ranks rows by the gap between two policies, and the dump has one.", lacks)
     check_quarantine(dump)
     anomalies = () if lacks else find_anomalies(samples(dump))
     sequences, tokens = _Worst(n_worst), _Worst(n_worst)

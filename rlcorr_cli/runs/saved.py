@@ -57,7 +57,7 @@ def added(
             first = first or run
             _check_adds(ordered[0], first, path, run)
             if run.n_budgets and len(paths) > 1:
-                what = f"{path}: the bound of a budget is of all rows, so parts of them do not add."
+                what = f"{path}: the bound of a budget depends on all rows, so parts cannot be added."
                 raise UsageError(what, "Measure the whole dump in one run.")
             yield run
             if progress is not None:
@@ -101,7 +101,7 @@ def _check_adds(first_path: str, first: SavedRun, path: str, run: SavedRun) -> N
     if isinstance(first, RunTotals) and isinstance(run, RunTotals):
         if first.profile != run.profile:
             what = f"profile is {first.profile} in {sides[0]} and {run.profile} in {sides[1]}"
-            raise UsageError(f"{which} do not add: {what}.", "Measure both under one profile.")
+            raise UsageError(f"{which} cannot be added: {what}.", "Measure both under one profile.")
         if first.plan.id != run.plan.id and first.plan.name != run.plan.name:
             differences.insert(0, f"the plan is {first.plan.name} in {sides[0]} and {run.plan.name} in {sides[1]}")
     refuse_differing(differences, which)

@@ -153,7 +153,7 @@ def plan_table(comparison: Comparison) -> Table:
     plans = comparison.sorted_plans()
     has_shift = any(plan.values["shift"] is not None for plan in plans)
     columns = [column for column in PLAN_COLUMNS if column.heading != "A shift" or has_shift]
-    others = [f"{clean(plan.name)} is {', '.join(map(clean, plan.also))}, too" for plan in comparison.whole.plans
+    others = [f"{clean(plan.name)} is the same as {', '.join(map(clean, plan.also))}" for plan in comparison.whole.plans
               if plan.also]  # fmt: skip
     return tabulated(plans, columns, note=f"{'; '.join(others)}." if others else "")
 
@@ -189,10 +189,10 @@ def _group_objective_table(comparison: Comparison, most: int) -> Table | None:
 
 def _group_objective_note(comparison: Comparison, most: int) -> str:
     """What the rows by group are of."""
-    alone = "By group the numbers are those of its rows alone, as though they were the training batch."
+    alone = "Numbers of a group use its rows alone, as if they were the training batch."
     if len(comparison.groups) * len(comparison.whole.plans) <= most:
         return alone
-    return f"{alone} Of each group the plan to take is shown; --json and .csv have all."
+    return f"{alone} The best plan of each group is shown; --json and .csv have all."
 
 
 def _group_table(comparison: Comparison, most: int) -> Table:
@@ -239,17 +239,19 @@ def agreement(comparison: Comparison) -> str:
     """Whether the recommendation holds in all groups."""
     n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
     if len(undecided) == n:
-        return "No group can tell by itself."
-    abstaining = f"{plural(len(undecided), 'group')} cannot tell" if undecided else ""
+        return "No group has enough data by itself."
+    abstaining = f"{plural(len(undecided), 'group')} have too little data" if undecided else ""
     if comparison.recommendation.plan is None:
-        return f"Of {plural(n, 'group')} {n - len(undecided)} can tell by themselves."
+        return f"{n - len(undecided)} of {plural(n, 'group')} have enough data by themselves."
     if not others:
         return (
-            f"It holds in all {n} groups." if not abstaining else f"It holds in all groups that can tell; {abstaining}."
+            f"The same plan is best in all {n} groups."
+            if not abstaining
+            else f"It holds in all groups with enough data; {abstaining}."
         )
     first = others[0]
     key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
-    where = f"In {len(others)} of {n} groups another does better: {clean(first.recommendation.plan)} at {key}"
+    where = f"In {len(others)} of {n} groups another plan is better: {clean(first.recommendation.plan)} at {key}"
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")
 
 

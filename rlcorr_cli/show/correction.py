@@ -121,7 +121,7 @@ def weights(report: Report) -> tuple[Table, ...]:
         shares("above high", "rollout_is_ratio_fraction_high"),
         # Without a low bound it is the reciprocal of the high one, as verl counts it.
         shares("below 1 / high" if weighting.bounds.low is None else "below low", "rollout_is_ratio_fraction_low"),
-        numbers("divided by", "", "rollout_is_batch_norm_factor", Cell("the batch's mean weight")),
+        numbers("divided by", "", "rollout_is_batch_norm_factor", Cell("the mean weight of the batch")),
     )
     shown = tuple(row for row in rows if {row[1].text, row[2].text} - {"", NOTHING})
     return (Table(headings=("IS weights", "raw", "applied", ""), rows=shown, words=("",)),)
@@ -163,11 +163,11 @@ def objective_sentences(report: Report) -> list[str]:
     sentences = settings_sentences(made)
     if made.mistakes:
         sentences.append(
-            "size and cos hold a mistake's coefficients against the plan's: their length over its, and their "
-            "direction, 1 where it is the same. `rlcorr help objectives` says what each mistake is."
+            "size: gradient length relative to the plan's. cos: cosine with the plan's gradient. `rlcorr help "
+            "objectives` explains each mistake."
         )
     if _has_groups(report, made):
-        sentences.append("By group the numbers are those of its rows alone, as though they were the training batch.")
+        sentences.append("Numbers of a group use its rows alone, as if they were the training batch.")
     if _has_groups(report, made) and len(report.groups) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
     if len(made.batches) > MOST_BATCHES:
@@ -180,7 +180,7 @@ def settings_sentences(made: ObjectiveReport) -> list[str]:
     sentences = [f"{_settings(made)}; {_scope(made)}."]
     if not made.moved and made.objective.name != "reinforce":
         sentences.append(
-            "Without current_log_probs every ratio is 1, as on a batch's first minibatch: nothing is clipped."
+            "Without current_log_probs every ratio is 1, as in the first minibatch of a batch: nothing is clipped."
         )
     return sentences
 
@@ -210,7 +210,7 @@ def _scope(made: ObjectiveReport) -> str:
 def _mistakes(made: ObjectiveReport) -> Table:
     """The plan's own loss first, then each mistake beside it."""
     labels = {mistake.name: mistake.label for mistake in MISTAKES}
-    planned = (Cell("none, as planned"), number_cell(made.metrics["loss"]), Cell("1", 1.0), Cell("1", 1.0))
+    planned = (Cell("none, as the plan says"), number_cell(made.metrics["loss"]), Cell("1", 1.0), Cell("1", 1.0))
     rows = tuple(
         (Cell(labels[name]), *(number_cell(values[column]) for column in ("loss", "size", "cos")))
         for name, values in made.mistakes.items()

@@ -35,11 +35,11 @@ from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 LEVEL_NOTE = (
-    "tokens, gap: shares of all; expected: the share of the gap that the surprise of a level's tokens alone gives; "
-    "size: how far off its typical token is over the others'; ! stands out."
+    "tokens: share of the tokens. gap: share of the gap. expected: the share of the gap that the mix of its tokens "
+    "alone predicts. size: typical difference against the others. ! stands out."
 )
-EXPLAIN_NOTE = "`rlcorr explain {}`: how sure that is, and what else looks like it."
-VOIDED = "What follows is read from numbers that this voids: fix it, and diagnose again."
+EXPLAIN_NOTE = "`rlcorr explain {}` says how sure that is, and what else looks like it."
+VOIDED = "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
 """Levels of surprise that are no numbers, in words."""
 TURN, LENGTH = "turn", "length"
@@ -211,7 +211,7 @@ def rest(dump: DiagnosedDump) -> str:
     if noise is None:
         return ""
     size = "" if diagnosis.core is None else f" ({diagnosis.core:.2g} in log-odds)"
-    return f"What is left: at most {percent(noise.share)} of the gap is {clean(noise.headline)}{size}."
+    return f"The rest (up to {percent(noise.share)} of the gap) looks like {clean(noise.headline)}{size}."
 
 
 def looked_at(diagnosis: Diagnosis) -> str:
@@ -230,16 +230,17 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
         yield "No column stands out."
     others = [clean(column.column) for column in standing if column.column not in named]
     if others:
-        yield f"{', '.join(others)} {'stands' if len(others) == 1 else 'stand'} out, too, without being the cause."
+        stands, is_ = ("stands", "is") if len(others) == 1 else ("stand", "are")
+        yield f"{', '.join(others)} {stands} out, too, but {is_} not the cause."
     crowded = [clean(column.column) for column in diagnosis.columns if column.too_many]
     if crowded:
-        yield f"Of too many levels to be looked at: {', '.join(crowded)}."
+        yield f"Not checked, because of too many values: {', '.join(crowded)}."
 
 
 def _not_looked_for(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.not_looked_for:
-        causes = (f"{each.cause} (takes {clean(each.needs)})" for each in diagnosis.not_looked_for)
-        yield f"Not looked for: {', '.join(causes)}."
+        causes = (f"{each.cause} (needs {clean(each.needs)})" for each in diagnosis.not_looked_for)
+        yield f"Not checked: {', '.join(causes)}."
 
 
 def _key(value: object) -> Cell:
@@ -322,17 +323,19 @@ def agreement(dump: DiagnosedDump) -> str:
     able = [group for group in dump.groups if group.diagnosis.verdict != TOO_FEW]
     others = [group for group in able if group.diagnosis.verdict != verdict]
     silent = len(dump.groups) - len(able)
-    few = f"{plural(silent, 'group')} {'has' if silent == 1 else 'have'} too little to say." if silent else ""
+    few = f"{plural(silent, 'group')} {'has' if silent == 1 else 'have'} too little data." if silent else ""
     if not able:
-        return "No group has enough to say by itself."
+        return "No group has enough data by itself."
     if not others:
-        words = "The one group that can tell agrees." if len(able) == 1 else f"All {len(able)} groups agree."
-        return " ".join(filter(None, (words if not silent else words.replace("groups", "groups that can tell"), few)))
+        words = "The one group with enough data agrees." if len(able) == 1 else f"All {len(able)} groups agree."
+        return " ".join(
+            filter(None, (words if not silent else words.replace("groups", "groups with enough data"), few))
+        )
     first = others[0]
     key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
-    words = f"In {len(others)} of {plural(len(able), 'group')} the verdict is another: "
+    words = f"{len(others)} of {plural(len(able), 'group')} show another cause: "
     if len(others) == len(able):
-        words = "No group has this verdict by itself: "
+        words = "No single group shows this cause: "
     words += f"{verdict_name(first.diagnosis.verdict)} at {key}{', for example' if len(others) > 1 else ''}."
     return " ".join(filter(None, (words, few)))
 

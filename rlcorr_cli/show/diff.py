@@ -39,7 +39,7 @@ SIDES = {
 }
 MOST_ROWS = 40
 """Groups in a picture."""
-SINGLE = "Intervals are of single metrics; what moved is judged over all of them (Holm)."
+SINGLE = "Each interval is for one metric; what moved is judged over all metrics together (Holm)."
 
 
 def document(diff: Diff) -> Document:
@@ -186,17 +186,17 @@ def _is_farther(change: Change) -> bool:
 
 def _nothing_moved(diff: Diff) -> str:
     if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
-        return f"{diff.name} has A's numbers."
+        return f"{diff.name} has the same numbers as A."
     if diff.is_too_few:
         a, b = ("none" if report.clusters is None else report.clusters.counted for report in (diff.a, diff.b))
-        return f"Too few to tell: A has {a} and {diff.name} {b}, and a test takes {FEWEST_CLUSTERS}."
+        return f"Too few to tell: A has {a} and {diff.name} {b}, and a test needs {FEWEST_CLUSTERS}."
     if diff.is_rounding:
-        return "The policies are equal but for rounding in both: nothing is compared."
+        return "In both dumps the policies are equal up to rounding: there is nothing to compare."
     smallest = diff.whole.metrics["k3_kl"]
     if smallest.smallest is None or smallest.scale != "ratio":
         return f"No evidence that {diff.name} differs from A."
     share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
-    return f"No evidence that {diff.name} differs from A; k3_kl would have to change by {share:.0f}%."
+    return f"No evidence that {diff.name} differs from A; a change of k3_kl by {share:.0f}% would have shown."
 
 
 def paired(diff: Diff) -> str:
@@ -206,14 +206,14 @@ def paired(diff: Diff) -> str:
         return ""
     about = "" if pairs.exact else "about "
     if not pairs.both:
-        return "No rows pair."
+        return "The dumps share no rows."
     if not pairs.only_a and not pairs.only_b:
-        text = f"All {pairs.both:,} rows pair" if pairs.both > 1 else "The one row pairs"
+        text = f"All {pairs.both:,} rows match" if pairs.both > 1 else "The one row matches"
     else:
-        rows = f"{plural(pairs.both, 'row')} {'pairs' if pairs.both == 1 else 'pair'}"
+        rows = f"{plural(pairs.both, 'row')} {'matches' if pairs.both == 1 else 'match'}"
         text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone)"
     if pairs.other_text:
-        text += f", {about}{pairs.other_text:,} of them with another text"
+        text += f", {about}{pairs.other_text:,} of them with other tokens"
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -258,7 +258,7 @@ def detectable(section: DiffSection, min_effect: float) -> str:
         for name, change in section.metrics.items()
         if change.p_holm is not None and change.p_holm >= LEVEL
     ]
-    return f"Would have been seen: {', '.join(unseen)}." if unseen else ""
+    return f"Smallest detectable changes: {', '.join(unseen)}." if unseen else ""
 
 
 def _seen(change: Change, min_effect: float) -> str:
@@ -266,7 +266,7 @@ def _seen(change: Change, min_effect: float) -> str:
     smallest = change.smallest or 0.0
     if change.scale == "ratio":
         return f"x {_factor(max(smallest, 1 + min_effect))}"
-    return f"+-{number(max(smallest, min_effect * max(abs(change.a or 0.0), abs(change.b or 0.0))))}"
+    return f"±{number(max(smallest, min_effect * max(abs(change.a or 0.0), abs(change.b or 0.0))))}"
 
 
 def of_report(report: Report) -> str:
@@ -297,7 +297,7 @@ def _panels_of(diff: Diff, of_dump: str) -> Iterator[Panel]:
     from rlcorr_cli.show.figures import differences
 
     known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
-    for scale, heading in (("ratio", f"{diff.name} over A"), ("difference", f"{diff.name} less A")):
+    for scale, heading in (("ratio", f"Ratio ({diff.name} / A)"), ("difference", f"Change ({diff.name} - A)")):
         if of_scale := [(name, change) for name, change in known if change.scale == scale]:
             yield Panel(heading, partial(differences.forest, of_scale, SINGLE if scale == known[0][1].scale else ""))
     if not known:

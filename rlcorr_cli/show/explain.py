@@ -326,8 +326,8 @@ def _is_of(release: str, key: str) -> bool:
 
 
 FLAGS = {
-    "moved": "the policies earn differently: |advantage_shift| above 0.2 and above three standard errors. That is "
-    "staleness; no plan is safe, token weights are the least bad.",
+    "moved": "the policies earn different rewards: |advantage_shift| above 0.2 and above three standard errors. "
+    "That is staleness; no plan is safe, token weights are the least bad.",
     "outliers": "a few tokens carry the gap: token_ess below 0.9 at a token_tv below 0.05. Only plans that zero or "
     "drop tokens outside bounds are taken, if one of them has an info of at least 0.5.",
     "far": "too far apart to be safe: token_ess below 0.9 otherwise, or token_tv above 0.1. `rlcorr inspect` and "

@@ -80,7 +80,7 @@ from rlcorr_cli.show.words import (
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
 
-MARKS = "! marks a value that breaks its limit."
+MARKS = "! marks a value outside its limit."
 STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", "too few": "warn"}
 """Level of the verdict -> its status; "fail" at other levels, and where a rule fails."""
 
@@ -224,7 +224,7 @@ def _distribution(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
-    row = Cell(f"+-{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
+    row = Cell(f"±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
     yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
@@ -272,7 +272,7 @@ def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
     """Why steps have no seq_ess, and how many are too small to be held to rules."""
     known = [reliable("seq_ess", step) is not None for step in shown]
     if any(known) and not all(known):
-        yield f"{NOTHING} seq_ess rests on fewer than {FEWEST_EFFECTIVE} effective sequences."
+        yield f"{NOTHING} fewer than {FEWEST_EFFECTIVE} effective sequences: no seq_ess."
     course = report.course
     if course is not None and course.judged < course.steps:
         yield small_steps(course.steps - course.judged, course.steps)
@@ -354,7 +354,7 @@ ALL_GROUPS = "-o report.csv and -o report.json hold every group."
 MOST_PROFILE_COLUMNS = 8
 OWN_DEFINITIONS = "These numbers follow rlcorr's own definitions; those of the profile stand under Metrics."
 SYMBOLS_BELOW = "What the letters of the formulas mean stands below, under Symbols."
-IN_LIMITS = "Nothing has to be fixed: every number is within its limit."
+IN_LIMITS = "Nothing needs fixing: every number is within its limit."
 NOTHING_TO_DO = {
     "equal": "Nothing: the two columns are equal.",
     "too few": "Measure more sequences. So far every number is within its limit.",

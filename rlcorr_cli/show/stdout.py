@@ -5,6 +5,7 @@ What comes from outside is made harmless twice: `clean` takes a value's control 
 system's log would take for a command in the text as it is written, wherever names were joined or wrapped.
 """
 
+import codecs
 import io
 import json
 import os
@@ -78,6 +79,21 @@ def emit_json_pieces(pieces: Iterable[str]) -> None:
     _emit(map(disarmed_json, pieces))
 
 
+SPELT = "rlcorr.spelt"
+"""The error handler of codecs that spells signs which an encoding lacks."""
+SPELLINGS = {"±": "+-", "²": "2", "–": "-", "−": "-", "×": "x", "…": "...", "χ": "chi", "·": "-"}
+"""Sign -> how ASCII spells it; any other one is a question mark."""
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(SPELLINGS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(SPELT, _spelt)
+
+
 def emit(text: str) -> None:
     """Write lines to stdout; a reader that went away (`| head`) is fine, a full disk is an OutputError."""
     _emit((disarmed(text),))
@@ -91,7 +107,7 @@ def _emit(pieces: Iterable[str]) -> None:
     encoding = sys.stdout.encoding or "ascii"
     try:
         for piece in pieces:
-            sys.stdout.write(piece.encode(encoding, "replace").decode(encoding))
+            sys.stdout.write(piece.encode(encoding, SPELT).decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         drop_stdout()

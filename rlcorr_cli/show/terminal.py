@@ -115,7 +115,7 @@ def print_table(console: Console, table: Table) -> None:
     console.print(Padding(grid, (0, 0, 0, INDENT)))
     console.width = terminal
     if left_out:
-        print_note(console, Note(f"no room here for {', '.join(left_out)}", "dim"))
+        print_note(console, Note(f"Not shown at this width: {', '.join(left_out)}", "dim"))
     if is_short:
         print_note(console, Note(table.note, "dim"))
 

@@ -26,22 +26,25 @@ from rlcorr_cli.show.stdout import clean
 
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
-    "same": "The same policy, to rounding: there is nothing to correct.",
-    "far": "Far apart: this is more than weights can repair. Find out what is wrong before you train on it.",
+    "same": "The same policy, up to rounding: there is nothing to correct.",
+    "far": "Far apart: weights cannot repair this. Find out what is wrong before you train on it.",
 }
 """Level -> what it means, and what to do next."""
 USABLE: dict[tuple[Answer, Answer], str] = {
     ("yes", "yes"): "token-level and sequence-level weights are both usable.",
-    ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level ones are.",
-    ("yes", "no"): "token-level weights stay usable, sequence-level ones do not.",
+    ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level weights are.",
+    ("yes", "no"): "token-level weights are usable, sequence-level weights are not.",
     ("unsure", "unsure"): "{counted} are too few to tell which weights are usable.",
-    ("unsure", "no"): "sequence-level weights are not usable; {counted} are too few to tell if token-level ones are.",
+    (
+        "unsure",
+        "no",
+    ): "sequence-level weights are not usable; {counted} are too few to tell if token-level weights are.",
     ("no", "no"): "the weights of this plan are not usable.",
 }
 """Whether weights of tokens and of sequences are usable -> what a verdict says."""
-LOOK = "Look for the cause of the gap; until it is found,"
-BY_TOKEN = "weight token by token (--preset token_is)."
-AT_NO_COST = "Token weights (--preset token_is) correct the gap at hardly any cost."
+LOOK = "Find the cause of the gap; until then,"
+BY_TOKEN = "use token weights (--preset token_is)."
+AT_NO_COST = "Token weights (--preset token_is) correct the gap at almost no cost."
 BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
 """Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -81,10 +84,11 @@ def _at_fault(report: Report, fault: str) -> str:
         others = " and ".join(_cause(name) for name in conclusion.causes if name != follows)
         because = f", from which {_cause(follows)} follows" if follows else ""
         also = f"{',' if because else ''} and {others} explained" if others else ""
-        return f"No verdict before {fault} is fixed{because}{also}: until then no number below can be trusted."
+        return f"No verdict until {fault} is fixed{because}{also}: the numbers below are unreliable."
     if conclusion.level == "too few":
         return f"{_level(conclusion, report.clusters)} Fix {fault} first in any case."
-    return f"{BY_FAULT[conclusion.level]}, by a fault: {fault}. Fix it before you train; weights would only hide it."
+    level = BY_FAULT[conclusion.level]
+    return f"{level}, because of a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
 def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
@@ -93,13 +97,13 @@ def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
         n = conclusion.n_sequences
         if n >= FEWEST_SEQUENCES and clusters is not None:
             are = "is" if clusters.n == 1 else "are"
-            return f"Too few to tell: {clusters.words} {are} measured, and a verdict takes {FEWEST_CLUSTERS}."
+            return f"Too few to tell: {clusters.words} {are} measured, and a verdict needs {FEWEST_CLUSTERS}."
         sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
-        return f"Too few to tell: {sequences} measured, and a verdict takes {FEWEST_SEQUENCES}."
+        return f"Too few to tell: {sequences} measured, and a verdict needs {FEWEST_SEQUENCES}."
     if conclusion.level == "void":
         causes = " and ".join(_cause(name) for name in conclusion.causes)
         are = "is" if len(conclusion.causes) == 1 else "are"
-        return f"No verdict before {causes} {are} explained: until then no number below can be trusted."
+        return f"No verdict until {causes} {are} explained: the numbers below are unreliable. Fix this first."
     if conclusion.level in ("close", "apart"):
         return f"{conclusion.level.capitalize()}: {_usable(conclusion, clusters)}"
     return LEVELS[conclusion.level]
@@ -125,7 +129,7 @@ def _next(report: Report) -> str:
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
     has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE
-    return f"{f'As long as {cause.cause} lasts,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
+    return f"{f'While {cause.cause} lasts,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
 
 
 def _failing(conclusion: Verdict) -> str:
@@ -215,7 +219,9 @@ def broken_group(broken: BrokenRule) -> tuple[str, str]:
 def _kept(fraction: float | None) -> str:
     if fraction is None or fraction >= LITTLE_KEPT:
         return ""
-    return f"The rejections keep {100 * fraction:.1f}% of the tokens." if fraction else "The rejections keep nothing."
+    return (
+        f"The rejections keep only {100 * fraction:.1f}% of the tokens." if fraction else "The rejections keep nothing."
+    )
 
 
 def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
@@ -231,7 +237,7 @@ def fixes(findings: Sequence[Finding]) -> list[str]:
         if not finding.fix
         else finding.fix
         if first_with.setdefault(finding.fix, finding.metric) == finding.metric
-        else f"As for {first_with[finding.fix]}."
+        else f"Same remedy as {first_with[finding.fix]}."
         for finding in findings
     ]
 

@@ -124,7 +124,7 @@ def _accounts(filtered: Filtered) -> str:
     if target.resample is not None:
         skipped = f", {bad}" if filtered.rows_bad else ""
         accounts = f"{rows}, {filtered.rows_out:,} drawn in proportion to their weights, {dropped}{skipped}."
-    text = f"Dry run, nothing written. {accounts}"
+    text = f"Dry run: nothing was written. {accounts}"
     if target.path is not None:
         text = f"Wrote {clean(target.path)} ({filtered.n_bytes / 1e6:,.2f} MB). {accounts}"
     if target.rejected is not None and filtered.rows_dropped:
@@ -164,7 +164,7 @@ def _partnerless(converted: Converted) -> str:
     if converted.unmatched is None or not any(converted.unmatched):
         return ""
     here, there = converted.unmatched
-    return f"Left out, for having no partner: {plural(here, 'row')} of the dump, {there:,} of the joined one."
+    return f"Left out, because no row matches: {plural(here, 'row')} of the dump, {there:,} of the joined one."
 
 
 def _converted(converted: Converted) -> Iterator[Block]:

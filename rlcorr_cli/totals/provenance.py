@@ -120,7 +120,7 @@ def refuse_differing(differences: Sequence[str], which: str = "These totals") ->
         return
     more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     raise UsageError(
-        f"{which} do not add: {'; '.join(differences[:_SHOWN])}{more}.",
+        f"{which} cannot be added: {'; '.join(differences[:_SHOWN])}{more}.",
         "Measure both with the same plan, settings and columns.",
     )
 

@@ -336,7 +336,7 @@ def test_a_dump_without_advantages_has_no_shift_of_them(tmp_path: Path) -> None:
 
 
 def test_sequence_weights_that_rest_on_few_sequences_are_said_to() -> None:
-    note = "chi2_seq and seq_ess rest on 1.0 effective of 320 sequences: they may be far off."
+    note = "chi2_seq and seq_ess depend on only 1.0 effective of 320 sequences: treat both as rough."
     assert note in analyzed(STEPS)["notes"]
     assert not [note for note in analyzed(BF16)["notes"] if "effective" in note]
 

@@ -47,7 +47,7 @@ def test_groups_show_each_plan_or_where_these_are_many_the_one_to_take(tmp_path:
         *(["0", "decoupled_token_is"], ["1", "decoupled_token_is"], ["2", "decoupled_token_is"]),
         *(["3", "decoupled_token_is"], ["4", "areal_ratio_token"]),
     ]
-    assert "Of each group the plan to take is shown" in many
+    assert "The best plan of each group is shown" in many
     assert sum("objective/ppo/loss" in line for line in page.read_text().splitlines()) == 17 * 6
 
 
@@ -55,7 +55,7 @@ def test_no_number_is_cut_where_names_are_long() -> None:
     ran = run("compare", STEPS, "--group-by", "step", "--group-by", "train_precision", "--objective", "ppo")
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "…" not in ran.out
-    assert "no room here for clipped, to seq IS" in ran.out
+    assert "Not shown at this width: clipped, to seq IS" in ran.out
 
 
 def test_the_terminal_has_a_line_for_each_plan() -> None:

@@ -60,7 +60,7 @@ def test_a_current_policy_alone_is_not_written_as_the_old_one(tmp_path: Path) ->
     converted = tmp_path / "d.parquet"
     ran = run("convert", str(NATIVE / "prime-rl/token_exports"), "-o", str(converted))
     assert ran.status == 0
-    assert "is read from" not in ran.out
+    assert "Using column" not in ran.out
     right = [row for row in expected("prime-rl/expected_token_exports.parquet") if "nonfinite" not in row["file"]]
     rows = pq.read_table(converted).to_pylist()
     agree(rows, right, "rollout_log_probs", "current_log_probs", "sample_id")
@@ -140,9 +140,9 @@ def test_rows_without_a_partner_are_left_out_and_counted(tmp_path: Path) -> None
     left, right = parquet(tmp_path / "l.parquet", ones[:3]), parquet(tmp_path / "r.parquet", ones[2:])
     ran = run("convert", left, "--join", right, "-o", str(tmp_path / "o.parquet"))
     assert ran.status == 0
-    assert "Left out, for having no partner: 2 rows of the dump, 1 of the joined one." in " ".join(ran.out.split())
+    assert "Left out, because no row matches: 2 rows of the dump, 1 of the joined one." in " ".join(ran.out.split())
     ran = run("convert", left, "--join", right, "-o", str(tmp_path / "p.parquet"), "--limit", "1")
-    assert (ran.status, "No row has a partner" in ran.err) == (3, True)
+    assert (ran.status, "No row matches a row of" in ran.err) == (3, True)
 
 
 @pytest.mark.parametrize(

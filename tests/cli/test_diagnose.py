@@ -28,7 +28,7 @@ def test_the_terminal_names_the_cause_in_80_columns() -> None:
     assert (ran.status, ran.err) == (0, "")
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[3].startswith("  Cause: rollout_log_probs was cut at top-p 0.8 (")
+    assert lines[3].startswith("  Cause: rollout_log_probs was logged after top-p 0.8 (")
 
 
 def test_json_holds_the_cause_its_parameter_and_where_the_gap_sits() -> None:
@@ -101,7 +101,7 @@ def test_too_few_rows_name_nothing_and_a_picture_of_nothing_is_refused(tmp_path:
     assert not (tmp_path / "d.png").exists()
     for name in ("d.md", "d.html", "d.csv"):
         assert run("diagnose", path, "-o", str(tmp_path / name)).status == 0
-        assert "Too little to say" in (tmp_path / name).read_text(encoding="utf-8") or name == "d.csv"
+        assert "Too little data to tell" in (tmp_path / name).read_text(encoding="utf-8") or name == "d.csv"
     assert not (tmp_path / "d-figures").exists()
 
 
@@ -158,12 +158,12 @@ def test_check_fails_on_a_cause_that_is_named(tmp_path: Path) -> None:
     ran = run("check", TOP_P, "--fail-on", "cause", "--junit", str(tmp_path / "j.xml"))
     assert ran.status == 1
     shown = " ".join(ran.out.split())
-    assert "fail whole dump: Cause: rollout_log_probs was cut at top-p 0.8" in shown
+    assert "fail whole dump: Cause: rollout_log_probs was logged after top-p 0.8" in shown
     assert "Return log-probs from before truncation" in shown
     (case,) = [case for case in ET.parse(tmp_path / "j.xml").iter("testcase") if case.get("name") == "top_p absent"]
     failure = case.find("failure")
     assert failure is not None
-    assert str(failure.get("message")).startswith("whole dump: Cause: rollout_log_probs was cut")
+    assert str(failure.get("message")).startswith("whole dump: Cause: rollout_log_probs was logged")
 
 
 # plot --kind diagnose

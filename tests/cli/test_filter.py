@@ -338,7 +338,7 @@ def test_standard_input_is_filtered_in_one_pass(tmp_path: Path) -> None:
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     ran = run("filter", BF16, "--preset", "geo_rs", "--dry-run", "-o", str(tmp_path / "out.parquet"))
     assert ran.status == 0
-    assert "nothing written" in ran.out
+    assert "nothing was written" in ran.out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,7 +21,7 @@ def test_nothing_is_written_of_a_dump_with_a_fault(output: str, tmp_path: Path) 
     ran = filtered("mispaired_5pct", "-o", str(tmp_path / output))
     assert ran.status == 1
     what, do = ran.err.splitlines()
-    assert what.startswith("Error: Likely cause: 4 rows of 64 whose two columns do not belong together.")
+    assert what.startswith("Error: Likely cause: 4 rows of 64 hold log-probs of two different responses.")
     assert do.endswith("Nothing was written; --force writes all the same.")
     assert list(tmp_path.iterdir()) == []
 

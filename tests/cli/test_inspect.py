@@ -25,7 +25,9 @@ def test_it_counts_what_analyze_counts() -> None:
         marks = {"sample_id": "sample_id", "step": "step"}
         assert found["columns"] == {**report["inputs"][0]["columns"], **marks}
         assert found["notes"] == [
-            note for note in report["notes"] if not note.startswith(("Quantiles", "chi2_seq", "Intervals", "pareto"))
+            note
+            for note in report["notes"]
+            if not note.startswith(("Quantiles", "chi2_seq", "The intervals", "pareto"))
         ]
 
 

@@ -68,7 +68,7 @@ def test_large_rewards_and_advantages_warn_nobody(
 def test_a_sum_of_rewards_beyond_float64_is_null_and_said(tmp_path: Path) -> None:
     report = run("analyze", dump_of(tmp_path, "rewards"), "--json").json
     assert report["metrics"]["reward_mean"] is None
-    assert "The rewards' sum is beyond float64: reward_mean is null." in report["notes"]
+    assert "The rewards' sum is too large for float64: reward_mean is null." in report["notes"]
 
 
 @pytest.mark.parametrize("options", [(), GATED], ids=" ".join)
@@ -78,5 +78,5 @@ def test_squares_of_advantages_beyond_float64_are_null_and_said(
 ) -> None:
     report = run("analyze", dump_of(tmp_path, columns), *options, "--json").json
     assert report["metrics"]["advantage_shift"] is None
-    assert "The sum of the advantages' squares is beyond float64: advantage_shift is null." in report["notes"]
+    assert "The sum of the advantages' squares is too large for float64: advantage_shift is null." in report["notes"]
     assert not [note for note in report["notes"] if "no finite advantage" in note]

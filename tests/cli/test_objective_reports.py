@@ -199,7 +199,12 @@ def test_the_text_shows_it_with_what_mistakes_cost() -> None:
     out = run("analyze", *TOKEN_IS).out
     for metric in OBJECTIVE:
         assert f"  {metric.name} " in out
-    for words in ("none, as planned", "no correction", "mismatch counted twice", "averaged the other way"):
+    for words in (
+        "none, as the plan says",
+        "no correction",
+        "correction applied twice",
+        "sequence mean instead of token mean",
+    ):
         assert words in out
     assert "means over 5 batches by step" in " ".join(out.split())
     assert "Without current_log_probs every ratio is 1" in out
@@ -210,7 +215,7 @@ def test_groups_have_their_numbers_in_words(in_words: dict[str, str]) -> None:
     losses = [number(group["objective/ppo/loss"]) for group in of_group(*BY_GROUP)]
     assert len(set(losses)) == len(losses) == 8
     for suffix, text in in_words.items():
-        assert "rows alone, as though they were the training batch" in " ".join(text.split()), suffix
+        assert "rows alone, as if they were the training batch" in " ".join(text.split()), suffix
         assert all(loss in text.replace("\\-", "-") for loss in losses), suffix
 
 
@@ -228,7 +233,7 @@ def test_every_form_has_it_and_a_saved_report_keeps_it(written: tuple[Path, Ran]
     folder, ran = written
     for name in ("r.md", "r.html"):
         text = (folder / name).read_text()
-        assert "mismatch counted twice" in text
+        assert "correction applied twice" in text
         assert "Objective" in text
     saved = read_report(str(folder / "r.json")).objective
     assert saved is not None
@@ -314,4 +319,4 @@ def test_python_takes_a_name_or_an_objective() -> None:
 def test_commands_in_the_objectives_words_are_code_in_pages_and_markdown(written: tuple[Path, Ran]) -> None:
     page, markdown = ((written[0] / name).read_text() for name in ("r.html", "r.md"))
     assert "<code>rlcorr help objectives</code>" in page
-    assert " `rlcorr help objectives` says" in markdown
+    assert " `rlcorr help objectives` explains" in markdown

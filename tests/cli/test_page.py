@@ -331,7 +331,7 @@ def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     report = replace(analyze(BF16), rules=())
     assert to_do(report) == []
     sections = {section.heading: section for section in document(report).sections}
-    assert sections["What to do"].about == ["Nothing has to be fixed: every number is within its limit."]
+    assert sections["What to do"].about == ["Nothing needs fixing: every number is within its limit."]
     equal = parquet(tmp_path / "equal.parquet", [row((-1.0,), (-1.0,))] * 3)
     assert all("Nothing: the two columns are equal." in text for text in words(equal))
     few = parquet(tmp_path / "few.parquet", [row((-1.0, -2.0), (-1.001, -1.999))] * 3)

@@ -202,7 +202,7 @@ def test_totals_of_another_kind_are_refused_with_both_names(
     a = saved("a.parquet", "a.rlcorr")
     b = saved("b.parquet", "b.rlcorr", *options)
     says = words.replace(" A", " the first").replace(" B", " the second")
-    refused(run("analyze", b, a), 2, f"{a} and {b} do not add: ", says)
+    refused(run("analyze", b, a), 2, f"{a} and {b} cannot be added: ", says)
 
 
 def test_parts_of_a_budget_are_refused(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_parts_of_a_budget_are_refused(tmp_path: Path) -> None:
         for i, dump in enumerate((BF16, STEPS))
     ]
     assert merged(paths[0])["metrics"] == analyzed(BF16, "--plan", str(tmp_path / "plan.yaml"))["metrics"]
-    refused(run("analyze", *paths), 2, "parts of them do not add", "in one run")
+    refused(run("analyze", *paths), 2, "parts cannot be added", "in one run")
 
 
 def test_the_same_rows_are_refused_unless_they_are_allowed(steps: list[str], tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_one_dump_under_two_plans_is_told_for_its_plans(tmp_path: Path) -> None:
     names = (
         "the plan is disabled in the first and decoupled_geo_rs in the second; rejections.geometric is in the second"
     )
-    refused(run("analyze", plain, tight), 2, f"do not add: {names} alone; rejections.veto is in the second alone.")
+    refused(run("analyze", plain, tight), 2, f"cannot be added: {names} alone; rejections.veto is in the second alone.")
     long = tmp_path / ("x" * 200)
     long.mkdir()
     far = saved(BF16, long / "c.rlcorr", "--preset", "prime_ipo", "--seed", "3")

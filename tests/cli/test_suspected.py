@@ -120,7 +120,7 @@ def test_what_a_voiding_anomaly_leaves_is_told_with_that_caveat(tmp_path: Path) 
     (old,) = columns(OLD)
     shifted = written(tmp_path / "d.parquet", [[*row[1:], -1.0] for row in old])
     words = " ".join(run("diagnose", shifted).out.split())
-    assert "What follows is read from numbers that this voids: fix it, and diagnose again. Also:" in words
+    assert "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again. Also:" in words
 
 
 def test_rows_with_a_stretch_of_zeros_are_not_called_mispaired(tmp_path: Path) -> None:

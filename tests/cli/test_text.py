@@ -63,7 +63,7 @@ def test_no_number_is_broken_over_two_lines(width: int, monkeypatch: pytest.Monk
 def test_the_ends_of_an_interval_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     (line,) = (line for line in run("analyze", FP32).out.splitlines() if "prob_pearson" in line)
-    assert re.search(r"1 - (\S+) \.\. 1 - (?!\1)\S+$", line)
+    assert re.search(r"1 - (\S+) to 1 - (?!\1)\S+$", line)
 
 
 @pytest.mark.parametrize("report", REPORTS)
@@ -75,9 +75,9 @@ def test_piped_text_is_plain(report: str) -> None:
 
 def test_the_first_sentence_says_what_is_usable() -> None:
     text = " ".join(run("analyze", STEPS).out.split())
-    assert "Close: token-level weights stay usable, sequence-level ones do not." in text
-    assert "! seq_ess 0.00313 should be >= 0.3. Do not weight whole sequences on this data" in text
-    assert "! pareto_k_seq 3.885 should be <= 0.601. As for seq_ess." in text
+    assert "Close: token-level weights are usable, sequence-level weights are not." in text
+    assert "! seq_ess 0.00313 should be >= 0.3. Do not use sequence weights on this data" in text
+    assert "! pareto_k_seq 3.885 should be <= 0.601. Same remedy as seq_ess." in text
 
 
 def test_ascii_terminals_get_ascii() -> None:

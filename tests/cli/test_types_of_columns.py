@@ -210,7 +210,7 @@ def test_rewards_that_are_not_finite_are_left_out_and_counted(tmp_path: Path) ->
     assert note in report["notes"]
     large = run("analyze", dump(tmp_path / "b.parquet", {"reward": pa.array([1e308] * 3)}), "--json").json
     assert large["metrics"]["reward_mean"] is None
-    assert "The rewards' sum is beyond float64: reward_mean is null." in large["notes"]
+    assert "The rewards' sum is too large for float64: reward_mean is null." in large["notes"]
     assert not any("reward" in note for note in run("analyze", BF16, "--json").json["notes"])
 
 

@@ -141,7 +141,7 @@ def test_a_group_is_named_however_narrow_the_terminal(tmp_path: Path, monkeypatc
     monkeypatch.setenv("COLUMNS", "60")
     ran = run("compare", parquet(tmp_path / "d.parquet", rows), "--group-by", "clipped", "--objective", "ppo")
     assert ran.status == 0, ran.err
-    assert "no room here for clipped" in ran.out
+    assert "Not shown at this width: clipped" in ran.out
     n_plans = ran.out.count("group 1") - 1
     assert n_plans > 10
     assert f"{n_plans} plans" in ran.out

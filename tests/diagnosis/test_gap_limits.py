@@ -103,7 +103,7 @@ def test_where_no_cause_stands_out_the_largest_is_said() -> None:
     assert [(cause.cause, cause.is_minor) for cause in found.causes] == [("noise", True)]
     share = round(100 * found.causes[0].share)
     assert 30 < share < 60
-    sentence = f"No cause stands out: the largest is noise of bf16 size, at most {share}% of the gap."
+    sentence = f"No cause stands out: the largest is rounding noise of bf16 size, at most {share}% of the gap."
     assert (found.verdict, found.conclusion) == ("unclear", sentence)
 
 
@@ -117,12 +117,12 @@ def test_equal_columns_are_clean() -> None:
 def test_under_16_sequences_no_cause_is_named() -> None:
     found = diagnosis(made(12, 100, drawn, drawn))
     assert (found.verdict, found.causes) == ("too_few", ())
-    assert found.conclusion == "Too little to say: 12 sequences, fewer than 16."
+    assert found.conclusion == "Too little data to tell: 12 sequences, fewer than 16."
     assert found.features["curve"] is not None
 
 
 def test_under_1000_tokens_no_cause_is_named() -> None:
-    assert diagnosis(made(16, 62, drawn, drawn)).conclusion == "Too little to say: 992 tokens, fewer than 1,000."
+    assert diagnosis(made(16, 62, drawn, drawn)).conclusion == "Too little data to tell: 992 tokens, fewer than 1,000."
 
 
 def test_what_a_dump_lacks_is_said() -> None:
@@ -146,11 +146,8 @@ def test_without_token_ids_noise_and_changed_weights_are_not_told_apart() -> Non
         rows.append(Row(rollout=list(-np.logaddexp(0, -u)), train=list(-np.logaddexp(0, -u - d)), key=i))
     found = diagnosis(rows)
     assert found.verdict == "noise"
-    assert found.causes[0].headline == "noise of bf16 size, or changed weights"
-    assert (
-        found.causes[0].evidence[-1]
-        == "Without token ids it is one of noise or changed weights: they cannot be told apart."
-    )
+    assert found.causes[0].headline == "rounding noise of bf16 size, or changed weights"
+    assert found.causes[0].evidence[-1] == "Without token ids, noise and changed weights cannot be told apart."
 
 
 def test_every_ranked_cause_is_in_the_table() -> None:

@@ -65,8 +65,8 @@ def test_the_interval_of_a_parameter_holds_the_true_one(name: str, cause: str, p
         ("top_p08", "top_p", "top-p 0.8 (0.787 to 0.808)"),
         ("top_p099", "top_p", "top-p 0.99 "),
         ("min_p005", "min_p", "min-p 0.05 "),
-        ("temp09_processed_vs_raw", "temperature", "temperature 0.9 "),
-        ("temp097_processed_vs_raw", "temperature", "temperature 0.97 "),
+        ("temp09_processed_vs_raw", "temperature", "is 0.9 (0.89 to 0.91) times that of"),
+        ("temp097_processed_vs_raw", "temperature", "is 0.97 (0.97 to 0.97) times that of"),
     ],
 )
 def test_the_headline_says_the_roundest_number_of_the_interval(name: str, cause: str, text: str) -> None:
@@ -83,7 +83,7 @@ def test_the_first_cause_explains_its_share_of_the_gap(name: str, percent: int) 
 def test_what_a_bound_leaves_is_noise_at_most() -> None:
     noise = found("top_p08", "noise")
     assert (noise.bound, noise.is_minor, round(100 * noise.share)) == ("at_most", True, 17)
-    assert noise.headline == "noise of bf16 or int8 size"
+    assert noise.headline == "rounding noise of bf16 or int8 size"
 
 
 @pytest.mark.parametrize("name", ["quant_int8", "stale_4", "window64", "temp07_divided"])
@@ -96,18 +96,18 @@ def test_noise_is_at_most_what_the_first_cause_leaves(name: str) -> None:
 def test_the_evidence_of_top_p_counts_the_tokens_for_and_against_it() -> None:
     bound, mass = found("top_p08", "top_p").evidence
     assert bound == (
-        "rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794, and nowhere else: 1,605 tokens, 39 "
-        "of 1,967 against it."
+        "rollout_log_probs is exactly 0 where old_log_probs is above log 0.794, and nowhere else: 1,605 tokens; 39 "
+        "of 1,967 tokens contradict it."
     )
-    assert "training gives 11% of its mass to tokens that rollout never samples" in mass
+    assert "training gives 11% of its probability to tokens that the rollout never samples" in mass
 
 
 def test_the_evidence_of_a_worker_names_what_differs_within_it() -> None:
     finding = found("worker_temp09", "column")
     assert finding.headline == "worker w3"
     assert finding.evidence == (
-        "Its typical token is 5.2 times as far off as the others' (z 32).",
-        "Within it: temperature 0.9 in rollout over training (0.897), R2 0.83.",
+        "Its tokens differ 5.2 times as much as the others' (z = 32).",
+        "Inside it, the rollout used 0.9 times training's temperature (fit 0.897, R² 0.83).",
     )
     levels = {level.level: level for level in columns_of("worker_temp09")["worker"].levels}
     assert [name for name, level in levels.items() if level.is_hot] == ["w3"]
@@ -128,7 +128,7 @@ def test_a_raw_rollout_column_is_not_taken_for_swapped_columns() -> None:
     result = diagnosed("temp07_raw_vs_processed")
     assert result.voiding is None
     assert result.causes[0].explains == ("swapped_columns",)
-    assert "swapped" in result.causes[0].evidence[-1]
+    assert "Swapped columns" in result.causes[0].evidence[-1]
 
 
 def test_a_window_of_64_tokens_is_seen_from_about_token_40_on() -> None:

@@ -137,4 +137,4 @@ def test_a_cut_of_some_rows_is_not_said_to_hold_everywhere() -> None:
     assert result.verdict == "top_p"
     words = " ".join(result.causes[0].evidence)
     assert "nowhere else" not in words
-    assert "some rows may be uncut" in words
+    assert "some rows may not be truncated" in words

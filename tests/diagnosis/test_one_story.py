@@ -54,7 +54,7 @@ def test_a_fault_has_the_effect_that_the_table_says(name: str) -> None:
 def test_no_plan_is_recommended_over_a_fault_as_if_nothing_were_wrong() -> None:
     faulty = compare(str(DUMPS / "mispaired_5pct.parquet"))
     headline = faulty.recommendation.headline
-    assert headline.startswith("Likely cause: 4 rows of 64 whose two columns do not belong together.")
+    assert headline.startswith("Likely cause: 4 rows of 64 hold log-probs of two different responses.")
     assert "Fix this first. Least harmful meanwhile: " in headline
     assert "Fix this first" not in compare(str(DUMPS / "noise_bf16_fp32.parquet")).recommendation.headline
 

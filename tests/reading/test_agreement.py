@@ -18,7 +18,7 @@ def test_columns_are_reported_in_order_with_what_was_chosen(tmp_path: Path) -> N
         ("step", "step"),
         ("score", "score"),
     ]
-    assert "old_log_probs is read from trainer_logprobs." in dump.notes
+    assert 'Using column "trainer_logprobs" as old_log_probs.' in dump.notes
     assert "No mask column: every token counts as valid." not in dump.notes
     assert read_rows(dump)[0]["key"] == (3, 1.0)
 

@@ -36,20 +36,20 @@ def test_groups_stand_by_number_then_by_text_and_null_last(values: list[Any], or
 def test_more_than_a_tenth_of_rows_alike_are_noted(tmp_path: Path) -> None:
     def notes(n_alike: int) -> list[str]:
         rows = [row(max(i, n_alike - 1)) for i in range(20)]
-        return [note for note in reported(rows, tmp_path).notes if "alike" in note]
+        return [note for note in reported(rows, tmp_path).notes if "have equal rollout log-probs" in note]
 
     assert notes(2) == []
     (note,) = notes(3)
-    assert note.startswith("15% of the rows are alike in their rollout log-probs: they are resampled together")
+    assert note.startswith("15% of the rows have equal rollout log-probs: they are resampled together")
 
 
 @pytest.mark.parametrize(
     ("n", "says"),
     [
-        (1, "1 rollout: too few for intervals, which take 5"),
-        (4, "4 rollouts: too few for intervals, which take 5"),
-        (5, "Intervals rest on 5 rollouts. Below 20 they may hold the truth less often than 95% of the time"),
-        (19, "Intervals rest on 19 rollouts. Below 20 they may hold the truth less often than 95% of the time"),
+        (1, "1 rollout: too few for intervals, which need 5"),
+        (4, "4 rollouts: too few for intervals, which need 5"),
+        (5, "The intervals come from 5 rollouts. With fewer than 20 they are often too narrow"),
+        (19, "The intervals come from 19 rollouts. With fewer than 20 they are often too narrow"),
         (20, None),
     ],
 )
@@ -63,8 +63,7 @@ def test_intervals_of_few_sequences_are_noted(n: int, says: str | None, tmp_path
 def test_one_row_many_times_has_no_intervals(tmp_path: Path) -> None:
     report = reported([row(1)] * 30, tmp_path)
     assert report.intervals == {}
-    assert [note for note in report.notes if "alike" in note] == [
-        "All rows are alike in their rollout log-probs, so there are no intervals; a column sample_id would tell them "
-        "apart."
+    assert [note for note in report.notes if "have equal rollout log-probs" in note] == [
+        "All rows have equal rollout log-probs, so there are no intervals; a column sample_id would tell them apart."
     ]
     assert "kl" in reported([row(1)] * 26 + [row(i) for i in range(2, 6)], tmp_path).intervals

@@ -87,7 +87,7 @@ def test_flags_hold_up_to_their_edges_and_the_first_is_the_headline(
 def test_the_largest_worth_is_taken() -> None:
     chosen = decided(of(NOTHING, 0.8, info=1.0), of(TOKEN, 0.95), of(SEQUENCE, 0.7))
     assert (chosen.plan, chosen.ties) == ("token", ())
-    assert chosen.headline == "Take token: it weights every token and keeps 95.0% of the batch."
+    assert chosen.headline == "Use token: it weights every token and keeps 95.0% of the batch."
 
 
 def test_of_plans_within_a_hundredth_the_fewest_records_win_then_the_order_of_the_list() -> None:
@@ -106,7 +106,7 @@ def test_a_tie_is_wider_where_policies_are_near() -> None:
 def test_no_correction_is_the_last_of_those_that_tie_and_wins_alone() -> None:
     assert decided(of(NOTHING, 1.0), of(BOTH, 0.991)).plan == "both"
     alone = decided(of(NOTHING, 0.9, info=1.0), of(TOKEN, 0.8))
-    assert alone.headline == "Take disabled: no other plan of these is worth as much as correcting nothing."
+    assert alone.headline == "Use disabled: no other of these plans is better than correcting nothing."
 
 
 def test_outliers_narrow_the_choice_to_plans_that_bound_tokens() -> None:
@@ -115,7 +115,7 @@ def test_outliers_narrow_the_choice_to_plans_that_bound_tokens() -> None:
     narrowed = decided(*plans, metrics=OUTLIERS)
     assert (narrowed.plan, narrowed.ties) == ("zeroed", ())
     assert narrowed.headline == (
-        "Take zeroed: it weights every token, drops what lies outside its bounds and keeps 85% of the batch."
+        "Use zeroed: it weights every token, drops tokens outside its bounds and keeps 85% of the batch."
     )
     assert decided(of(TOKEN, 0.95), of(DROPPED, 0.7), metrics=OUTLIERS).plan == "dropped"
     assert decided(*plans, metrics={**MOVED, "token_ess": 0.5}).plan == "zeroed"
@@ -140,12 +140,12 @@ def test_a_budget_is_a_record() -> None:
     assert decided(of(NOTHING, 0.9), of(budgeted, 0.9)).plan == budgeted.name
 
 
-@pytest.mark.parametrize(("n", "says"), [(31, "31 sequences cannot"), (1, "One sequence cannot")])
+@pytest.mark.parametrize(("n", "says"), [(31, "31 sequences are too few"), (1, "One sequence is too few")])
 def test_few_sequences_cannot_tell(n: int, says: str) -> None:
     recommendation = decided(of(TOKEN, 0.95), n=n)
     assert (recommendation.plan, recommendation.ties) == (None, ())
     assert recommendation.headline.startswith(says)
-    assert recommendation.headline.endswith("compare on at least 32, better some hundreds.")
+    assert recommendation.headline.endswith("use at least 32, better several hundred.")
     assert decided(of(TOKEN, 0.95), n=32).plan == "token"
 
 
@@ -154,8 +154,8 @@ def test_no_plan_is_safe_where_all_are_worth_little() -> None:
     recommendation = decided(of(TOKEN, 0.29), of(NOTHING, 0.1, info=1.0), metrics=apart)
     assert recommendation.plan is None
     assert recommendation.headline == (
-        "No plan is safe: the best is worth 29% of the batch. Fix the cause of the gap, or sample again with the "
-        "current weights."
+        "No plan is safe: the best is worth 29% of the batch. Fix the cause of the gap, or sample again "
+        "with the current weights."
     )
     assert decided(of(TOKEN, 0.3), metrics=apart).plan == "token"
 
@@ -164,8 +164,8 @@ def test_plans_that_leave_too_little_of_near_policies_are_what_is_wrong() -> Non
     recommendation = decided(of(TOKEN, 0.29), metrics={**WEIGHT, "seq_tv": 0.18})
     assert recommendation.plan is None
     assert recommendation.headline == (
-        "None of these plans is worth taking: the best is worth 29% of the batch, and no correction 82%. Compare "
-        "others: `rlcorr compare` without --preset and --plan takes its own list."
+        "None of these plans helps: the best is worth 29% of the batch, and no correction at all is "
+        "worth 82%. Compare others: without --preset and --plan, `rlcorr compare` uses its own list."
     )
 
 
@@ -181,7 +181,7 @@ def test_every_flag_has_its_reason_in_their_order() -> None:
     both = decided(of(ZEROED, 0.9), metrics={**MOVED, "token_ess": 0.5})
     assert [each.code for each in both.reasons] == list(both.flags) == ["moved", "outliers"]
     assert reason(both, "moved").startswith(
-        "The policies earn differently: the one in training 0.30 standard deviations of the advantages more."
+        "The policies earn different rewards: training's earns 0.30 standard deviations of the advantages more."
     )
     assert "(token_ess 0.5): zero or drop them" in reason(both, "outliers")
     less = decided(of(TOKEN, 0.9), metrics={**MOVED, "advantage_shift": -0.3})
@@ -196,7 +196,7 @@ def test_the_numbers_of_a_gap_keep_off_0_and_100_percent() -> None:
 
 
 def test_noise_is_named_with_what_weights_cost_in_case() -> None:
-    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0% of the batch.")
+    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0% of the batch for nothing.")
     codes = {each.code for each in decided(of(DROPPED, 0.97)).reasons}
     assert codes == {"weight"}  # no weight of the mismatch, so nothing lost to noise
     assert "noise" not in {each.code for each in decided(of(TOKEN, 0.97), metrics=FAR).reasons}
@@ -225,29 +225,31 @@ def test_the_plan_that_loses_most_is_named_with_bounds_that_keep_the_batch() -> 
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4), of(GEOMETRIC, 0.1)
     bounds = GeometricBounds(low=0.999998765, high=1.00000124, kept_fraction=0.953, exact=True)
     assert reason(decided(*plans, bounds=bounds), "loses") == (
-        "geo_rs leaves 10% of the batch. To keep 95.3% of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
+        "geo_rs keeps only 10% of the batch. To keep 95.3% of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
     )
-    assert reason(decided(*plans), "loses") == "geo_rs leaves 10% of the batch."
-    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence leaves 40% of the batch."
+    assert reason(decided(*plans), "loses") == "geo_rs keeps only 10% of the batch."
+    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence keeps only 40% of the batch."
     by_k1 = replace(GEOMETRIC, rejections=(Rejection("k1", "seq_mean", Bounds(-0.001, 0.001)),))
     assert "--rs ratio.seq_mean" in reason(decided(plans[0], of(by_k1, 0.1), bounds=bounds), "loses")
     # Bounds hold in the mode that they are of, and for a rejection of all sequences by the mismatch.
     gated = replace(by_k1, rejections=(Rejection("k1", "seq_mean", Bounds(None, 1e-4), gate="negative"),))
     for other in (replace(GEOMETRIC, mode="bypass"), gated):
-        assert reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs leaves 10% of the batch."
+        assert (
+            reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs keeps only 10% of the batch."
+        )
     assert "loses" not in {each.code for each in decided(of(TOKEN, 0.95), of(SEQUENCE, 0.5)).reasons}
 
 
 def test_a_plan_asked_for_by_name_is_named_before_one_that_loses_more() -> None:
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4, is_named=True), of(GEOMETRIC, 0.1)
-    assert reason(decided(*plans), "loses").startswith("sequence leaves")
+    assert reason(decided(*plans), "loses").startswith("sequence keeps only")
 
 
 def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
     metrics = {**WEIGHT, "pareto_k_seq": 0.7312, "pareto_k_seq_limit": 0.4463, "pareto_k_seq_se": 0.0031}
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.84)
     assert reason(decided(*plans, metrics=metrics), "heavy_tail") == (
-        "sequence costs 16% of the batch; pareto_k_seq 0.73 is above 0.45."
+        "sequence costs 16% of the batch: pareto_k_seq 0.73 is above 0.45."
     )
     close = {**metrics, "pareto_k_seq": 0.4495}
     assert reason(decided(*plans, metrics=close), "heavy_tail").endswith("pareto_k_seq 0.450 is above 0.446.")
@@ -257,7 +259,7 @@ def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
     elsewhere = of(replace(SEQUENCE, mode="bypass"), 0.84)
     assert "heavy_tail" not in {each.code for each in decided(plans[0], elsewhere, metrics=metrics).reasons}
     token = {**WEIGHT, "pareto_k_token": 0.8, "pareto_k_token_limit": 0.7, "pareto_k_token_se": 0.05}
-    assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0% of the batch;")
+    assert reason(decided(*plans, metrics=token), "heavy_tail").startswith("token costs 5.0% of the batch:")
 
 
 def test_a_rejection_that_prefers_advantages_or_lengths_is_told_beyond_three_errors() -> None:
@@ -304,12 +306,12 @@ def test_a_plan_is_the_least_harmful_one_where_the_gap_has_a_fault() -> None:
         plans=(of(TOKEN, 0.95),),
         advantages_differ=True,
         usable=Usable(token="yes", sequence="yes"),
-        story=Story(first="top_p", effect="fault", headline="Cause: one side was cut at top-p 0.9."),
+        story=Story(first="top_p", effect="fault", headline="Cause: one side was logged after top-p 0.9."),
     )
     recommendation = recommend(evidence)
     assert recommendation.plan == of(TOKEN, 0.95).name
     assert recommendation.headline == (
-        f"Cause: one side was cut at top-p 0.9. Fix this first. Least harmful meanwhile: {recommendation.plan}."
+        f"Cause: one side was logged after top-p 0.9. Fix this first. Least harmful meanwhile: {recommendation.plan}."
     )
 
 
@@ -348,5 +350,5 @@ def test_rounding_chooses_no_words() -> None:
     """Plans that leave the same are named in their order, and a share that is 1 but for rounding is all."""
     worse = of(GEOMETRIC, 0.1), of(SEQUENCE, 0.1 - 1e-16)
     assert worse[1].info < worse[0].info
-    assert reason(decided(of(TOKEN, 0.95), *worse), "loses").startswith("geo_rs leaves")
+    assert reason(decided(of(TOKEN, 0.95), *worse), "loses").startswith("geo_rs keeps only")
     assert decided(of(TOKEN, 1 - 1e-15)).headline == decided(of(TOKEN, 1.0)).headline

@@ -126,7 +126,7 @@ def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_tha
         assert report.verdict.level == "far"
         said = [finding.remedy or "" for finding in report.health if finding.broken]
         assert not any("--is" in remedy or "--preset" in remedy for remedy in said)
-        assert "No weights repair a gap as wide as this: find its cause first." in said
+        assert "No weights can repair a gap this large: find its cause first." in said
 
 
 def test_every_specific_remedy_is_of_a_metric_with_a_default_rule() -> None:

@@ -30,7 +30,7 @@ CLOSE = {
 APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
 SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
 LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
-LOOK = "Look for the cause of the gap; until it is found, weight token by token (--preset token_is)."
+LOOK = "Find the cause of the gap; until then, use token weights (--preset token_is)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,17 +47,18 @@ CASES = {
     "sequence weights of mean 0.05, nearly all rejected": Case(
         values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
         plan=SEQUENCE_AND_REJECTION,
-        says="Close: token-level weights stay usable, sequence-level ones do not. Failing: rollout_is_mean. "
-        "The rejections keep 1.5% of the tokens.",
+        says="Close: token-level weights are usable, sequence-level weights are not. Failing: rollout_is_mean. The "
+        "rejections keep only 1.5% of the tokens.",
     ),
     "a ratio that cannot be 1": Case(
         values={**APART, "kl": 0.12, "seq_ess": 0.05},
         impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
-        says="No verdict before the mean ratio is explained: until then no number below can be trusted. Failing: kl.",
+        says="No verdict until the mean ratio is explained: the numbers below are unreliable. Fix this first. "
+        "Failing: kl.",
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
-        says=f"Apart: token-level weights stay usable, sequence-level ones do not. {LOOK}",
+        says=f"Apart: token-level weights are usable, sequence-level weights are not. {LOOK}",
     ),
     "a last token that was not scored": Case(
         values=APART, says=f"Apart: token-level and sequence-level weights are both usable. {LOOK}"
@@ -65,33 +66,33 @@ CASES = {
     "one sequence": Case(
         values={**CLOSE, "seq_ess": 1.0},
         n_sequences=1,
-        says="Too few to tell: 1 sequence is measured, and a verdict takes 32.",
+        says="Too few to tell: 1 sequence is measured, and a verdict needs 32.",
     ),
     "31 sequences": Case(
-        values=CLOSE, n_sequences=31, says="Too few to tell: 31 sequences are measured, and a verdict takes 32."
+        values=CLOSE, n_sequences=31, says="Too few to tell: 31 sequences are measured, and a verdict needs 32."
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says="Close: token-level and sequence-level weights are both usable. Token weights (--preset token_is) correct "
-        "the gap at hardly any cost.",
+        says="Close: token-level and sequence-level weights are both usable. Token weights (--preset token_is) "
+        "correct the gap at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
         values=CLOSE, plan=TOKEN, says="Close: token-level and sequence-level weights are both usable."
     ),
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
-        says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
-        "token_is).",
+        says="Close: token-level weights are usable, sequence-level weights are not. Use token weights "
+        "(--preset token_is).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
-        says="Close: token-level weights stay usable, sequence-level ones do not. Weight token by token (--preset "
-        "token_is).",
+        says="Close: token-level weights are usable, sequence-level weights are not. Use token weights "
+        "(--preset token_is).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
-        says="Close: token-level weights are usable; 8 prompts are too few to tell if sequence-level ones are. "
-        "Weight token by token (--preset token_is).",
+        says="Close: token-level weights are usable; 8 prompts are too few to tell if sequence-level weights are. "
+        "Use token weights (--preset token_is).",
     ),
     "equal columns": Case(
         values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},
@@ -99,30 +100,28 @@ CASES = {
         says="Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
     ),
     "rounding": Case(
-        values={**CLOSE, "k3_kl": 9e-7}, says="The same policy, to rounding: there is nothing to correct."
+        values={**CLOSE, "k3_kl": 9e-7}, says="The same policy, up to rounding: there is nothing to correct."
     ),
     "a k3 above its rule": Case(
         values={**APART, "k3_kl": 0.2},
-        says="Far apart: this is more than weights can repair. Find out what is wrong before you train on it. "
-        "Failing: k3_kl.",
+        says="Far apart: weights cannot repair this. Find out what is wrong before you train on it. Failing: k3_kl.",
     ),
     "a kl below its rule": Case(
         values={**APART, "kl": -0.2},
-        says="Far apart: this is more than weights can repair. Find out what is wrong before you train on it. "
-        "Failing: kl.",
+        says="Far apart: weights cannot repair this. Find out what is wrong before you train on it. Failing: kl.",
     ),
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
         anomalies=(SHIFTED,),
-        says="No verdict before shifted_columns is explained: until then no number below can be trusted. "
+        says="No verdict until shifted_columns is explained: the numbers below are unreliable. Fix this first. "
         "Failing: k3_kl, chi2_token.",
     ),
     "two causes": Case(
         values=CLOSE,
         anomalies=(SHIFTED,),
         impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
-        says="No verdict before shifted_columns and the mean ratio are explained: until then no number below can be "
-        "trusted.",
+        says="No verdict until shifted_columns and the mean ratio are explained: the numbers below are unreliable. "
+        "Fix this first.",
     ),
     "files out of order": Case(
         values=CLOSE,
@@ -180,14 +179,13 @@ def caused(report: Report, cause: CauseFinding, **values: float) -> str:
 
 
 def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
-    fix = "by a fault: temperature. Fix it before you train; weights would only hide it."
+    fix = "because of a fault: temperature. Fix it before you train; weights would only hide it."
     assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {fix}"
     assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {fix} Failing: k3_kl."
-    assert "by a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
+    assert "because of a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
     assert caused(replace(report, impossible=impossible), named("temperature")) == (
-        "No verdict before temperature is fixed and the mean ratio explained: until then no number below can be "
-        "trusted."
+        "No verdict until temperature is fixed and the mean ratio explained: the numbers below are unreliable."
     )
 
 
@@ -196,15 +194,15 @@ def test_a_fault_that_is_named_is_to_be_mended_however_few_the_sequences(report:
     few = replace(report, whole=replace(report.whole, counts=counts))
     said = caused(few, named("temperature"), k3_kl=0.04)
     assert said == (
-        "Too few to tell: 24 sequences are measured, and a verdict takes 32. Fix temperature first in any case."
+        "Too few to tell: 24 sequences are measured, and a verdict needs 32. Fix temperature first in any case."
     )
 
 
 def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: Report) -> None:
     low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
     void = replace(report, impossible=low)
-    trusted = "until then no number below can be trusted."
-    follows = "No verdict before top_p is fixed, from which the mean ratio follows"
+    trusted = "the numbers below are unreliable."
+    follows = "No verdict until top_p is fixed, from which the mean ratio follows"
     assert caused(void, named("top_p")) == f"{follows}: {trusted}"
     both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
     assert both == f"{follows}, and shifted_columns explained: {trusted}"
@@ -212,6 +210,6 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
 
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
-    weigh = "weight token by token (--preset token_is)."
-    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"As long as stale_policy lasts, {weigh}")
+    weigh = "use token weights (--preset token_is)."
+    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"While stale_policy lasts, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)

@@ -95,7 +95,7 @@ def test_the_share_that_rejections_keep_is_told_below_one_half(report: Report) -
         values, tokens = report.whole.values, report.whole.counts["tokens"]
         return words(replace(report, whole=replace(report.whole, values={**values, "kept_tokens": kept * tokens})))
 
-    assert "The rejections keep 49.9% of the tokens." in told(0.499)
+    assert "The rejections keep only 49.9% of the tokens." in told(0.499)
     assert "The rejections keep nothing." in told(0.0)
     assert "rejections" not in told(0.5)
     assert concluded(kept_tokens=250.0).kept_fraction == 0.25

@@ -18,7 +18,7 @@ def first_lines(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_cause_that_single_tokens_show_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     told = first_lines("top_p08", capsys)
-    assert told.startswith("! top_p rollout_log_probs was cut at top-p 0.8")
+    assert told.startswith("! top_p rollout_log_probs was logged after top-p 0.8")
     assert "apply the same top-p in training. `rlcorr diagnose` shows the evidence." in told
 
 

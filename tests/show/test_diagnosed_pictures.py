@@ -48,8 +48,8 @@ SEEN = [
     ("eos_wrong_id", finding("last_token"), "10 of 64 such tokens are off by a factor of 2 or more, and 0 of the"),
     ("tool_retokenised", finding("mask_boundary"), "189 of 320 such tokens are off by a factor of 2 or more, and 68"),
     ("window64", finding("position_onset", index=48), "The typical size goes from 0.0555 at the start to 2.274"),
-    ("noise_bf16_fp32", finding("noise"), "The middle 68% reach 0.0661 at unlikely tokens, 0.0697 at middling ones"),
-    ("mispaired_5pct", finding("mispaired_rows"), "The middle 68% reach 5.151 to either side in odd rows, and 0.0958"),
+    ("noise_bf16_fp32", finding("noise"), "68% lie within 0.0661 at unlikely tokens, 0.0697 at middling ones"),
+    ("mispaired_5pct", finding("mispaired_rows"), "68% lie within 5.151 in odd rows, and within 0.0958"),
     ("stale_mixed_versions", finding("some_rows"), "Half of the 64 rows lie below"),
     ("rep11", finding("repetition_penalty"), "Tokens that repeat lie +1.9 from new ones of the same surprise"),
     (
@@ -126,8 +126,8 @@ def test_two_causes_stand_side_by_side_and_minor_ones_are_left_out() -> None:
 
 
 def test_without_a_panel_there_is_no_picture_and_the_conclusion_says_why() -> None:
-    picture = forms.picture(document(dump(diagnosis("too_few", conclusion="Too little to say."))))
-    assert (picture.figure, picture.caption) == (None, "Too little to say.")
+    picture = forms.picture(document(dump(diagnosis("too_few", conclusion="Too little data to tell."))))
+    assert (picture.figure, picture.caption) == (None, "Too little data to tell.")
 
 
 @pytest.mark.parametrize(("cause", "status"), [("top_p08", "fail"), ("noise_bf16_fp32", "ok"), ("clean_fp32", "ok")])

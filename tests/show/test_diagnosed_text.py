@@ -51,26 +51,26 @@ Printed = Callable[..., str]
 TOP_P_TEXT = """\
 top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
 
-  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808);
+  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808),
   old_log_probs was not. At least 72% of the gap.
-    rollout_log_probs is exactly 0 where old_log_probs lies above log 0.794,
-    and nowhere else: 1,605 tokens, 39 of 1,967 against it. The mean of e^l is
-    0.889 +- 0.014: training gives 11% of its mass to tokens that rollout
-    never samples.
+    rollout_log_probs is exactly 0 where old_log_probs is above log 0.794, and
+    nowhere else: 1,605 tokens; 39 of 1,967 tokens contradict it. The mean
+    ratio is 0.889 ± 0.014: training gives 11% of its probability to tokens
+    that the rollout never samples.
     Return log-probs before truncation, or apply the same top-p in training.
 
-  What is left: at most 17% of the gap is noise of bf16 or int8 size (0.12 in
-  log-odds). No column stands out. Not looked for: stale_policy (takes
-  advantages or rewards).
-  `rlcorr explain top_p`: how sure that is, and what else looks like it.
+  The rest (up to 17% of the gap) looks like rounding noise of bf16 or int8
+  size (0.12 in log-odds). No column stands out. Not checked: stale_policy
+  (needs advantages or rewards).
+  `rlcorr explain top_p` says how sure that is, and what else looks like it.
 """
 WORKER_TEXT = """\
 worker_temp09.parquet  48 sequences  4,340 tokens
 k3_kl 0.00459  sd of log-ratio 0.0912
 
   Likely cause: worker w3. At least 61% of the gap, on 23% of the tokens.
-    Its typical token is 5.2 times as far off as the others' (z 32). Within
-    it: temperature 0.9 in rollout over training (0.897), R2 0.83.
+    Its tokens differ 5.2 times as much as the others' (z = 32). Inside it,
+    the rollout used 0.9 times training's temperature (fit 0.897, R² 0.83).
 
   worker  tokens  gap  expected   size
   w3         23%  69%       17%  5.2 !
@@ -78,21 +78,21 @@ k3_kl 0.00459  sd of log-ratio 0.0912
   w0         26%  10%       28%    0.6
   w2         26%  10%       26%    0.5
 
-  Not looked for: stale_policy (takes advantages or rewards).
-  `rlcorr explain column`: how sure that is, and what else looks like it.
+  Not checked: stale_policy (needs advantages or rewards).
+  `rlcorr explain column` says how sure that is, and what else looks like it.
 """
 NOISE_TEXT = """\
 noise_bf16_fp32.parquet  48 sequences  4,340 tokens
 k3_kl 0.00118  sd of log-ratio 0.0486
 
-  Likely cause: noise of bf16 size. At most 89% of the gap.
-    Log-odds differ by 0.072, alike at all levels of surprise (slope 0.0003 +-
-    0.0008); 0% of it goes with the token (changed weights: 3% or more); rows
-    do not lean; the mean of e^l is 0.9999 +- 0.0012: tokens were drawn from
-    rollout_log_probs.
+  Likely cause: rounding noise of bf16 size. At most 89% of the gap.
+    The log-odds differ by 0.072, equally at all levels of surprise (slope
+    0.0003 ± 0.0008); 0% of it depends on the token (changed weights: 3% or
+    more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± 0.0012,
+    so the tokens were drawn from rollout_log_probs.
 
   No column stands out.
-  `rlcorr explain noise`: how sure that is, and what else looks like it.
+  `rlcorr explain noise` says how sure that is, and what else looks like it.
 """
 
 
@@ -107,8 +107,8 @@ def test_the_terminal_names_the_cause_its_share_evidence_and_advice(of: Diagnose
 
 def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
     assert (
-        "  Likely cause: rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not. At least 72"
-        in (text(TOP_P_DUMP, 120))
+        "  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not. "
+        "At least 72" in (text(TOP_P_DUMP, 120))
     )
 
 
@@ -116,18 +116,18 @@ def test_an_anomaly_that_voids_the_numbers_is_the_likely_cause_and_others_stand_
     shown = text(replace(TOP_P_DUMP, anomalies=(SHIFTED,)))
     assert "  Cause: shifted_columns. One column lies a token earlier or later than the\n  other.\n" in shown
     assert "    top_p08.parquet: old_log_probs lies one token later than" in shown
-    assert "\n  Also: rollout_log_probs was cut at top-p 0.8" in shown
+    assert "\n  Also: rollout_log_probs was logged after top-p 0.8" in shown
     assert "`rlcorr explain shifted_columns`" in shown
 
 
 def test_an_order_of_files_is_told_first_and_leaves_the_verdict(text: Printed) -> None:
     shown = text(replace(TOP_P_DUMP, anomalies=(replace(SHIFTED, name="steps_out_of_order"),)))
-    assert shown.index("? steps_out_of_order") < shown.index("Likely cause: rollout_log_probs was cut")
+    assert shown.index("? steps_out_of_order") < shown.index("Likely cause: rollout_log_probs was logged")
 
 
 def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(text: Printed) -> None:
     first = text(dump(diagnosis("top_p", TOP_P, WORKER, columns=(WORKERS,))))
-    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n    Its typical" in first
+    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n    Its tokens differ" in first
     minor = text(dump(diagnosis("top_p", TOP_P, replace(WORKER, is_minor=True), columns=(WORKERS,))))
     assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n" in minor
     assert "Its typical" not in minor
@@ -136,9 +136,9 @@ def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(te
 @pytest.mark.parametrize(
     ("verdict", "conclusion"),
     [
-        ("unclear", "No cause stands out: the largest is noise of bf16 size, at most 46% of the gap."),
+        ("unclear", "No cause stands out: the largest is rounding noise of bf16 size, at most 46% of the gap."),
         ("none", "The two policies are equal but for rounding."),
-        ("too_few", "Too little to say: 12 sequences, and a diagnosis takes 16."),
+        ("too_few", "Too little data to tell: 12 sequences, and a diagnosis takes 16."),
     ],
 )
 def test_without_a_cause_the_conclusion_says_so(verdict: str, conclusion: str, text: Printed) -> None:
@@ -152,10 +152,10 @@ def test_without_a_cause_the_conclusion_says_so(verdict: str, conclusion: str, t
 
 def test_columns_that_stand_out_without_being_the_cause_are_named(text: Printed) -> None:
     of = dump(diagnosis("top_p", TOP_P, columns=(WORKERS, SOURCES)))
-    assert "worker stands out, too, without being the cause." in " ".join(text(of).split())
+    assert "worker stands out, too, but is not the cause." in " ".join(text(of).split())
     crowded = dump(diagnosis("top_p", TOP_P, columns=(ColumnGap(column="group_id", levels=(), too_many=True),)))
     shown = " ".join(text(crowded).split())
-    assert "Of too many levels to be looked at: group_id." in shown
+    assert "Not checked, because of too many values: group_id." in shown
     assert "No column stands out" not in shown
 
 
@@ -164,8 +164,7 @@ def test_facts_and_what_was_not_looked_for_are_told(text: Printed) -> None:
     lacking = (NotLookedFor("stale_policy", "rewards"), NotLookedFor("repetition_penalty", "token ids"))
     shown = " ".join(text(dump(diagnosis("top_p", TOP_P, facts=(fact,), not_looked_for=lacking))).split())
     assert (
-        "Not looked for: stale_policy (takes rewards), repetition_penalty (takes token ids). old_log_probs lies"
-        in shown
+        "Not checked: stale_policy (needs rewards), repetition_penalty (needs token ids). old_log_probs lies" in shown
     )
 
 
@@ -201,11 +200,11 @@ def test_each_group_has_a_line(text: Printed) -> None:
     ("verdicts", "expected"),
     [
         (("top_p", "top_p"), "All 2 groups agree."),
-        (("top_p", "too_few"), "The one group that can tell agrees. 1 group has too little to say."),
-        (("top_p", "top_p", "too_few"), "All 2 groups that can tell agree. 1 group has too little to say."),
-        (("top_p", "noise", "unclear"), "In 2 of 3 groups the verdict is another: noise at step 1, for example."),
-        (("noise", "noise"), "No group has this verdict by itself: noise at step 0, for example."),
-        (("too_few", "too_few"), "No group has enough to say by itself."),
+        (("top_p", "too_few"), "The one group with enough data agrees. 1 group has too little data."),
+        (("top_p", "top_p", "too_few"), "All 2 groups with enough data agree. 1 group has too little data."),
+        (("top_p", "noise", "unclear"), "2 of 3 groups show another cause: noise at step 1, for example."),
+        (("noise", "noise"), "No single group shows this cause: noise at step 0, for example."),
+        (("too_few", "too_few"), "No group has enough data by itself."),
     ],
 )
 def test_whether_the_groups_agree_is_said(verdicts: tuple[str, ...], expected: str) -> None:
@@ -249,7 +248,7 @@ def test_what_is_left_out_of_a_dump_is_said(text: Printed) -> None:
 
 
 def test_of_too_little_nothing_else_is_said(text: Printed) -> None:
-    assert "No column stands out" not in text(dump(diagnosis("too_few", conclusion="Too little to say.")))
+    assert "No column stands out" not in text(dump(diagnosis("too_few", conclusion="Too little data to tell.")))
 
 
 def test_text_from_a_dump_sends_nothing_to_the_terminal(text: Printed) -> None:

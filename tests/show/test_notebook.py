@@ -51,7 +51,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 HEADLINES = {
     "analyze": "stale_policy",
     "diagnose": "Likely cause: ",
-    "compare": "Take decoupled_token_is",
+    "compare": "Use decoupled_token_is",
     "sweep": "To keep 90.0% of the sequences",
     "diff": "B is farther apart",
     "inspect": "No bad rows, and nothing suspicious.",

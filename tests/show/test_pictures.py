@@ -324,7 +324,7 @@ def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
         ("length", EITHER_WAY, "S has a root mean square of 1 nats at the one length"),
         ("weights", REJECTED, "Rejection then keeps nothing."),
         ("metrics", REJECTED, "All rows have step 1: a curve needs two values of it."),
-        ("staleness", CONSTANT, "needs numbers in two columns, step and policy_version"),
+        ("staleness", CONSTANT, "needs numbers in the columns step and policy_version"),
     ],
 )
 def test_captions_are_true(kind: str, rows: list[Row], words: str, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     half = int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))  # of likely tokens, with one bin at least beside it
     least, most = (float(np.abs(part).mean()) for part in (d[:half], d[half:]))
     narrow, wide = number(float((high - low).min()) / 2), number(float((high - low).max()) / 2)
-    reach = f"the middle 68% reach {narrow} to {wide} to either side"
+    reach = f"68% lie within {narrow} to {wide} of it"
     if is_lined:
         return f"The mean runs along a line of slope {_signed(slope)}; {reach}."
     return f"The mean lies {number(least)} from 0 at unlikely tokens and {number(most)} at likely ones; {reach}."
@@ -268,7 +268,7 @@ def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         for (_, _, counts), width in zip(shown, widths, strict=True)
     ) / sum(counts.sum() for _, _, counts in shown)
     words = words.replace("ones", "tokens", 1)
-    return f"The middle 68% reach {words}, to either side; {share(beyond)} lie beyond {FAR:g} times that."
+    return f"68% lie within {words}; {share(beyond)} lie beyond {FAR:g} times that."
 
 
 def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
@@ -282,7 +282,7 @@ def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     if len(shown) < 2:
         raise Missing("There are no odd rows to draw.")
     odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
-    return f"The middle 68% reach {number(odd)} to either side in odd rows, and {number(others)} in the others."
+    return f"68% lie within {number(odd)} in odd rows, and within {number(others)} in the others."
 
 
 def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:

@@ -26,7 +26,7 @@ def worth(comparison: Comparison, axes: Axes) -> str:
     sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
     if any(plan.name == taken for plan in plans):
         why = f"it is worth the most, {best.worth:.3f}." if taken == best.name else sentence
-        sentence = f"Take {style.label(taken)} (orange): {why}"
+        sentence = f"Use {style.label(taken)} (orange): {why}"
     return f"{sentence} {plural(left, 'plan')} worth less are not shown." if left else sentence
 
 
