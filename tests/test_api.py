@@ -256,7 +256,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "an unknown metric": (lambda: check(BF16, max={"klx": 1.0}), "max klx"),
     "an unknown metric of weights": (lambda: check(BF16, max={"rollout_is_mean": 1}), 'preset="token_is"'),
     "no amount": (lambda: check(BF16, max={"kl": float("nan")}), 'max={"kl": nan}'),
-    "a baseline of no limit": (lambda: check(BF16, baseline="b.json"), 'max_increase={"kl": "20%"}'),
+    "a baseline of no limit": (lambda: check(BF16, baseline="b.json"), 'max_increase={"k3_kl": "20%"}'),
     "a limit of no baseline": (lambda: check(BF16, max_increase={"kl": "20%"}), 'baseline="report.json"'),
     "unknown kind": (lambda: plot(BF16, kind="pie"), "pie"),
     "unknown measure": (lambda: inspect_dump(BF16, rank="k4"), "rank must be one of"),

@@ -84,10 +84,10 @@ def check(
         ),
     ] = None,
     max_increase: Annotated[
-        Amounts, _limit("Fail where it rose by more: kl=20%.", "--max-increase", "METRIC=N[%]")
+        Amounts, _limit("Fail where it rose by more: k3_kl=20%.", "--max-increase", "METRIC=N[%]")
     ] = None,
     max_decrease: Annotated[
-        Amounts, _limit("Fail where it fell by more: seq_ess=10%.", "--max-decrease", "METRIC=N[%]")
+        Amounts, _limit("Fail where it fell by more: token_ess=10%.", "--max-decrease", "METRIC=N[%]")
     ] = None,
     fail_on: Annotated[
         Names,
@@ -178,6 +178,7 @@ def check(
                     chosen,
                     computing=compute,
                     watch=watch,
+                    group_intervals=asked.baseline is not None,
                     follows_steps=not pool,
                     staging=staging,
                     objective=wanted,

@@ -264,8 +264,8 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
 
 
-def report_of(run: RunTotals) -> Report:
-    """The report of a run."""
+def report_of(run: RunTotals, *, group_intervals: bool = False) -> Report:
+    """The report of a run.  group_intervals: whether groups have intervals without pictures, too."""
     measured, plan, provenance = run.measured, run.plan, run.provenance
     groups, step_at = provenance.groups, None
     places = [place for place, name in enumerate(groups) if name in STEPS]
@@ -287,7 +287,7 @@ def report_of(run: RunTotals) -> Report:
         whole_totals=measured.whole,
         objective=run.objective,
         batch_by=provenance.batch,
-        group_replicates=measured.group_replicates if measured.pictures is not None else None,
+        group_replicates=measured.group_replicates if group_intervals or measured.pictures is not None else None,
         group_bins=measured.group_bins,
         cluster_by=provenance.settings["cluster_by"],
     )

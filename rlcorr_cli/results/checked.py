@@ -146,7 +146,8 @@ def measurements_of(report: Report) -> Measurements:
     return Measurements(
         inputs=report.inputs,
         sections=(
-            *(_section(group) for group in (report.whole, *groups)),
+            _section(replace(report.whole, intervals=report.intervals)),
+            *(_section(group) for group in groups),
             *(_section(step, is_followed=True) for step in followed),
         ),
         situation=report.situation,
@@ -162,7 +163,8 @@ def measurements_of(report: Report) -> Measurements:
 
 
 def _section(group: Group, *, is_followed: bool = False) -> Section:
-    return Section(group.plain_key, {**group.metrics, **group.values, **group.objective}, is_followed)
+    values = {**group.metrics, **group.values, **group.objective}
+    return Section(group.plain_key, values, is_followed, group.intervals)
 
 
 def story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:

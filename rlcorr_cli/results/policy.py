@@ -20,6 +20,9 @@ Several rules on one metric all hold: a warning at one value and a failure at an
 Limits say how far a metric may move from its value in a saved report, the baseline.  A move is one of the absolute
 value where the metric's ideal is 0, else of the value.  Groups that both reports have are compared as well; a group
 that only one of them has is not.
+
+A move fails where it is larger than the limit and chance does not explain it: the 95% interval of the change excludes
+0.  Where either report has no interval of the metric, nobody can tell, and a move beyond the limit warns.
 """
 
 import math
@@ -28,7 +31,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.metrics.catalog import ideal, logged_name, missing, possible
+from rlcorr_cli.metrics.catalog import ideal, is_two_sided, logged_name, missing, possible
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
 from rlcorr_cli.plans.files import load
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.rules import (
@@ -40,6 +44,7 @@ from rlcorr_cli.results.rules import (
     Rule,
     Section,
     Severity,
+    Status,
     finite,
     from_flags,
     judge,
@@ -149,8 +154,12 @@ class Limit:
     share: bool
 
     def __str__(self) -> str:
-        amount = f"{100 * self.amount:.12g}%" if self.share else f"{self.amount:.12g}"
-        return f"at most {amount} {'above' if self.rises else 'below'} the baseline"
+        return f"at most {self.words} {'above' if self.rises else 'below'} the baseline"
+
+    @property
+    def words(self) -> str:
+        """The amount: '20%', '0.01'."""
+        return f"{100 * self.amount:.12g}%" if self.share else f"{self.amount:.12g}"
 
     @property
     def option(self) -> str:
@@ -160,6 +169,22 @@ class Limit:
     def room(self, baseline: float) -> float:
         """How far the metric may move from its baseline."""
         return (self.amount * abs(baseline) if self.share else self.amount) + ROUNDING * abs(baseline)
+
+    @property
+    def of_size(self) -> bool:
+        """Whether it is on the metric's absolute value."""
+        return ideal(self.metric) == 0
+
+    def ends(self, baseline: float) -> tuple[float | None, float | None]:
+        """The values between which a metric is within the limit; None of an end that does not bind, and of both where
+        no one range holds these values."""
+        amount = self.amount * abs(baseline) if self.share else self.amount
+        if not self.of_size:
+            return (None, baseline + amount) if self.rises else (baseline - amount, None)
+        if self.rises:
+            high = abs(baseline) + amount
+            return (-high if is_two_sided(self.metric) else None), high
+        return (None if is_two_sided(self.metric) else abs(baseline) - amount), None
 
 
 def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
@@ -208,43 +233,95 @@ def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
 
 
 def _compared(limit: Limit, now: Section, baseline: Section) -> Finding:
-    value = now.values[limit.metric]
-    holds, predicate = _moved(limit, value, baseline.values[limit.metric])
+    value, before = now.values[limit.metric], baseline.values[limit.metric]
+    status, predicate = _moved(limit, value, before, (_interval(limit, now), _interval(limit, baseline)))
+    low, high = (None, None) if before is None else limit.ends(before)
     return Finding(
         key=now.key,
         metric=limit.metric,
         value=value,
         rule=str(limit),
+        low=low,
+        high=high,
         severity="fail",
-        status="ok" if holds else "fail",
-        fix=remedy_of(limit.metric) or None,
+        status=status,
+        fix=(_instead(limit, now, baseline) if status == "warn" else remedy_of(limit.metric)) or None,
         message=f"{limit.metric} {predicate}.",
     )
 
 
-def _moved(limit: Limit, now: float | None, baseline: float | None) -> tuple[bool, str]:
-    """Whether a limit holds, and the predicate of a sentence on it, whose subject is the metric."""
+def _interval(limit: Limit, section: Section) -> Interval | None:
+    """The 95% interval of what a limit is on.  Equal policies have no chance in them, and so no interval of their
+    own."""
+    value = section.values[limit.metric]
+    equal = None if value is None or section.values.get("k3_kl") != 0 else (value, value)
+    found = section.intervals.get(limit.metric, equal)
+    if found is None or not limit.of_size:
+        return found
+    low, high = found
+    return max(0.0, low, -high), max(abs(low), abs(high))
+
+
+def _moved(
+    limit: Limit, now: float | None, baseline: float | None, intervals: tuple[Interval | None, Interval | None]
+) -> tuple[Status, str]:
+    """What came of a limit, and the predicate of a sentence on it, whose subject is the metric.  intervals: 95%, of
+    what is limited."""
     wanted = f"should be {limit}"
     if now is None:
-        return False, f"has no data, {wanted}"
+        return "fail", f"has no data, {wanted}"
     if baseline is None:
-        return False, f"is {shown(now)}, but the baseline has no data, {wanted}"
-    size = ideal(limit.metric) == 0
-    new, old = (abs(now), abs(baseline)) if size else (now, baseline)
+        return "fail", f"is {shown(now)}, but the baseline has no data, {wanted}"
+    new, old = (abs(now), abs(baseline)) if limit.of_size else (now, baseline)
     worse = new - old if limit.rises else old - new
-    by = _by(new, old, size and (now < 0 or baseline < 0))
+    by = _by(new, old, limit.of_size and (now < 0 or baseline < 0))
     was = f"is {shown(now, baseline)}, the baseline {shown(baseline, now)}{by}"
-    if old == 0 and limit.share and worse > 0:
-        return False, f"{was}, and any change from 0 is more than {100 * limit.amount:.12g}% of it"
-    return worse <= limit.room(old), f"{was}, {wanted}"
+    if worse <= limit.room(old):
+        return "ok", f"{was}, {wanted}"
+    if old == 0 and limit.share:
+        wanted = f"and any change from 0 is more than {limit.words} of it"
+    if intervals[0] is None or intervals[1] is None:
+        return "warn", f"{was}, {wanted}; without a 95% interval this may be chance"
+    if worse <= _chance(limit, (new, *intervals[0]), (old, *intervals[1])):
+        return "ok", f"{was}, {wanted}; this may be chance, because the 95% interval of the change includes 0"
+    return "fail", f"{was}, {wanted}"
+
+
+def _chance(limit: Limit, now: tuple[float, float, float], baseline: tuple[float, float, float]) -> float:
+    """How far from 0 the interval of a change reaches back from the change itself.
+
+    Each value with its interval.  The errors of two samples add in squares, each towards the other: Zou and Donner,
+    Construction of confidence limits about effect measures (Statistics in Medicine 27, 2008).
+    """
+    (new, new_low, new_high), (old, old_low, old_high) = now, baseline
+    if limit.rises:
+        return math.hypot(new - new_low, old_high - old)
+    return math.hypot(new_high - new, old - old_low)
+
+
+def _instead(limit: Limit, now: Section, baseline: Section) -> str:
+    """What to do about a move that nobody can tell from chance."""
+    if "k3_kl" in now.intervals and "k3_kl" in baseline.intervals and limit.metric != "k3_kl":
+        return f"{limit.metric} has no interval here: limit k3_kl instead (--max-increase k3_kl=20%)."
+    if now.intervals:
+        return "The baseline has no intervals of these rows: save it again."
+    return f"These rows have no intervals, which take {FEWEST_CLUSTERS} prompts and a report without a profile."
+
+
+TIMES = 10.0
+"""Above this multiple of its baseline a value is called so many times as large, not so many percent larger."""
 
 
 def _by(now: float, baseline: float, size: bool) -> str:
-    """' (up 50%)': how far a value moved, as a part of the baseline; size: whether it is one of absolute values."""
+    """' (up 50%)', ' (215 times as large)': how far a value moved from its baseline; size: whether it is one of
+    absolute values."""
     if baseline == 0 or now == baseline:
         return ""
+    of = "size " if size else ""
+    if now > TIMES * baseline > 0:
+        return f" ({of}{shown(float(f'{now / baseline:.3g}'))} times as large)"
     change = (now - baseline) / abs(baseline)
-    return f" ({'size ' if size else ''}{'up' if change > 0 else 'down'} {abs(100 * change):.3g}%)"
+    return f" ({of}{'up' if change > 0 else 'down'} {abs(100 * change):.3g}%)"
 
 
 FailOn = Literal["moved", "far", "outliers", "cause"]
@@ -325,7 +402,7 @@ def policy(
         return Policy(rules=rules, fail_on=fails, strict=strict, accept=frozenset(accept), notes=tuple(notes))
     if not moves:
         raise UsageError(
-            "--baseline is compared with nothing.", "Add --max-increase kl=20% or --max-decrease seq_ess=10%."
+            "--baseline is compared with nothing.", "Add --max-increase k3_kl=20% or --max-decrease token_ess=10%."
         )
     refuse_lacking(moves, baseline.sections, baseline.name)
     return Policy(

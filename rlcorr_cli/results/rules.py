@@ -17,7 +17,7 @@ sees that it helps.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -139,8 +139,8 @@ def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
 EXAMPLES = {
     "--max": "kl=0.1",
     "--min": "seq_ess=0.3",
-    "--max-increase": "kl=20%",
-    "--max-decrease": "seq_ess=10%",
+    "--max-increase": "k3_kl=20%",
+    "--max-decrease": "token_ess=10%",
 }
 """Option -> an example of its value."""
 
@@ -150,12 +150,13 @@ class Section:
     """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on.
 
     is_followed: whether it is a step that nobody asked for.  It is held to the rules that its data allow, and not to a
-    baseline, whose steps are of another run.
+    baseline, whose steps are of another run.  intervals: 95%, of the metrics that have one.
     """
 
     key: Mapping[str, Any]
     values: Mapping[str, Value]
     is_followed: bool = False
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
 
 Status = Literal["ok", "warn", "fail", "no data"]

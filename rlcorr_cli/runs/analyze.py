@@ -56,6 +56,7 @@ def analyze(
     pictures: bool = False,
     totals: bool = False,
     by_group: bool = False,
+    group_intervals: bool = False,
     by_step: bool = False,
     follows_steps: bool = False,
     staging: Outputs | None = None,
@@ -65,9 +66,9 @@ def analyze(
 
     source: what to read, or a dump that was opened for this plan and this objective.  totals: whether the report keeps
     what it was made of.  by_group: whether a dump of more groups than are resampled is refused; totals of groups have
-    their replicates, too.  by_step: whether each group has curves of its own.  follows_steps: whether steps are told
-    apart where the dump has them, beside the groups that are asked for.  staging: where the rows set aside are left for
-    the caller to publish; None publishes them here.
+    their replicates, too.  group_intervals: whether groups that are asked for have intervals.  by_step: whether each
+    group has curves of its own.  follows_steps: whether steps are told apart where the dump has them, beside the groups
+    that are asked for.  staging: where the rows set aside are left for the caller to publish; None publishes them here.
     """
     dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     asked = dump.request.group_by
@@ -86,7 +87,7 @@ def analyze(
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
-        by_group=(totals or pictures) and bool(dump.request.group_by),
+        by_group=((totals or pictures) and bool(dump.request.group_by)) or (group_intervals and bool(asked)),
         by_step=by_step,
         n_asked=len(asked) or None,
         step_at=step_at,
@@ -106,7 +107,7 @@ def analyze(
             adds_step=adds_step,
         )
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
-        report = report_of(run)
+        report = report_of(run, group_intervals=group_intervals)
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 

@@ -463,6 +463,11 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(name="section", meaning="Which rows a check or a comparison is of: the whole dump, or one group."),
         Term(
+            name="baseline",
+            meaning="In `check`: a saved report that new numbers are compared with. A change fails only where it is "
+            "larger than the limit and its 95% interval excludes 0.",
+        ),
+        Term(
             name="95% interval",
             meaning="The range that holds the true value in 95 of 100 cases, by resampling whole prompts (bootstrap). "
             "`rlcorr help intervals` says how far to trust it.",

@@ -280,9 +280,9 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "one rejection": (("--max", "rollout_rs_geometric_max=0.1"), ("a rejection of that name", "rlcorr presets")),
     "a limit without a baseline": (("--max-increase", "kl=20%"), ("--max-increase compares", "--baseline")),
     "another": (("--max-decrease", "seq_ess=20%"), ("--max-decrease compares", "--baseline")),
-    "a baseline without a limit": (("--baseline", "r.json"), ("compared with nothing", "--max-increase kl=20%")),
-    "a limit of no amount": (("--max-increase", "kl=a lot"), ("'a lot'", "--max-increase kl=20%")),
-    "a limit below 0": (("--max-decrease", "seq_ess=-10%"), ("'-10%'", "0 or more", "seq_ess=10%")),
+    "a baseline without a limit": (("--baseline", "r.json"), ("compared with nothing", "--max-increase k3_kl=20%")),
+    "a limit of no amount": (("--max-increase", "kl=a lot"), ("'a lot'", "--max-increase k3_kl=20%")),
+    "a limit below 0": (("--max-decrease", "seq_ess=-10%"), ("'-10%'", "0 or more", "token_ess=10%")),
     "a limit of NaN": (("--max-increase", "kl=nan%"), ("'nan%'",)),
     "a limit twice": (("--max-increase", "kl=1", "--max-increase", "kl=2"), ("names kl twice",)),
 }

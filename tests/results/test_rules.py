@@ -181,9 +181,14 @@ def test_what_zeroed_normalized_and_vetoing_plans_bring() -> None:
     assert not possible("rollout_rs_geometric_max", plan)
 
 
+def exactly(value: float | None, metric: str = "kl", **key: int) -> Section:
+    """A section of which chance moves nothing."""
+    return Section(key, {metric: value}, intervals={} if value is None else {metric: (value, value)})
+
+
 def moved(option: str, text: str, now: float | None, then: float | None, metric: str = "kl") -> tuple[str, str]:
     given = limits([text], []) if option == "--max-increase" else limits([], [text])
-    (found,) = compare(given, [Section({}, {metric: now})], [Section({}, {metric: then})])
+    (found,) = compare(given, [exactly(now, metric)], [exactly(then, metric)])
     return found.status, found.message
 
 
@@ -242,8 +247,54 @@ def test_a_move_is_told_with_both_values() -> None:
     assert says.startswith("kl has no data, should be")
 
 
+@pytest.mark.parametrize(
+    ("now", "then", "status"),
+    [
+        ((0.149, 0.109, 0.3), (0.1, 0.0, 0.13), "ok"),  # 0.05 is the root of 0.04^2 + 0.03^2
+        ((0.151, 0.111, 0.3), (0.1, 0.0, 0.13), "fail"),
+        ((-0.149, -0.3, -0.109), (0.1, 0.0, 0.13), "ok"),
+        ((-0.151, -0.3, -0.111), (-0.1, -0.13, 0.0), "fail"),
+        ((0.119, 0.119, 0.119), (0.1, 0.1, 0.1), "ok"),  # within the limit, though it is no chance
+    ],
+)
+def test_an_increase_within_the_interval_of_the_change_is_chance(
+    now: tuple[float, float, float], then: tuple[float, float, float], status: str
+) -> None:
+    sections = [Section({}, {"kl": value}, intervals={"kl": ends}) for value, *ends in (now, then)]
+    (found,) = compare(limits(["kl=20%"], []), sections[:1], sections[1:])
+    assert found.status == status
+    assert ("may be chance" in found.message) == (status == "ok" and abs(now[0]) > 0.12)
+
+
+def test_a_decrease_looks_at_the_other_ends() -> None:
+    then = Section({}, {"token_ess": 0.9}, intervals={"token_ess": (0.87, 0.9)})
+    for now, status in ((0.851, "ok"), (0.849, "fail")):
+        section = Section({}, {"token_ess": now}, intervals={"token_ess": (now, now + 0.04)})
+        assert compare(limits([], ["token_ess=1%"]), [section], [then])[0].status == status
+
+
+def test_a_large_rise_is_told_as_a_multiple() -> None:
+    assert "(215 times as large)" in moved("--max-increase", "k3_kl=20%", 0.215, 0.001, "k3_kl")[1]
+    assert "(up 900%)" in moved("--max-increase", "k3_kl=20%", 0.01, 0.001, "k3_kl")[1]
+
+
+def test_limits_have_their_ends_in_numbers() -> None:
+    def ends(option: str, text: str, then: float) -> tuple[float | None, float | None]:
+        metric = text.split("=")[0]
+        given = limits([text], []) if option == "--max-increase" else limits([], [text])
+        (found,) = compare(given, [exactly(then, metric)], [exactly(then, metric)])
+        return found.low, found.high
+
+    assert ends("--max-increase", "kl=50%", -0.1) == pytest.approx((-0.15, 0.15))
+    assert ends("--max-increase", "k3_kl=0.01", 0.1) == (None, pytest.approx(0.11))
+    assert ends("--max-decrease", "k3_kl=0.01", 0.1) == (pytest.approx(0.09), None)
+    assert ends("--max-decrease", "kl=50%", -0.1) == (None, None)
+    assert ends("--max-decrease", "token_ess=10%", 0.8) == (pytest.approx(0.72), None)
+    assert ends("--max-increase", "token_ess=10%", 0.8) == (None, pytest.approx(0.88))
+
+
 def test_groups_of_the_same_key_are_compared_and_others_are_not() -> None:
-    now = [Section({}, {"kl": 0.1}), Section({"step": 0}, {"kl": 0.1}), Section({"step": 1}, {"kl": 0.3})]
-    then = [Section({}, {"kl": 0.1}), Section({"step": 1}, {"kl": 0.1}), Section({"step": 2}, {"kl": 0.1})]
+    now = [exactly(0.1), exactly(0.1, step=0), exactly(0.3, step=1)]
+    then = [exactly(0.1), exactly(0.1, step=1), exactly(0.1, step=2)]
     found = compare(limits(["kl=20%"], []), now, then)
     assert [(one.key, one.status) for one in found] == [({}, "ok"), ({"step": 1}, "fail")]
