@@ -27,8 +27,9 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
-from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines
-from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, written
+from rlcorr_cli.errors import DataError, UsageError, not_one_of
+from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL
@@ -77,12 +78,13 @@ def check(
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
-            help="Saved report for --max-increase and --max-decrease.",
+            help="Saved report to compare with: see `rlcorr help ci`.",
             panel=RULES,
             typed=TEXT,
             metavar="REPORT",
         ),
     ] = None,
+    update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
     max_increase: Annotated[
         Amounts, _limit("Fail where it rose by more: k3_kl=20%.", "--max-increase", "METRIC=N[%]")
     ] = None,
@@ -126,7 +128,7 @@ def check(
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
     """
-    from rlcorr_cli.results.checked import measurements_of
+    from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
     from rlcorr_cli.results.policy import FailOn, policy, read_rules, refuse_impossible
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
@@ -136,9 +138,14 @@ def check(
     appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
     inputs = () if isinstance(source, Report) else reading.paths
+    updated = _updated(baseline) if update_baseline else None
     files = {"plan": how.get("plan"), "rules": rules, "baseline": baseline}
-    notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
+    if updated is None:
+        notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
+    else:
+        notes = check_touched((updated, *report_file, *quarantines(reading)), inputs, **{**files, "baseline": None})
     notes += check_touched(appended, inputs, **files)
+    is_first = updated is not None and not _is_there(updated.path)
     report = saved(source)
     chosen = chosen_plan(how if report is None else {})
     wanted = objective_under(chosen, how)
@@ -154,7 +161,7 @@ def check(
         at_least=_texts("--min", min),
         max_increase=_texts("--max-increase", max_increase),
         max_decrease=_texts("--max-decrease", max_decrease),
-        baseline=_baseline(baseline, limited=bool(max_increase or max_decrease)),
+        baseline=_baseline(baseline, is_first=is_first),
         fail_on=tuple(value for value in known if value in listed),
         strict=strict,
         accept=_accepted(accept),
@@ -185,6 +192,13 @@ def check(
                 )
         checked = run(measurements_of(report), asked)
         checked = replace(checked, notes=checked.notes + notes)
+        if updated is not None:
+            update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)
+            checked = replace(checked, baseline=update)
+            if checked.passed:
+                from rlcorr_cli.show.forms import write
+
+                write(report, updated.path, staging)
         for place in report_file:
             from rlcorr_cli.show.check import junit
 
@@ -231,8 +245,24 @@ def refuse_beside_report(reading: ReadRequest, options: PlanOptions) -> None:
         raise UsageError("A saved report cannot be read under another plan or grouping.", NAME_DUMP)
 
 
-def _baseline(source: Any, *, limited: bool) -> "Baseline | None":
-    """The numbers to compare with; not read without a limit on them, which `policy` refuses."""
+def _updated(baseline: Any) -> Destination:
+    """Where the new baseline goes."""
+    if not isinstance(baseline, str | Path):
+        what = "no baseline is named" if baseline is None else f"the baseline is {kind_of(baseline)}, not a file"
+        raise UsageError(f"--update-baseline writes a file, and {what}.", "Add --baseline base.json.")
+    path = written("--baseline", baseline)
+    if path.suffix.lower() != ".json":
+        raise UsageError(f"{path}: a baseline is written as .json.", "Name it base.json or the like.")
+    return Destination(path=path, option="--baseline", overwrite=True)
+
+
+def _is_there(path: Path) -> bool:
+    place = located(str(path))
+    return filesystem(place).is_file(place)
+
+
+def _baseline(source: Any, *, is_first: bool) -> "Baseline | None":
+    """The numbers to compare with; none of a baseline that is to be written for the first time."""
     from rlcorr_cli.results.checked import measurements_of
     from rlcorr_cli.results.policy import Baseline
     from rlcorr_cli.results.report import Report
@@ -243,9 +273,14 @@ def _baseline(source: Any, *, limited: bool) -> "Baseline | None":
     if not isinstance(source, Report | str | Path):
         raise UsageError(f"baseline should be a Report or a report.json, not {kind_of(source)}.", "Save one first.")
     name = "the baseline" if isinstance(source, Report) else str(source)
-    if not limited:
+    if is_first:
         return Baseline(name=name, sections=())
-    report = source if isinstance(source, Report) else read_report(name)
+    try:
+        report = source if isinstance(source, Report) else read_report(name)
+    except DataError as error:
+        if _is_there(output_path("--baseline", name)):
+            raise
+        raise DataError(error.message, "Add --update-baseline to write it from this run.") from None
     return Baseline(name=name, sections=measurements_of(report).sections)
 
 

@@ -51,6 +51,16 @@ class LastStep(Record):
     warned: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class BaselineUpdate(Record):
+    """What --update-baseline did: path: of the baseline; is_first: whether there was none before; written: whether
+    there is one of this reading now, which there is where the check passed."""
+
+    path: str
+    is_first: bool
+    written: bool
+
+
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
 CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
@@ -61,7 +71,8 @@ CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned
 class Checked(Output):
     """Measurements held to n_rules rules.
 
-    notes: on what was not read, then what no rule judged.  command: which held them.
+    notes: on what was not read, then what no rule judged.  baseline: what became of it, where it was to be updated.
+    command: which held them.
     """
 
     measurements: Annotated[Measurements, HIDDEN]
@@ -70,6 +81,7 @@ class Checked(Output):
     notes: Annotated[
         tuple[str, ...], Key(about="What no rule judges: suspicions, and groups that a baseline does not have.")
     ] = ()
+    baseline: Annotated[BaselineUpdate | None, Key(about="With --update-baseline.", omit=True)] = None
     command: Annotated[str, HIDDEN] = "check"
 
     @property

@@ -206,6 +206,10 @@ def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
     return Limit(metric, rises, amount / 100 if share else amount, share)
 
 
+DEFAULT_LIMITS = (Limit("k3_kl", True, 0.2, True), Limit("kl", True, 0.2, True))
+"""What is compared with a baseline where nothing is named."""
+
+
 def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: str) -> None:
     """Refuse a limit on a metric that the baseline of this name does not hold."""
     for limit in limits:
@@ -302,9 +306,9 @@ def _chance(limit: Limit, now: tuple[float, float, float], baseline: tuple[float
 def _instead(limit: Limit, now: Section, baseline: Section) -> str:
     """What to do about a move that nobody can tell from chance."""
     if "k3_kl" in now.intervals and "k3_kl" in baseline.intervals and limit.metric != "k3_kl":
-        return f"{limit.metric} has no interval here: limit k3_kl instead (--max-increase k3_kl=20%)."
+        return f"{limit.metric} has no interval here: limit k3_kl instead: --max-increase k3_kl=20%."
     if now.intervals:
-        return "The baseline has no intervals of these rows: save it again."
+        return "The baseline has no intervals of these rows: write it again with --update-baseline."
     return f"These rows have no intervals, which take {FEWEST_CLUSTERS} prompts and a report without a profile."
 
 
@@ -332,7 +336,8 @@ EXAMPLE = "Name a rule, such as --max kl=0.1."
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The numbers of an earlier report, and the name of where they come from."""
+    """The numbers of an earlier report, and the name of where they come from; no sections on the first night, when
+    there is no report yet."""
 
     name: str
     sections: tuple[Section, ...]
@@ -374,7 +379,8 @@ def policy(
     accept: Iterable[str] = (),
     own_names: bool = True,
 ) -> Policy:
-    """Default rules, replaced by those of a file, replaced by single ones; and the limits on a baseline.
+    """Default rules, replaced by those of a file, replaced by single ones; and the limits on a baseline, DEFAULT_LIMITS
+    where none are given.
 
     at_most, at_least: 'kl=0.1'.  max_increase, max_decrease: 'kl=0.1' or 'kl=20%'.  own_names: whether the report has
     metrics under our names, so that a framework's name of one stands for it.
@@ -400,11 +406,9 @@ def policy(
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
         return Policy(rules=rules, fail_on=fails, strict=strict, accept=frozenset(accept), notes=tuple(notes))
-    if not moves:
-        raise UsageError(
-            "--baseline is compared with nothing.", "Add --max-increase k3_kl=20% or --max-decrease token_ess=10%."
-        )
-    refuse_lacking(moves, baseline.sections, baseline.name)
+    moves = moves or DEFAULT_LIMITS
+    if baseline.sections:
+        refuse_lacking(moves, baseline.sections, baseline.name)
     return Policy(
         rules=rules,
         limits=moves,
@@ -477,13 +481,12 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
         )
     before = () if policy.baseline is None else policy.baseline.sections
     findings = (*unexcused(judge(sections, rules)), *compare(policy.limits, sections, before))
-    return Judged(
-        n_rules=len(rules) + len(policy.limits), findings=findings, notes=(*policy.notes, *_notes(policy, sections))
-    )
+    n_rules = len(rules) + (len(policy.limits) if before else 0)
+    return Judged(n_rules=n_rules, findings=findings, notes=(*policy.notes, *_notes(policy, sections)))
 
 
 def _notes(policy: Policy, sections: Sequence[Section]) -> tuple[str, ...]:
-    if policy.baseline is None:
+    if policy.baseline is None or not policy.baseline.sections:
         return ()
     n_new = unmatched(sections, policy.baseline.sections)
     if not n_new:

@@ -56,7 +56,7 @@ def document(checked: Checked) -> Document:
         summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
         headline=counts(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
-        reasons=[clean(note) for note in checked.notes],
+        reasons=[clean(text) for text in (*checked.notes, baseline_update(checked)) if text],
         sections=_sections(checked),
         json=json_text(checked.to_dict),
         records=(_record(finding) for finding in checked.findings),
@@ -102,15 +102,20 @@ def _lines(checked: Checked) -> Iterator[Block]:
         for line in lines[:SHOWN]:
             yield Note(f"{line.where}: {clean(line.message)}", lead=f"{line.status:4}  ", lead_look=LOOKS[line.status])
         rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
-        if first.remedy:
-            above = said.setdefault(first.remedy, first.metric)
-            rest.append(first.remedy if above == first.metric else f"Same remedy as {above}.")
+        if first.remedy in said:
+            above = said[first.remedy]
+            rest.append(f"Same remedy as {'above' if above == first.metric else above}.")
+        elif first.remedy:
+            said[first.remedy] = first.metric
+            rest.append(first.remedy)
         for text in rest:
             yield Note(clean(text), indent=8)
     if broken:
         yield BLANK
     if last := last_step(checked):
         yield Note(last)
+    if updated := baseline_update(checked):
+        yield Note(updated)
     yield Note(clean(counts(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
 
 
@@ -181,6 +186,19 @@ def last_step(checked: Checked) -> str:
     return f"The last, {name}: {APART[last.level]}; it {' and '.join(breaks) or 'passes every rule'}."
 
 
+def baseline_update(checked: Checked) -> str:
+    """What became of the baseline; empty where it was not to be updated."""
+    update = checked.baseline
+    if update is None:
+        return ""
+    path = clean(update.path)
+    if not update.written:
+        return f"{path} was not {'written' if update.is_first else 'updated'}, because the check failed."
+    if update.is_first:
+        return f"There was no baseline to compare with: {path} was written from this run."
+    return f"{path} was updated: this run is the new baseline."
+
+
 def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
     """A section's name: 'whole dump', or 'step 4, source math'."""
     parts = (
@@ -226,8 +244,8 @@ def junit(checked: Checked) -> bytes:
     suite = ET.SubElement(root, "testsuite", {"name": f"rlcorr {checked.command}", **numbers, "skipped": "0"})
     for finding in checked.findings:
         _add(suite, finding)
-    if checked.notes:
-        ET.SubElement(suite, "system-out").text = "\n".join(clean(note) for note in checked.notes)
+    if outside := [clean(text) for text in (*checked.notes, baseline_update(checked)) if text]:
+        ET.SubElement(suite, "system-out").text = "\n".join(outside)
     ET.indent(root)
     return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
@@ -283,7 +301,7 @@ def summary(checked: Checked) -> str:
 
     broken = list(together(checked, worst_first(checked.findings)))
     passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
-    sentences = [counts(checked), last_step(checked), *checked.notes]
+    sentences = [counts(checked), last_step(checked), baseline_update(checked), *checked.notes]
     lines = ["### rlcorr check", ""]
     lines += [line for text in sentences if text for line in (escaped(clean(text)), "")]
     if broken:

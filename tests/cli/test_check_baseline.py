@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from running import BF16, SAMPLE, run
+from running import BF16, SAMPLE, STEPS, refused, run
 
 from rlcorr_cli.api import analyze, check
+from rlcorr_cli.results.saved import read_report
 
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
 
@@ -52,4 +53,58 @@ def test_a_metric_without_an_interval_warns_and_names_another(tmp_path: Path) ->
     assert ran.status == 0
     (found,) = [one for one in json.loads(ran.out)["findings"] if "baseline" in one["rule"]]
     assert (found["status"], round(found["min"], 4)) == ("warn", 0.6361)
-    assert found["remedy"] == "seq_ess has no interval here: limit k3_kl instead (--max-increase k3_kl=20%)."
+    assert found["remedy"] == "seq_ess has no interval here: limit k3_kl instead: --max-increase k3_kl=20%."
+
+
+def test_a_baseline_alone_compares_the_main_metrics(tmp_path: Path) -> None:
+    then = str(tmp_path / "then.json")
+    assert run("analyze", BF16, "-o", then).status == 0
+    assert run("check", BF16, "--baseline", then).status == 0
+    ran = run("check", INT8, "--baseline", then, "--json")
+    assert ran.status == 1
+    assert run("check", INT8, "--baseline", then, "--max", "k3_kl=0").out.count("Same remedy as above.") == 1
+    compared = [one for one in json.loads(ran.out)["findings"] if "baseline" in one["rule"]]
+    assert [(one["metric"], one["status"]) for one in compared] == [("k3_kl", "fail"), ("kl", "ok")]
+
+
+def test_the_first_night_writes_the_baseline(tmp_path: Path) -> None:
+    then = tmp_path / "then.json"
+    ran = run("check", BF16, "--baseline", str(then))
+    assert (ran.status, "Add --update-baseline" in ran.err) == (3, True)
+    ran = run("check", BF16, "--baseline", str(then), "--update-baseline", "--json")
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out)["baseline"] == {"path": str(then), "is_first": True, "written": True}
+    assert json.loads(then.read_text()) == run("analyze", BF16, "--json").json
+    ran = run("check", BF16, "--baseline", str(then), "--update-baseline")
+    assert "was updated: this run is the new baseline." in " ".join(ran.out.split())
+
+
+def test_a_check_that_fails_leaves_the_baseline(tmp_path: Path) -> None:
+    then = tmp_path / "then.json"
+    given = ("--baseline", str(then), "--update-baseline")
+    ran = run("check", BF16, *given, "--max", "k3_kl=0")
+    assert (ran.status, then.exists()) == (1, False)
+    assert "was not written, because the check failed." in " ".join(ran.out.split())
+    assert run("check", BF16, *given).status == 0
+    before = then.read_bytes()
+    ran = run("check", INT8, *given)
+    assert (ran.status, then.read_bytes() == before) == (1, True)
+    assert "was not updated, because the check failed." in " ".join(ran.out.split())
+
+
+def test_a_new_baseline_holds_its_groups_with_their_intervals(tmp_path: Path) -> None:
+    then = str(tmp_path / "then.json")
+    given = ("--group-by", "step", "--baseline", then, "--update-baseline", "--accept", "stale_policy", "--json")
+    for compared in (0, 2 * 6):  # k3_kl and kl, of the whole dump and five steps
+        ran = run("check", STEPS, *given)
+        assert ran.status == 0, ran.err
+        assert sum("baseline" in one["rule"] for one in json.loads(ran.out)["findings"]) == compared
+    assert all("k3_kl" in group.intervals for group in read_report(then).groups)
+
+
+def test_a_baseline_is_no_other_output(tmp_path: Path) -> None:
+    then = str(tmp_path / "then.json")
+    refused(run("check", BF16, "--baseline", then, "--update-baseline", "--junit", then), 2, "cannot be both outputs")
+    assert run("analyze", BF16, "-o", then).status == 0
+    refused(run("check", then, "--baseline", then, "--update-baseline"), 2, "part of the dump")
+    refused(run("check", BF16, "--baseline", str(tmp_path / "no" / "b.json"), "--update-baseline"), 4, "no directory")

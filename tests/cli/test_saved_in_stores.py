@@ -1,5 +1,6 @@
 """Reports, totals, plans, rules and baselines in an object store: named wherever one on the disk is."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,18 @@ def test_check_and_plot_take_a_saved_report(suffix: str, store: Proxy, tmp_path:
 @pytest.mark.parametrize("suffix", [".json", ".rlcorr"])
 def test_a_baseline_may_be_in_a_store(suffix: str, store: Proxy) -> None:
     uri = saved(BF16, f"baseline{suffix}")
-    assert run("check", BF16, "--baseline", uri, "--max-increase", "kl=0").status == 0
-    ran = run("check", STEPS, "--baseline", uri, "--max-increase", "kl=0", "--json")
+    assert run("check", BF16, "--baseline", uri, "--max-increase", "k3_kl=0").status == 0
+    ran = run("check", STEPS, "--baseline", uri, "--max-increase", "k3_kl=0", "--json")
     assert ran.status == 1, ran.err
     assert "at most 0 above the baseline" in ran.out
+
+
+def test_a_baseline_in_a_store_is_written_and_updated(store: Proxy) -> None:
+    uri = "s3://dumps/saved/nightly.json"
+    for is_first in (True, False):
+        ran = run("check", BF16, "--baseline", uri, "--update-baseline", "--json")
+        assert (ran.status, ran.json["baseline"]["is_first"]) == (0, is_first), ran.err
+    assert json.loads(get(server(), "saved/nightly.json")) == run("analyze", BF16, "--json").json
 
 
 def test_merge_takes_uris_and_globs_of_them(store: Proxy, tmp_path: Path) -> None:
