@@ -23,17 +23,6 @@ PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 """A plan, what `choose_plan` made, a file, or a mapping of what a file would hold: our own records, or a framework's
 config."""
 
-RS = Opt(
-    help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr explain statistics` lists them. "
-    "Repeatable.",
-    python="Or a Rejection.",
-    panel=PLAN,
-    default=(),
-    typed=TEXTS,
-    metavar="STAT.SCOPE:LOW,HIGH",
-    offers=completion.rejections,
-)
-
 
 class PlanOptions(TypedDict, total=False):
     """Which plan, and what is turned on it, a knob at a time."""
@@ -64,13 +53,24 @@ class PlanOptions(TypedDict, total=False):
             help="Importance weights, such as token:,2, sequence:,2 or token:0.5,5:zero (0 outside the bounds; else "
             "clamped to them).",
             panel=PLAN,
-            flags=("--is",),
             metavar="SCOPE:LOW,HIGH[:zero]",
             offers=completion.weight_scopes,
         ),
     ]
     normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)]
-    rs: Annotated[str | Rejection | Sequence[str | Rejection], RS]
+    rs: Annotated[
+        str | Rejection | Sequence[str | Rejection],
+        Opt(
+            help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr explain statistics` lists "
+            "them. Repeatable.",
+            python="Or a Rejection.",
+            panel=PLAN,
+            default=(),
+            typed=TEXTS,
+            metavar="STAT.SCOPE:LOW,HIGH",
+            offers=completion.rejections,
+        ),
+    ]
     veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)]
 
 
