@@ -25,8 +25,7 @@ from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.measured import MOST_STEPS
 
 POOLED = (
-    f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by steps "
-    "with --group-by step."
+    f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by step."
 )
 """The note of a report whose steps are too many to be told apart."""
 FEWEST_TOKENS = 1_000

@@ -225,7 +225,7 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     if best < LEAST_WORTH <= untouched:
         return (
             f"None of these plans helps: the best is worth {share(best)} of the batch, and no correction at all is "
-            f"worth {share(untouched)}. Compare others: without --preset and --plan, `rlcorr compare` uses its own "
+            f"worth {share(untouched)}. Compare others: without a preset or a plan, `compare` uses its own "
             "list."
         )
     if best < LEAST_WORTH:
@@ -237,7 +237,7 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     if flags[0] == "far" and not evidence.advantages_differ:
         return (
             "Too far apart to recommend a plan without advantages, which would show whether the policies earn "
-            "different rewards. Name their column (--map advantages=COLUMN), and find the cause of the gap first."
+            "different rewards. Name their column (map advantages=COLUMN), and find the cause of the gap first."
         )
     return None
 

@@ -77,12 +77,12 @@ class Rule:
 
 _TAIL = (
     "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights are "
-    "safe with them (--preset token_is)."
+    "safe with them (preset token_is)."
 )
 
 
 _SPREAD = (
-    "Limit the weights more (--is token:,2); if that does not help, the policies differ too much to reuse this data."
+    "Limit the weights more (to token:,2); if that does not help, the policies differ too much to reuse this data."
 )
 
 
@@ -100,7 +100,7 @@ _ENGINE = (
 )
 
 
-_SEQUENCE = "Do not use sequence weights on this data: use token weights (--preset token_is)."
+_SEQUENCE = "Do not use sequence weights on this data: use token weights (preset token_is)."
 
 
 RULES: tuple[Rule, ...] = (
@@ -420,8 +420,8 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     if situation.sequence == "unsure":
         reason = "This dump is too small to tell if sequence weights are usable"
     return (
-        f"{reason}: use token weights (--preset token_is), or geometric rejection with --rs "
-        f"ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}, which keeps "
+        f"{reason}: use token weights (preset token_is), or geometric rejection "
+        f"(rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}), which keeps "
         f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}% of the dump's sequences."
     )
 
@@ -432,8 +432,8 @@ def _narrower_weights(situation: RemedyContext) -> str:
     if weighting is None or weighting.scope == "token":
         return ""
     return (
-        "Use token weights (--is token:,2), which spread far less than those of sequences, or limit these more "
-        "(--is sequence:,2)."
+        "Use token weights (token:,2), which spread far less than those of sequences, or limit these more "
+        "(sequence:,2)."
     )
 
 
@@ -443,9 +443,8 @@ def _mean_of_weights(situation: RemedyContext) -> str:
     if weighting is None or weighting.scope != "sequence":
         return ""
     return (
-        "The few sequences that would bring the mean back to 1 are not in this dump: take token weights (--is "
-        "token:,2). "
-        "If their mean is far from 1, too, check that the right columns were compared."
+        "The few sequences that would bring the mean back to 1 are not in this dump: use token weights "
+        "(token:,2). If their mean is far from 1, too, check that the right columns were compared."
     )
 
 

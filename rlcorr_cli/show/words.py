@@ -43,8 +43,8 @@ USABLE: dict[tuple[Answer, Answer], str] = {
 }
 """Whether weights of tokens and of sequences are usable -> what a verdict says."""
 LOOK = "Find the cause of the gap; until then,"
-BY_TOKEN = "use token weights (--preset token_is)."
-AT_NO_COST = "Token weights (--preset token_is) correct the gap at almost no cost."
+BY_TOKEN = "use token weights (preset token_is)."
+AT_NO_COST = "Token weights (preset token_is) correct the gap at almost no cost."
 BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
 """Levels that a fault may be the reason of, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}

@@ -165,14 +165,14 @@ def test_plans_that_leave_too_little_of_near_policies_are_what_is_wrong() -> Non
     assert recommendation.plan is None
     assert recommendation.headline == (
         "None of these plans helps: the best is worth 29% of the batch, and no correction at all is "
-        "worth 82%. Compare others: without --preset and --plan, `rlcorr compare` uses its own list."
+        "worth 82%. Compare others: without a preset or a plan, `compare` uses its own list."
     )
 
 
 def test_far_policies_cannot_be_told_without_advantages_that_differ() -> None:
     recommendation = decided(of(TOKEN, 0.95), metrics=FAR, advantages_differ=False)
     assert recommendation.plan is None
-    assert "--map advantages=COLUMN" in recommendation.headline
+    assert "(map advantages=COLUMN)" in recommendation.headline
     assert decided(of(TOKEN, 0.95), metrics=FAR).plan == "token"
     assert decided(of(TOKEN, 0.95), advantages_differ=False).plan == "token"
 

@@ -1,5 +1,6 @@
 """Every default remedy, applied to data that break its rule, moves the value towards the bound."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
 
 
 def test_token_weights_leave_a_larger_sample_than_sequence_weights(spread: str) -> None:
-    assert "token weights (--preset token_is)" in (remedy("seq_ess") or "")
+    assert "token weights (preset token_is)" in (remedy("seq_ess") or "")
     assert value(spread, "rollout_is_eff_sample_size", preset="token_is") > value(spread, "seq_ess")
 
 
@@ -59,7 +60,7 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
     report = analyze(spread)
     (finding,) = (finding for finding in report.health if finding.metric == "seq_ess")
     assert finding.remedy is not None
-    bounds, share = finding.remedy.split("--rs ratio.seq_mean:")[1].split(", which keeps ")
+    bounds, share = finding.remedy.split("(rs ratio.seq_mean:")[1].split("), which keeps ")
     kept = value(spread, "kept_sequences", rs=f"ratio.seq_mean:{bounds}") / report.whole.counts["sequences"]
     assert 0.9 <= kept < 0.9 + 1 / report.whole.counts["sequences"]
     assert kept == report.situation.geometric_kept
@@ -68,8 +69,8 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
 
 def test_narrower_scopes_and_lower_bounds_raise_the_sample_and_lower_the_spread(spread: str) -> None:
     for metric in ("rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"):
-        assert "--is token:,2" in (remedy(metric, SEQUENCE) or "")
-        assert "--is token:,2" in (remedy(metric, TOKEN) or "")
+        assert "token:,2)" in (remedy(metric, SEQUENCE) or "")
+        assert "token:,2)" in (remedy(metric, TOKEN) or "")
     of_sequences = value(spread, "rollout_is_eff_sample_size", is_="sequence:,5")
     assert value(spread, "rollout_is_eff_sample_size", is_="token:,5") > of_sequences
     assert value(spread, "rollout_is_eff_sample_size", is_="sequence:,1.5") > of_sequences
@@ -92,13 +93,13 @@ def test_a_mean_weight_far_below_1_comes_back_with_token_weights(tmp_path: Path)
     train = [np.minimum(row + rng.normal(-0.02, 0.2, 400), -1e-6) for row in rollout]
     path = tmp_path / "long.parquet"
     pq.write_table(pa.table({"rollout_log_probs": rollout, "old_log_probs": train}), path)
-    assert "--is token:,2" in (remedy("rollout_is_mean", SEQUENCE) or "")
+    assert "token:,2)" in (remedy("rollout_is_mean", SEQUENCE) or "")
     assert value(str(path), "rollout_is_mean", is_="sequence") < 0.5
     assert value(str(path), "rollout_is_mean", is_="token") == pytest.approx(1, abs=0.1)
 
 
 def test_a_plan_of_token_weights_is_not_told_to_take_them() -> None:
-    assert "--preset" not in (remedy("seq_ess", TOKEN) or "")
+    assert "preset" not in (remedy("seq_ess", TOKEN) or "")
 
 
 @pytest.mark.parametrize("metric", [rule.metric for rule in RULES])
@@ -110,10 +111,16 @@ def test_every_rule_has_a_remedy_in_every_situation_and_none_beside_a_cause(metr
 
 @pytest.mark.parametrize("metric", [rule.metric for rule in RULES])
 @pytest.mark.parametrize("plan", [PLAIN, TOKEN, SEQUENCE])
+def test_a_remedy_is_in_words_for_the_command_line_and_for_python(metric: str, plan: Plan) -> None:
+    assert not re.search(r"(?<![\w-])--[a-z]", re.sub("`[^`]*`", "", remedy(metric, plan) or ""))
+
+
+@pytest.mark.parametrize("metric", [rule.metric for rule in RULES])
+@pytest.mark.parametrize("plan", [PLAIN, TOKEN, SEQUENCE])
 def test_no_remedy_takes_weights_where_none_repair_the_gap(metric: str, plan: Plan) -> None:
     advice = remedy(metric, plan, is_far=True) or ""
     assert advice
-    assert not any(weights in advice for weights in ("--is", "--preset", "--rs", "take weights"))
+    assert not any(weights in advice for weights in ("token:", "sequence:", "preset", "ratio.", "take weights"))
 
 
 def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_that(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_tha
         report = analyze(str(tmp_path / "far.parquet"), preset=plan)
         assert report.verdict.level == "far"
         said = [finding.remedy or "" for finding in report.health if finding.broken]
-        assert not any("--is" in remedy or "--preset" in remedy for remedy in said)
+        assert not any("token:," in remedy or "preset" in remedy for remedy in said)
         assert "No weights can repair a gap this large: find its cause first." in said
 
 

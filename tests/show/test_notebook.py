@@ -98,9 +98,9 @@ def test_a_result_is_a_small_display_in_a_notebook(results: dict[str, Any], name
 
 def test_a_display_speaks_of_arguments(results: dict[str, Any]) -> None:
     collapsed = str(SAMPLES / "collapse.parquet")
-    assert '(preset="token_is")' in words(analyze(collapsed)._repr_html_())
-    assert 'rs="ratio.seq_mean:' in words(compare(collapsed)._repr_html_())
-    for result in results.values():
+    compared = compare(collapsed)
+    assert 'rs="ratio.seq_mean:' in words(compared._repr_html_())
+    for result in (*results.values(), analyze(collapsed), compared):
         assert not re.search(r"(?<![\w-])--[a-z]", words(result._repr_html_()))
 
 
