@@ -59,7 +59,7 @@ def analyze(
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     extreme_ratio: Annotated[
-        float, Opt(help="A token beyond this ratio, or its inverse, is extreme.", panel=PLAN, rare=True)
+        float, Opt(help="A token is extreme if its ratio is above this, or below its inverse.", panel=PLAN, rare=True)
     ] = 2.0,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
@@ -76,7 +76,7 @@ def analyze(
     output: Outputs = (),
     **how: Unpack[HowCorrected],
 ) -> "Report":
-    """Diagnose a dump, and see what a correction would do.
+    """Diagnose a dump, and show what a correction would do.
 
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95% intervals; `health`, `verdict`,
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
@@ -87,7 +87,7 @@ def analyze(
     wanted = objective_under(chosen, how)
     groups = names("group_by", group_by)
     if by_step and not groups:
-        raise UsageError("--by-step draws a curve for each group, and there are none.", "Add --group-by step.")
+        raise UsageError("--by-step draws a curve for each group, and the dump has no groups.", "Add --group-by step.")
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
     places = [place for path in outputs for place in forms.destinations(path)]
@@ -146,7 +146,7 @@ def diagnose(
     by: Annotated[
         Names,
         Opt(
-            help=f"Look at the levels of this column, too, beside {LOOKED_AT} and the length. Repeatable.",
+            help=f"Also compare the values of this column, beside {LOOKED_AT} and the length. Repeatable.",
             panel=READING,
             typed=TEXTS,
             metavar="COLUMN",
@@ -156,8 +156,8 @@ def diagnose(
     fail_on: Annotated[
         Names,
         Opt(
-            help="Exit with status 1 if the verdict, of the dump or of a group, is one of these causes; cause: any but "
-            "noise. `rlcorr explain causes` lists them.",
+            help="Exit with status 1 if this is the cause found in the dump or a group; cause: any cause but noise. "
+            "`rlcorr explain causes` lists them.",
             python="The result's `failing` is that cause.",
             panel=RULES,
             typed=TEXTS,
@@ -169,7 +169,7 @@ def diagnose(
     output: TotalledOutputs = (),
     **how: Unpack[How],
 ) -> "DiagnosedDump":
-    """Name the cause of a gap: its size, its evidence, and what to do.
+    """Find the cause of a gap: its size, its evidence, and what to do.
 
     The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
     with its share of the gap, parameters, evidence and advice; `whole` and `groups`, which are diagnosed one by one,
@@ -179,7 +179,7 @@ def diagnose(
     from rlcorr_cli.runs import diagnose as diagnosing
 
     if how.get("batch_by") is not None:
-        raise UsageError("--batch-by changes nothing here: a diagnosis looks at no batches.", "Leave it out.")
+        raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
     failing = _causes(fail_on)
     outputs = sheet_files(output, with_totals=True)
@@ -245,12 +245,12 @@ def inspect(
         ),
     ] = None,
     worst: Annotated[
-        int, Opt(help="Name the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
+        int, Opt(help="Show the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
     ] = 0,
-    rank: Annotated[Measure | None, Opt(help="What the worst are ranked by: k3 unless named.", panel=LOOKING)] = None,
+    rank: Annotated[Measure | None, Opt(help="What the worst are ranked by (default k3).", panel=LOOKING)] = None,
     **how: Unpack[InspectOptions],
 ) -> "Inspected | OneRow":
-    """See how a dump is read, what is wrong with it, and where.
+    """Show how a dump is read, what is wrong with it, and where.
 
     Bad rows are counted, and never end it.  Of one `row` it shows every token, and what a plan says about it.
     """
@@ -262,7 +262,7 @@ def inspect(
     if row is not None and worst:
         raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
     if rank is not None and not worst:
-        raise UsageError("--rank orders the worst, and none are asked for.", "Add --worst 5.")
+        raise UsageError("--rank orders the rows of --worst, which is missing.", "Add --worst 5.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
     if row is not None:

@@ -122,7 +122,7 @@ Map = Annotated[
 BatchBy = Annotated[
     str | None,
     Opt(
-        help="What a training batch is, for --normalize batch and budgets: a column (default step, if there), or none.",
+        help="Column that marks training batches, for --normalize batch and budgets (default: step), or none.",
         panel=READING,
         metavar="COLUMN",
         offers=completion.columns,
@@ -136,13 +136,13 @@ Limit = Annotated[
 
 OnBadRow = Annotated[
     Literal["error", "skip"],
-    Opt(help="Stop at bad rows (default), or leave them out.", panel=READING, default="error"),
+    Opt(help="Stop at bad rows (default), or skip them.", panel=READING, default="error"),
 ]
 Nonfinite = Annotated[
     NonfiniteAction,
     Opt(
-        help="A value that is not finite on a valid token: its row is bad, the token is cleared, or, where only "
-        "the rollout log-prob is null or NaN, it is kept at ratio 1, as TRL does.",
+        help="NaN or infinity on a valid token: reject the row (error), mask the token (mask), or keep a missing "
+        "rollout log-prob at ratio 1, as TRL does (keep).",
         panel=READING,
         default="error",
         rare=True,
@@ -151,7 +151,7 @@ Nonfinite = Annotated[
 Device = Annotated[
     str,
     Opt(
-        help="Where to compute; auto: on a GPU where there is one.",
+        help="Where to compute. auto: on a GPU if there is one.",
         panel=COMPUTING,
         default="auto",
         metavar="<auto|cpu|torch|cuda|cuda:N>",
@@ -161,7 +161,7 @@ Device = Annotated[
 ]
 BatchTokens = Annotated[
     int | None,
-    Opt(help="Tokens held at once by a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS, rare=True),
+    Opt(help="Tokens per batch of a worker.", panel=COMPUTING, metavar="N", least=1, most=MOST_ROWS, rare=True),
 ]
 
 
@@ -176,7 +176,7 @@ class Read(TypedDict, total=False):
     quarantine: Annotated[
         str | Path | None,
         Opt(
-            help="Leave bad rows out, and write them here with the reason: .jsonl or .parquet.",
+            help="Skip bad rows and write them here: .jsonl, .parquet.",
             panel=READING,
             typed=TEXT,
             metavar="PATH",
@@ -186,7 +186,7 @@ class Read(TypedDict, total=False):
     max_bad_fraction: Annotated[
         float | None,
         Opt(
-            help="Stop if a larger share of the rows than this is bad: default 0 with error, else 0.5.",
+            help="Largest share of bad rows allowed (default: 0 with error, else 0.5).",
             panel=READING,
             metavar="SHARE",
             least=0,
@@ -205,7 +205,7 @@ class Computed(TypedDict, total=False):
     engine: Annotated[
         EngineName,
         Opt(
-            help="What reads the dump: threads, worker processes, tasks on a Ray cluster, or auto: threads or "
+            help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
             "processes.",
             panel=COMPUTING,
             default="auto",
@@ -215,7 +215,7 @@ class Computed(TypedDict, total=False):
     workers: Annotated[
         int | None,
         Opt(
-            help="How many threads, processes or tasks at a time; default one a core.",
+            help="Number of threads, processes or tasks (default: one per core).",
             panel=COMPUTING,
             metavar="N",
             least=1,
@@ -266,7 +266,7 @@ class How(HowRead, total=False):
 GroupBy = Annotated[
     Names,
     Opt(
-        help="Metrics per value of a column. Repeatable.",
+        help="Metrics for each value of a column. Repeatable.",
         panel=READING,
         typed=TEXTS,
         metavar="COLUMN",
@@ -276,27 +276,26 @@ GroupBy = Annotated[
 ClusterBy = Annotated[
     str | None,
     Opt(
-        help="What intervals draw together; default the column of prompts (rlcorr help intervals).",
+        help="Column whose rows are resampled together for intervals (default: the prompts; see rlcorr help "
+        "intervals), or none.",
         panel=READING,
         metavar="COLUMN|none",
         offers=completion.columns,
         rare=True,
     ),
 ]
-Pool = Annotated[bool, Opt(help="Take all steps together: do not follow a column step by itself.", panel=READING)]
-ModeName = Annotated[Mode | None, Opt(help="Compare the old policy, or the current (bypass).", panel=READING)]
+Pool = Annotated[bool, Opt(help="Treat all steps as one: ignore the step column.", panel=READING)]
+ModeName = Annotated[Mode | None, Opt(help="Trained policy: old (decoupled), current (bypass).", panel=READING)]
 Seed = Annotated[
     int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED, rare=True)
 ]
 ByStep = Annotated[
     bool,
-    Opt(help="Pictures of the log-ratio have a curve for each step, or value of --group-by.", panel=OUTPUT, rare=True),
+    Opt(help="Draw one curve for each step, or each value of --group-by.", panel=OUTPUT, rare=True),
 ]
-Json = Annotated[bool, Opt(help="The report as JSON on stdout.", panel=OUTPUT)]
-Quiet = Annotated[
-    bool, Opt(help="No progress bar on stderr; results and notes stay.", panel=OUTPUT, flags=("--quiet", "-q"))
-]
-Debug = Annotated[bool, Opt(help="Say how it is read; show errors' tracebacks.", panel=OUTPUT, rare=True)]
+Json = Annotated[bool, Opt(help="Print the result as JSON.", panel=OUTPUT)]
+Quiet = Annotated[bool, Opt(help="No progress bar on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
+Debug = Annotated[bool, Opt(help="Verbose log and full tracebacks.", panel=OUTPUT, rare=True)]
 
 
 def _output(help: str) -> Opt:
@@ -353,7 +352,7 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
 def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
     """A UsageError where standard input is among the files of more than one dump: it can be read only once."""
     if sum(STDIN in files for files in dumps) > 1:
-        raise UsageError("Standard input holds one dump.", "Name the others as files.")
+        raise UsageError("Standard input can hold one dump only.", "Name the others as files.")
 
 
 def several(values: Any) -> list[Any]:

@@ -73,8 +73,8 @@ def check(
         str | Path | None,
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
-    max: Annotated[Bounds, _limit("Fail above this, such as kl=0.1.", "--max", "METRIC=N")] = None,
-    min: Annotated[Bounds, _limit("Fail below this, such as seq_ess=0.3.", "--min", "METRIC=N")] = None,
+    max: Annotated[Bounds, _limit("Fail if it is above this: kl=0.1.", "--max", "METRIC=N")] = None,
+    min: Annotated[Bounds, _limit("Fail if it is below this: seq_ess=0.3.", "--min", "METRIC=N")] = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -86,16 +86,16 @@ def check(
     ] = None,
     update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
     max_increase: Annotated[
-        Amounts, _limit("Fail where it rose by more: k3_kl=20%.", "--max-increase", "METRIC=N[%]")
+        Amounts, _limit("Fail if it rose by more: k3_kl=20%.", "--max-increase", "METRIC=N[%]")
     ] = None,
     max_decrease: Annotated[
-        Amounts, _limit("Fail where it fell by more: token_ess=10%.", "--max-decrease", "METRIC=N[%]")
+        Amounts, _limit("Fail if it fell by more: token_ess=10%.", "--max-decrease", "METRIC=N[%]")
     ] = None,
     fail_on: Annotated[
         Names,
         Opt(
-            help="Fail on any cause but noise (cause), or on a gap that `rlcorr explain compare` calls moved, far or "
-            "outliers. Repeatable.",
+            help="Also fail on any cause but noise (cause), or on a gap that `rlcorr explain compare` calls moved, "
+            "far or outliers. Repeatable.",
             panel=RULES,
             typed=TEXTS,
             metavar="<cause|moved|far|outliers>",
@@ -105,14 +105,14 @@ def check(
     accept: Annotated[
         Names,
         Opt(
-            help="Let a fault or cause pass: top_p,grid. Repeatable.",
+            help="Let these causes pass: top_p,grid. Repeatable.",
             panel=RULES,
             typed=TEXTS,
             metavar="CAUSE,...",
             offers=completion.causes,
         ),
     ] = (),
-    strict: Annotated[bool, Opt(help="Warnings fail, too.", panel=RULES)] = False,
+    strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     pool: Pool = False,
@@ -123,7 +123,7 @@ def check(
     ] = None,
     **how: Unpack[HowCorrected],
 ) -> "Checked":
-    """Check a dump or a saved report against limits; exit status 1 if one fails.
+    """Check a dump or a saved report against limits; exits 1 on failure.
 
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".

@@ -30,7 +30,7 @@ class PlanOptions(TypedDict, total=False):
     preset: Annotated[
         str | None,
         Opt(
-            help="A named plan, such as token_is; `rlcorr presets` lists all.",
+            help="A named correction, such as token_is; `rlcorr presets` lists all.",
             panel=PLAN,
             metavar="NAME",
             offers=completion.presets,
@@ -39,7 +39,7 @@ class PlanOptions(TypedDict, total=False):
     plan: Annotated[
         PlanLike | None,
         Opt(
-            help="A plan file, or a framework's config.",
+            help="A plan file or a framework's config.",
             python="Or a Plan, what `choose_plan` made, or a mapping of what a file would hold.",
             panel=PLAN,
             typed=TEXT,
@@ -154,18 +154,21 @@ class ObjectiveOptions(TypedDict, total=False):
     objective: Annotated[
         Objective | ObjectiveChoice | None,
         Opt(
-            help="Report its loss and gradient coefficients, too; takes advantages. auto: as the plan's loss.",
+            help="Also report this objective's loss and gradient (needs advantages). auto: the plan's own loss.",
             python="Or what `choose_objective` made.",
             panel=OBJECTIVE,
             typed=ObjectiveChoice | None,
         ),
     ]
     clip_low: Annotated[
-        float | None, Opt(help="How far below 1 a ratio may lie: 0.2, gspo 3e-4.", panel=OBJECTIVE, rare=True)
+        float | None, Opt(help="Lower clip range (default 0.2; gspo 3e-4).", panel=OBJECTIVE, rare=True)
     ]
-    clip_high: Annotated[float | None, Opt(help="How far above 1: 0.2, gspo 4e-4.", panel=OBJECTIVE, rare=True)]
+    clip_high: Annotated[
+        float | None, Opt(help="Upper clip range (default 0.2; gspo 4e-4).", panel=OBJECTIVE, rare=True)
+    ]
     loss_agg: Annotated[
-        Aggregation | None, Opt(help="How token losses become one; the last is Dr.GRPO's.", panel=OBJECTIVE, rare=True)
+        Aggregation | None,
+        Opt(help="How token losses are averaged (the last is Dr.GRPO's).", panel=OBJECTIVE, rare=True),
     ]
 
 

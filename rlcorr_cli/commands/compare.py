@@ -104,7 +104,7 @@ def compare(
     output: TotalledOutputs = (),
     **how: Unpack[CompareOptions],
 ) -> "Comparison":
-    """See what each correction would leave of a dump, and which to take.
+    """Compare corrections side by side, and recommend one.
 
     Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  Its `recommendation` names
     the plan to take with its reasons, or says why none can be named; `whole.plans` hold every plan's columns by name,
@@ -200,8 +200,8 @@ def sweep(
     vary: Annotated[
         str | None,
         Opt(
-            help="What moves: is.high or is.low (a bound of the weights), or STATISTIC.SCOPE (a rejection, such as "
-            "ratio.seq_mean; .low or .high behind it moves one side).",
+            help="Bound to vary: is.high or is.low (weights), or STATISTIC.SCOPE (a rejection, such as "
+            "ratio.seq_mean; add .low or .high for one side).",
             panel=PLAN,
             metavar="BOUND",
             offers=completion.varied,
@@ -210,13 +210,13 @@ def sweep(
     target_keep: Annotated[
         float | None,
         Opt(
-            help="Name the tightest bounds that keep this share of the sequences, or tokens.",
+            help="Find the tightest bounds that keep this share of the sequences or tokens.",
             panel=PLAN,
             metavar="SHARE",
         ),
     ] = None,
     target_ess: Annotated[
-        float | None, Opt(help="Name the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
+        float | None, Opt(help="Find the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
     ] = None,
     points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
     allow_overlap: AllowOverlap = False,
@@ -249,7 +249,7 @@ def sweep(
         notes = check_touched(places, parts, plan=file)
         if targets.wanted:
             raise UsageError(
-                f"A target is found by reading the dump again, and {parts[0]} holds saved totals.",
+                f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
                 "Leave --target-keep and --target-ess out, or name the dump.",
             )
         first, run = added(parts, SweepRun, how, allow_overlap=allow_overlap)
@@ -265,7 +265,7 @@ def sweep(
             return finished(replace(result, totals=run), notes, outputs, staging)
     assert moved is not None
     if how.get("batch_by") is not None and not divides_by_mean(moved.base):
-        raise UsageError("--batch-by changes nothing here: the plan looks at no batches.", "Leave it out.")
+        raise UsageError("--batch-by has no effect here: the plan does not use batches.", "Leave it out.")
     reading = request(dumps, how)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=file)
     with Outputs() as staging, computing(how) as compute:
@@ -285,7 +285,7 @@ def sweep(
 def _swept(vary: Any, chosen: ChosenPlan) -> Swept:
     """What moves, and the rest of the plan."""
     if not isinstance(vary, str):
-        raise UsageError("sweep moves one bound, and --vary does not say which.", VARY)
+        raise UsageError("sweep varies one bound: name it with --vary.", VARY)
     base = chosen.plan
     if base.budgets:
         raise UsageError(
@@ -310,14 +310,14 @@ def diff(
     pair_by: Annotated[
         str | None,
         Opt(
-            help="Key that matches rows (default: sample_id and step).",
+            help="Column that matches rows (default: sample_id and step).",
             panel=COMPARING,
             metavar="COLUMN",
         ),
     ] = None,
-    all: Annotated[bool, Opt(help="Show the other metrics, too, untested.", panel=COMPARING)] = False,
+    all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=COMPARING)] = False,
     min_effect: Annotated[
-        float, Opt(help="The smallest change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
+        float, Opt(help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
     ] = 0.1,
     seed: Seed = 0,
     fail_on: Annotated[
@@ -351,7 +351,7 @@ def diff(
     for value in names("fail_on", fail_on):
         one_of("--fail-on", value, get_args(DiffFailOn))
     if len(dumps) < 2:
-        raise UsageError("One dump has nothing to be compared with.", "Name another.")
+        raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")
     refuse_stdin_twice(*(paths(dump) for dump in dumps))
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
     read: Read = {"format": format, "map": _paired_by(pair_by, map), "limit": limit, "on_bad_row": on_bad_row}

@@ -59,7 +59,15 @@ DATASET = Opt(
     metavar="PATH",
 )
 RowsPerFile = Annotated[
-    int, Opt(help="Of a directory's parts.", panel=OUTPUT, metavar="N", least=1, most=MOST_ROWS, rare=True)
+    int,
+    Opt(
+        help="Rows per file, where the output is a directory.",
+        panel=OUTPUT,
+        metavar="N",
+        least=1,
+        most=MOST_ROWS,
+        rare=True,
+    ),
 ]
 Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 
@@ -68,12 +76,16 @@ def filter(
     dumps: Dumps,
     output: Annotated[str | Path | None, DATASET] = None,
     *,
-    dry_run: Annotated[bool, Opt(help="Write nothing; say what would be kept.", panel=OUTPUT)] = False,
+    dry_run: Annotated[bool, Opt(help="Write nothing; show what would be kept.", panel=OUTPUT)] = False,
     rejected: Annotated[
-        Literal["drop", "keep"], Opt(help="Rows without a token left; kept, their mask is all 0.", panel=OUTPUT)
+        Literal["drop", "keep"],
+        Opt(
+            help="What to do with rows that lose every token: drop them, or keep them with a mask of zeros.",
+            panel=OUTPUT,
+        ),
     ] = "drop",
     rejected_output: Annotated[
-        str | Path | None, Opt(help="Write dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+        str | Path | None, Opt(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
     ] = None,
     rows_per_file: RowsPerFile = 100_000,
     resample: Annotated[
@@ -143,7 +155,7 @@ def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Obj
         one_of("--coef", coef, get_args(Coef)[0])
         return objective_under(plan, options) or choose_objective(plan=plan)
     if asks_for_objective(options):
-        raise UsageError("An objective changes nothing that is written without --coef.", "Add --coef raw.")
+        raise UsageError("Without --coef an objective changes nothing in the output.", "Add --coef raw.")
     return objective_under(plan, options)
 
 
@@ -223,7 +235,7 @@ def convert(
     on: Annotated[
         Names,
         Opt(
-            help="Columns that tell which rows belong together.",
+            help="Columns that match the rows of the two files.",
             panel=JOINING,
             default="sample_id",
             typed=str,
@@ -237,7 +249,7 @@ def convert(
     overwrite: Overwrite = False,
     watch: Watching = None,
 ) -> "Converted":
-    """Write a dump, a framework's own files most of all, in canonical columns.
+    """Convert a framework's files to the standard columns.
 
     Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
     without a partner are counted.

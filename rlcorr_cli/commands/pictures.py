@@ -126,7 +126,7 @@ def plot(
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
         Opt(
-            help="The picture: .png, .svg or .pdf; or a directory for one each.",
+            help="The picture (.png, .svg, .pdf), or a directory for several.",
             python="Or a mapping of kinds to files; None writes nothing.",
             panel=OUTPUT,
             flags=("--output", "-o"),
@@ -150,7 +150,7 @@ def plot(
     by_step: ByStep = False,
     **how: Unpack[HowPlanned],
 ) -> "Pictures":
-    """Draw a dump, or a saved report: one page, or pictures by kind.
+    """Plot a dump or a saved report: one page, or pictures by kind.
 
     `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
     plans that it takes by itself, `diagnose` the evidence of the likely cause; a report has no such pictures.
@@ -324,7 +324,7 @@ def _measured(
     groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
     if by_step and not any(groups.values()):
         raise UsageError(
-            "There are no steps to draw a curve each of.",
+            "There are no steps to draw curves of.",
             "Name a column with --group-by COLUMN, or leave --by-step out.",
         )
     by_groups: dict[tuple[str, ...], Report] = {}

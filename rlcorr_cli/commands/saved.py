@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.saved_runs import SavedRun
 
 AllowOverlap = Annotated[
-    bool, Opt(help="Of saved totals: add files that hold the same rows.", panel=READING, rare=True)
+    bool, Opt(help="Saved totals only: add files even if they share rows.", panel=READING, rare=True)
 ]
 S = TypeVar("S", bound="SavedRun")
 R = TypeVar("R")
@@ -39,7 +39,7 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     if len(totals) < len(named):
         other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
         raise UsageError(
-            f"{totals[0]} holds saved totals, and {other} is a dump: they do not add.",
+            f"{totals[0]} holds saved totals and {other} is a dump: they cannot be added.",
             "Name files of totals alone; save those of the dump with -o first.",
         )
     return tuple(path for text in totals for path in _expanded(text))

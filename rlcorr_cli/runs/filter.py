@@ -196,11 +196,13 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
     if any(is_table(place) for place in destinations(dump.request, target)):
         _ = dump.table_columns  # an error, if files cannot be written as one
     if target.rejected is not None and target.keep_rejected:
-        raise UsageError("--rejected keep leaves nothing for --rejected-output.", "Use one of the two.")
+        raise UsageError("With --rejected keep there are no dropped rows for --rejected-output.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
-        raise UsageError("--resample draws rows; what it leaves out is not kept apart.", "Use --resample alone.")
+        raise UsageError("--resample draws rows, so there are no dropped rows to write apart.", "Use --resample alone.")
     if target.resample is not None and target.objective is not None:
-        raise UsageError("--resample draws rows by their weights, which --coef has in it.", "Use one of the two.")
+        raise UsageError(
+            "--resample draws rows by their weights, and --coef includes the same weights.", "Use one of the two."
+        )
     if plan.batched or target.resample is not None or target.divides_coefs:
         check_rereadable(dump)
 
