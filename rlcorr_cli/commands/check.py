@@ -54,12 +54,11 @@ def step_summary() -> str | None:
     return os.environ.get(SUMMARY) or None
 
 
-def _limit(help: str, flag: str, metavar: str) -> Opt:
+def _limit(help: str, metavar: str) -> Opt:
     return Opt(
         help=f"{help} Repeatable.",
         python="Or a mapping: {'kl': 0.1}.",
         panel=RULES,
-        flags=(flag,),
         typed=TEXTS,
         metavar=metavar,
         offers=completion.limited_metrics,
@@ -73,8 +72,8 @@ def check(
         str | Path | None,
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
-    max: Annotated[Bounds, _limit("Fail if it is above this: kl=0.1.", "--max", "METRIC=N")] = None,
-    min: Annotated[Bounds, _limit("Fail if it is below this: seq_ess=0.3.", "--min", "METRIC=N")] = None,
+    max: Annotated[Bounds, _limit("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
+    min: Annotated[Bounds, _limit("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -85,12 +84,8 @@ def check(
         ),
     ] = None,
     update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
-    max_increase: Annotated[
-        Amounts, _limit("Fail if it rose by more: k3_kl=20%.", "--max-increase", "METRIC=N[%]")
-    ] = None,
-    max_decrease: Annotated[
-        Amounts, _limit("Fail if it fell by more: token_ess=10%.", "--max-decrease", "METRIC=N[%]")
-    ] = None,
+    max_increase: Annotated[Amounts, _limit("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
+    max_decrease: Annotated[Amounts, _limit("Fail if it fell by more: token_ess=10%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
         Names,
         Opt(
