@@ -12,7 +12,7 @@ need no checking are taken as they are, and typer is asked about all others, who
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.abc import InspectLoader
@@ -23,6 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
+from rlcorr_cli.commands import config
 from rlcorr_cli.commands.help_text import HELP_ALL, help_text
 from rlcorr_cli.errors import UsageError
 
@@ -83,6 +84,9 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "help": ("rlcorr help", "rlcorr help corrections"),
 }
 """Two commands that run, with which each command's help ends."""
+
+LIGHT = ("presets", "explain", "help")
+"""Commands that read no dump: they load no library for numbers, and take no defaults from files or variables."""
 
 _OF_NUMBERS = frozenset("0123456789+-.eE")
 """Of what is typed in these alone, Python and typer make the same number, or none."""
@@ -197,6 +201,22 @@ def help_of(command: str, *, full: bool) -> str:
     )
 
 
+class _Every(Mapping[str, Any]):
+    """All commands by name, of which their options are looked at only when a command is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return built().commands[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
 class Command(TyperCommand):
     """A command that refuses an option of one value given twice, where typer would take the last and say nothing."""
 
@@ -213,6 +233,8 @@ class Command(TyperCommand):
         if not ctx.resilient_parsing:
             _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(in_order)
+            if self.name not in LIGHT and not any(parameter.is_eager for parameter in in_order):
+                config.apply(ctx, self, _Every(), in_order)
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:

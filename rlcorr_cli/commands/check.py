@@ -139,7 +139,7 @@ def check(
         notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
     else:
         notes = check_touched((updated, *report_file, *quarantines(reading)), inputs, **{**files, "baseline": None})
-    notes += check_touched(appended, inputs, **files)
+    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **files))))
     is_first = updated is not None and not _is_there(updated.path)
     report = saved(source)
     chosen = chosen_plan(how if report is None else {})

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from typing import NoReturn
 
+from rlcorr_cli.commands import config
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, UsageError, address_space, not_one_of, require_address_space
@@ -42,8 +43,6 @@ _SELDOM = 200_000, 20, 100
 """When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
 run little is such garbage."""
 _QUOTED = re.compile("'([^']+)'")
-LIGHT = ("presets", "explain", "help")
-"""Commands that load no library for numbers."""
 LEAST_BYTES = 400_000_000
 """Of address space, which numpy and pyarrow take."""
 SPARE_BYTES = 1 << 23
@@ -91,6 +90,14 @@ def _end(status: int) -> NoReturn:
 
 def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
     """The exit status of a command line, errors shown.  begin: called where what it raises is shown, too."""
+    before = config.NOTES.set(())
+    try:
+        return _run(args, begin)
+    finally:
+        config.NOTES.reset(before)
+
+
+def _run(args: Sequence[str], begin: Callable[[], None]) -> int:
     arguments = [*args]
     spare = mmap.mmap(-1, SPARE_BYTES)
     try:
@@ -173,7 +180,7 @@ def parsed(args: list[str]) -> int:
 
     from rlcorr_cli.commands import app, gone
 
-    if args[:1] and args[0] in app.COMMANDS and args[0] not in LIGHT and not {"-h", "--help"} & {*args}:
+    if args[:1] and args[0] in app.COMMANDS and args[0] not in app.LIGHT and not {"-h", "--help"} & {*args}:
         require_address_space(LEAST_BYTES)
     try:
         # Help and the version are printed by typer.
@@ -244,15 +251,17 @@ def _write_traceback() -> None:
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
     """Two lines on stderr: what is wrong and where, then what to type."""
     status = error.exit_status if status is None else status
+    # Not all that is wrong was typed.
+    hint = " ".join(filter(None, (error.hint, *(config.NOTES.get() if status in (2, 3) else ()))))
     if _asks(args, "--debug"):
         _write_traceback()
     if _asks(args, "--json"):
         import json
 
-        document = {"error": {"message": error.message, "hint": error.hint, "exit_status": status}}
+        document = {"error": {"message": error.message, "hint": hint, "exit_status": status}}
         write_stderr(disarmed_json(json.dumps(document)) + "\n")
     else:
-        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()) + "\n")
+        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(hint)}".rstrip()) + "\n")
     return status
 
 

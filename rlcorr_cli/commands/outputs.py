@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import several
 from rlcorr_cli.commands.choose import plan_file
 from rlcorr_cli.errors import UsageError, shortened
@@ -71,11 +72,13 @@ def check_touched(
     rules: str | Path | None = None,
     baseline: Any = None,
 ) -> tuple[str, ...]:
-    """Refuse an output that cannot be written, or is what the run reads; notes on what killed runs had left there.
+    """Refuse an output that cannot be written, or is what the run reads; notes on which options were not typed, and
+    on what killed runs had left there.
 
     plan, plans, baseline: as functions take them, of which only files are looked at.
     """
-    return check_run(destinations, _reads(dumps, (plan, *plans), rules, baseline)) if destinations else ()
+    left = check_run(destinations, _reads(dumps, (plan, *plans), rules, baseline)) if destinations else ()
+    return (*config.NOTES.get(), *left)
 
 
 def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:

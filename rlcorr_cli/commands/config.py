@@ -1,0 +1,197 @@
+"""Defaults of a command line: from the nearest rlcorr.toml or pyproject.toml, then from variables such as RLCORR_MAP.
+
+The nearest file is looked for from the working directory upward: an rlcorr.toml, or a pyproject.toml with a table
+`[tool.rlcorr]`.  Its keys are options without their dashes.  A table named as a command holds for that command alone,
+and overrides the keys above it.  Variables override the file, and what is typed overrides both.  An option that may be
+repeated is replaced as a whole.
+
+`apply` gives the defaults to typer's context and keeps a sentence on where they come from in NOTES, which results and
+errors of that command line show.  Python callers have no command line, and so no such defaults.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from rlcorr_cli.errors import UsageError, nearest, shortened
+
+FILE, PROJECT = "rlcorr.toml", "pyproject.toml"
+PREFIX = "RLCORR_"
+TYPED_ALONE = ("json", "debug", "help")
+"""Options that are looked for in the arguments themselves, before a line is parsed."""
+PLAN_SOURCES = ("preset", "plan")
+PLAN_OPTIONS = (*PLAN_SOURCES, "is", "normalize", "rs", "veto")
+"""Options that make one plan: where a preset or a plan file is named, those of lower precedence do not hold."""
+PATHS = ("FILE", "PATH", "REPORT", "DUMP")
+"""What stands for a path in an option's help: such a value in a file is relative to the folder of that file."""
+_TABLE = re.compile(rb"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?rlcorr\b", re.MULTILINE)
+"""The head of a table of ours in a pyproject.toml."""
+BOOLEANS: Mapping[str, bool] = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+NOTES: ContextVar[tuple[str, ...]] = ContextVar("NOTES", default=())
+"""Which options of the command line that is running come from a file or from variables, in sentences."""
+
+
+def apply(context: Any, command: Any, commands: Mapping[str, Any], typed: Sequence[Any]) -> None:
+    """Set the defaults of a command in typer's context.
+
+    command: typer's command that is about to run.  commands: all of them by name; it must cost nothing to make the
+    mapping, whose values are asked for only where a key is no option of the command.  typed: the parameters typed.
+    """
+    options = _options(command)
+    values: dict[str, tuple[Any, str, str]] = {}  # key -> value, where it comes from, how it is called there
+    for layer in (*_layers_of_file(command.name, options, commands), _variables(options)):
+        values = _without_plan(values, layer) | layer
+    keys = [key for key, option in options.items() if option in typed]
+    values = {key: value for key, value in _without_plan(values, keys).items() if key not in keys}
+    context.default_map = {options[key].name: value for key, (value, _, _) in values.items()}
+    names: dict[str, list[str]] = {}
+    for _, origin, name in values.values():
+        names.setdefault(origin, []).append(name)
+    NOTES.set(tuple(f"Options from {origin}: {', '.join(each)}." for origin, each in names.items()))
+
+
+def _options(command: Any) -> dict[str, Any]:
+    """A command's options by their keys in a file."""
+    long = (
+        (option, flag[2:])
+        for option in command.params
+        if option.param_type_name == "option"
+        for flag in option.opts
+        if flag.startswith("--")
+    )
+    return {key: option for option, key in long}
+
+
+def _without_plan(values: dict[str, Any], above: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Values without those of a plan, where what has precedence over them names another plan."""
+    named = any(key in above for key in PLAN_SOURCES)
+    return {key: value for key, value in values.items() if not (named and key in PLAN_OPTIONS)}
+
+
+def _nearest_file() -> tuple[str, dict[str, Any]] | None:
+    """The file that holds, as it is called from here, and its table."""
+    try:
+        here = Path.cwd()
+    except OSError:  # the directory is gone
+        return None
+    for folder in (here, *here.parents):
+        for name in (FILE, PROJECT):
+            path = folder / name
+            # Most projects say nothing of rlcorr, and reading TOML takes a while.
+            if not os.path.isfile(path) or (name == PROJECT and not _mentions(path)):
+                continue
+            from rlcorr_cli.plans.files import load
+
+            called = os.path.relpath(path, here)
+            table, _ = load(called, "file of options")
+            if name == PROJECT:
+                tool = table.get("tool")
+                table = tool.get("rlcorr") if isinstance(tool, dict) else None
+            if table is None:
+                continue
+            if not isinstance(table, dict):
+                raise UsageError(
+                    f"{called}: tool.rlcorr is no table.", 'Write [tool.rlcorr] and a key: group-by = "step".'
+                )
+            return called, table
+    return None
+
+
+def _mentions(path: Path) -> bool:
+    """Whether a pyproject.toml has a table of ours, as far as a look at its lines tells."""
+    try:
+        return _TABLE.search(path.read_bytes()) is not None
+    except OSError:
+        return False
+
+
+def _layers_of_file(
+    command: str, options: Mapping[str, Any], commands: Mapping[str, Any]
+) -> list[dict[str, tuple[Any, str, str]]]:
+    """What the file says of all commands, and what it says of this one."""
+    nearest_file = _nearest_file()
+    if nearest_file is None:
+        return []
+    path, table = nearest_file
+    own = table.get(command, {})
+    if not isinstance(own, dict):
+        raise UsageError(f"{path}: {command} is no table.", f"Write [{command}], and options below it.")
+    shared = {key: value for key, value in table.items() if not (key in commands and isinstance(value, dict))}
+    for key in shared:
+        if key not in options:
+            every = {name for each in commands.values() for name in _options(each)}
+            if key not in every:
+                raise _unknown(path, key, "there is no option", every)
+    for key in own:
+        if key not in options:
+            raise _unknown(path, key, f"{command} has no option", options)
+    return [
+        {key: (_value(path, key, value, options[key]), path, key) for key, value in each.items() if key in options}
+        for each in (shared, own)
+    ]
+
+
+def _unknown(path: str, key: str, what: str, known: Any) -> UsageError:
+    close = nearest(key, [name for name in known if name not in TYPED_ALONE], 1)
+    return UsageError(f"{path}: {what} {shortened(key, quotes=False)}.", f"Try {close}.")
+
+
+def _value(path: str, key: str, value: Any, option: Any) -> Any:
+    """A value of a file as if it had been typed."""
+    if key in TYPED_ALONE:
+        raise UsageError(f"{path}: {key} is only read from the command line.", f"Leave it out, and type --{key}.")
+    folder, wanted = os.path.dirname(path), "text or a number"
+    if option.is_flag:
+        if isinstance(value, bool):
+            return value
+        wanted = "true or false"
+    elif option.multiple:
+        wanted = "text, or a list of texts"
+        listed = value if isinstance(value, list) else [value]
+        if isinstance(value, dict) and "=" in (option.metavar or "") and all(map(_is_plain, value.values())):
+            listed = [f"{name}={each}" for name, each in value.items()]
+        if all(map(_is_plain, listed)):
+            return [_located(str(each), option, folder) for each in listed]
+    elif _is_plain(value):
+        return _located(str(value), option, folder)
+    raise UsageError(f"{path}: {key} should be {wanted}, not {shortened(value)}.", "See `rlcorr help ci`.")
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _located(text: str, option: Any, folder: str) -> str:
+    """A path of a file of options as it is reached from here; any other text as it is."""
+    is_path = (option.metavar or "") in PATHS and text and "://" not in text and text[0] not in "~-"
+    return os.path.join(folder, text) if is_path else text
+
+
+def _variables(options: Mapping[str, Any]) -> dict[str, tuple[Any, str, str]]:
+    """What variables of the environment say; an empty one says nothing."""
+    values: dict[str, tuple[Any, str, str]] = {}
+    for key, option in options.items():
+        name = PREFIX + key.upper().replace("-", "_")
+        text = os.environ.get(name, "")
+        if not text or key in TYPED_ALONE:
+            continue
+        value: Any = text
+        if option.is_flag:
+            value = BOOLEANS.get(text.lower())
+            if value is None:
+                raise UsageError(f"{name} should be 1 or 0, not {shortened(text)}.", "Set it so, or unset it.")
+        elif option.multiple:
+            try:
+                value = shlex.split(text)
+            except ValueError:
+                raise UsageError(f"{name} has a quote that is not closed.", "Write its values as in a shell.") from None
+        values[key] = value, "the environment", name
+    return values
