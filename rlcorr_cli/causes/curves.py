@@ -5,36 +5,48 @@ Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in 
 totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.features import Case, Step
-from rlcorr_cli.causes.numbers import Line
+from rlcorr_cli.causes.numbers import Line, ratio
+from rlcorr_cli.causes.prefixes import SharedPrefixes
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
 """The mean of e^l - 1 must be below LOST_MASS, and below -LOST_ERRORS standard errors."""
-MIN_CUT, MIN_CUT_SHARE = 10, 0.02
-"""A truncation takes this many tokens with b = 0 and a < -.001, and this share of all tokens."""
+MIN_CUT, MIN_CUT_SHARP = 10, 3
+"""A truncation takes this many tokens with b = 0 and a < -.001; fewer, where a sharp bound parts them from the rest."""
 MIN_UNSURE = 10
 """A column of zeros was not cut: some tokens must have b < 0."""
 TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
 """The slope of d on u where u < -1 (lines["u_low"]), which a truncation alone leaves near 0."""
 AGAINST_TOP_P = 0.08
-"""Most errors that a top-p bound may have, as a share of judged tokens.  Measured: top-p at most .03, min-p at least
-.13."""
-TOP_P_LEFT = 3.3
-"""(1 - step.bound) / step.least_left from which it is top-p; measured: top-p at least 4.3, min-p at most 2.2."""
+"""Most errors that a sharp top-p bound may have, as a share of judged tokens.  Measured: top-p alone at most .03, min-p
+at least .13, top-p beside staleness or 4-bit weights up to .2."""
+TOP_P_LEFT = 40.0
+"""(1 - step.bound) / step.least_left over the share of errors, from which a bound that is not sharp is top-p's.
+Measured on six models: top-p beside another fault at least 46, min-p at most 25."""
+LEVEL_LOSS = 0.3
+"""The deviation of l over its mean, below which all tokens lose alike; measured: padding at least .84, min-p and top-k
+at least .38, top-p on flat models .1 to .3."""
 MIN_P_HIGH = 0.1
 """step.least_left overstates min-p by up to this share."""
 
 MIN_CURVE = 0.1
 MIN_SLOPE, SLOPE_ERRORS = 0.015, 4.0
 LINE_R2, LINE_MATCH = 0.4, 0.85
+MIN_HIGH = 100
 LINE_FAN = 1.7
 """Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9."""
-CAP_R2, CAP_CURVE, CAP_FAN = 0.5, 0.35, 1.4
+LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.9
+"""The slope of the line over the one that shared prefixes give: temperatures .8 to 1.1, soft-caps up to 2.6.  Three
+errors and not two, because few prefixes make most of them.  Where the prefixes' line explains less than that of all
+tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  From STRAIGHT on
+it is a line, however tokens fan out: soft-caps explain .18 to .82."""
+CAP_R2, CAP_CURVE, CAP_FAN, ONE_SIDED = 0.25, 0.35, 1.4, 0.95
 GAINED, GAINED_ERRORS = 0.003, 4.0
 """The mean of e^l - 1 must exceed both, the second in standard errors: rollout's log-probs are not those it sampled."""
 LOST = -0.005
@@ -45,9 +57,9 @@ ZERO_MOST and than ZERO_RATIO times the other mean, whose tail may be heavy."""
 UNEVEN = 0.9
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
 """Top-k: a smaller share of tokens speaks against the cut, and spread.tail stays below TOP_K_TAIL."""
-SPREAD_OF_T, SPREAD_OF_HIGH_T = 0.1, 0.25
-"""Added to the interval of T, as a share of |T - 1|.  It is wider for T > 1 where rollout drew the tokens: few tokens
-then have high log-odds, and a T of 1.3 is estimated as 1.23."""
+SPREAD_OF_T = 0.25
+"""Added to the interval of a T that no shared prefixes tell, as a share of |T - 1|: where few tokens have high
+log-odds, a T of 1.3 is estimated as 1.23, and one of .9 as .88."""
 
 
 def loses_mass(case: Case) -> bool:
@@ -59,16 +71,40 @@ def loses_mass(case: Case) -> bool:
 def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
-    if step is None or not loses_mass(case) or step.cut < MIN_CUT or step.cut < MIN_CUT_SHARE * step.n:
+    if not loses_mass(case):
         return None
-    if step.unsure < MIN_UNSURE:
-        return None
+    if step is None or not is_cut(step):
+        return _level_top_p(case) if case.features.unevenness < LEVEL_LOSS else None
     low = case.features.lines["u_low"]
     if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
         return _with_temperature(case, step)
-    if step.errors <= AGAINST_TOP_P * step.judged or 1 - step.bound >= TOP_P_LEFT * step.least_left:
+    if is_sharp(step) or 1 - step.bound >= TOP_P_LEFT * step.least_left * ratio(step.errors, step.judged):
         return _top_p(case, step)
     return _min_p(case, step)
+
+
+def is_cut(step: Step) -> bool:
+    """Whether enough tokens were set to 0, and not all."""
+    return step.unsure >= MIN_UNSURE and step.cut >= (MIN_CUT_SHARP if is_sharp(step) else MIN_CUT)
+
+
+def is_sharp(step: Step) -> bool:
+    """Whether one bound parts the tokens that were set to 0 from the others."""
+    return step.errors <= AGAINST_TOP_P * step.judged
+
+
+def truncation_of_training(case: Case) -> CauseFinding | None:
+    """The same of training's column, where tokens were drawn from it: a cut column where the raw one should stand."""
+    f, mirrored = case.features, None
+    if f.forward > GAINED and f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error:
+        mirrored = case.mirrored
+    found = None if mirrored is None else truncation(mirrored)
+    if found is None:
+        return None
+    rollout, train = case.context.rollout, case.context.train
+    drawn = f"Tokens were drawn from {train}: the two columns were exchanged, or {train} is the sampler's."
+    advice = f"Check that {rollout} and {train} were not exchanged. {CAUSES[found.cause].advice}"
+    return replace(found, evidence=(*found.evidence, drawn), advice=advice, explains=("swapped_columns",))
 
 
 def _top_p(case: Case, step: Step) -> CauseFinding:
@@ -88,10 +124,28 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
     )
 
 
+def _level_top_p(case: Case) -> CauseFinding:
+    """Of a policy that gives no token more than p: all of them gain alike."""
+    rollout, train, f = case.context.rollout, case.context.train, case.features
+    return CauseFinding(
+        cause="top_p",
+        share=f.curve_share,
+        share_interval=f.curve_interval,
+        parameters={"kept_mass": 1 + f.forward},
+        intervals={"kept_mass": _kept(case)},
+        headline=f"{rollout} was logged after top-p, {1 + f.forward:.3f} or a little less; {train} was not",
+        evidence=(
+            f"{rollout} is higher by the same amount on nearly all tokens: the log-ratios vary by "
+            f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more).",
+            _lost(case),
+        ),
+    )
+
+
 def _bound_sentence(case: Case, step: Step) -> str:
     rollout, train = case.context.rollout, case.context.train
     against = f"{step.errors:,} of {step.judged:,} tokens contradict it"
-    if step.errors <= AGAINST_TOP_P * step.judged:
+    if is_sharp(step):
         return (
             f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
             f"tokens; {against}."
@@ -170,11 +224,21 @@ def temperature(case: Case) -> CauseFinding | None:
     side = drawn_from(case)
     which = "v" if side == "training" else "u"
     line, high = features.lines[which], features.lines[f"{which}_high"]
-    if features.curve < MIN_CURVE or not _is_line(line, high, features.fan):
+    # Where hardly a token is likely, all of them make the line.
+    high = high if high.n >= MIN_HIGH else line
+    shared = case.shared_prefixes
+    alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
+    fan = 1.0 if shared is not None and alike and shared.r2 >= STRAIGHT else features.fan
+    if features.curve < MIN_CURVE or not _is_line(line, high, fan):
         return None
     if side is None:
         return _unnormalised_finding(case)
     value = temperature_of(high, raw=side == "training")
+    if shared is not None:
+        if not alike:
+            return None
+        # Among tokens that are sure the line is the more exact of the two.
+        value = min(value, _of_prefixes(shared, raw=value.raw), key=lambda t: t.interval[1] - t.interval[0])
     return CauseFinding(
         cause="temperature",
         share=features.curve_share,
@@ -211,15 +275,34 @@ def temperature_of(high: Line, *, raw: bool) -> Temperature:
         error = high.error * value**2
     else:
         value, error = 1 + high.slope, high.error
-    share = SPREAD_OF_HIGH_T if value > 1 and not raw else SPREAD_OF_T
-    half = sqrt((2 * error) ** 2 + (share * (value - 1)) ** 2)
+    half = sqrt((2 * error) ** 2 + (SPREAD_OF_T * (value - 1)) ** 2)
     return Temperature(value, (value - half, value + half), raw)
+
+
+def _of_prefixes(shared: SharedPrefixes, *, raw: bool) -> Temperature:
+    half = PREFIX_ERRORS * shared.error
+    return Temperature(shared.ratio, (shared.ratio - half, shared.ratio + half), raw)
+
+
+def _is_of_prefixes(line: Line, shared: SharedPrefixes, *, raw: bool) -> bool:
+    """Whether the line's slope is the one of tokens that share their prefix; a soft-cap's is steeper."""
+    slope = 1 - 1 / shared.ratio if raw else shared.ratio - 1
+    low, high = LINE_OF_PREFIXES
+    alike = abs(line.slope - slope) <= PREFIX_ERRORS * shared.error or low <= ratio(line.slope, slope) <= high
+    return alike and shared.r2 >= line.r2 - CURVED
 
 
 def softcap(case: Case) -> CauseFinding | None:
     """A sloped line around which sure tokens scatter more than even ones."""
     features, line = case.features, case.features.lines["u"]
-    if not is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE or features.fan < CAP_FAN:
+    if not is_sloped(line) or line.r2 < CAP_R2 or features.curve < CAP_CURVE:
+        return None
+    # Of two distributions each is the higher one on some tokens; one that was cut is higher on nearly all.
+    if max(features.positive, 1 - features.positive) > ONE_SIDED:
+        return None
+    # A straight line: temperature's, unless tokens that share their prefix say otherwise.
+    shared = case.shared_prefixes
+    if features.fan < CAP_FAN and (shared is None or _is_of_prefixes(line, shared, raw=False)):
         return None
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
@@ -231,8 +314,12 @@ def softcap(case: Case) -> CauseFinding | None:
         headline=f"the logits of {capped} have a soft-cap that those of {free} lack, or another one",
         evidence=(
             f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), "
-            f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
-            f"0.5 (temperature: at most {CAP_FAN:g}).",
+            + (
+                f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
+                f"0.5 (temperature: at most {CAP_FAN:g})."
+                if features.fan >= CAP_FAN
+                else "which is steeper than tokens that share their prefix allow a temperature."
+            ),
         ),
     )
 
@@ -259,6 +346,37 @@ def top_k(case: Case) -> CauseFinding | None:
         if mean < LOST and mean < -GAINED_ERRORS * error and share_against < TOP_K_POSITIVE:
             return _top_k_finding(case, cut, whole, (mean, error))
     return None
+
+
+def leaks_mass(case: Case) -> bool:
+    """Whether training gives mass to tokens that rollout never samples, from all places alike.
+
+    What a cut takes is little where a rare token was kept; what padding rows of the vocabulary take is not.
+    """
+    f, rare, step = case.features, case.rare_loss, case.step
+    if not loses_mass(case) or f.positive >= TOP_K_POSITIVE or (step is not None and step.cut >= MIN_CUT_SHARP):
+        return False
+    return rare is not None and rare.ratio >= 1
+
+
+def padded_vocabulary(case: Case) -> CauseFinding | None:
+    """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
+    f, rare = case.features, case.rare_loss
+    if rare is None or not leaks_mass(case):
+        return None
+    return CauseFinding(
+        cause="padded_vocabulary",
+        share=max(f.curve_share, f.share(f.body_gap - f.core**2 * f.e2)),
+        parameters={"mass": -f.forward},
+        intervals={"mass": (-f.forward - 2 * f.forward_error, -f.forward + 2 * f.forward_error)},
+        headline=f"training gives {percent(-f.forward)} of its probability to tokens outside the rollout's vocabulary",
+        evidence=(
+            f"The mean ratio is {1 + f.forward:.4f} ± {2 * f.forward_error:.4f}: training gives probability to tokens "
+            "that rollout never samples.",
+            f"Rare tokens lose {rare.ratio:.1f} ± {2 * rare.error:.1f} times as much as more common ones, and no token "
+            "is exactly 0: a cut by top-k takes little where a rare token was kept.",
+        ),
+    )
 
 
 def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) -> CauseFinding:

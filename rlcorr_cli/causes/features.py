@@ -5,16 +5,21 @@ what a curve or a straight line explains of the gap, whether the means of e^l an
 A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, expm1, sqrt
+from math import exp, expm1, inf, sqrt
 
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Interval
 from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, weighted_quantile
+from rlcorr_cli.causes.prefixes import SharedPrefixes, shared_prefixes
 from rlcorr_cli.causes.vocabulary import ByToken, Repetition, by_token, repetition
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.measure.row_sampling import batch_of
 from rlcorr_cli.totals.gap import (
+    BELOW,
     BODY,
     CERTAIN_LEAST,
     CERTAIN_STEP,
@@ -33,6 +38,7 @@ from rlcorr_cli.totals.gap import (
     GapTotals,
 )
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_sample import RowSample
 
 MIDDLE = 0.6827
 """The share of a normal distribution within one standard deviation."""
@@ -148,11 +154,47 @@ def step_of(totals: GapTotals) -> Step | None:
         n=int(totals.certain.sum()),
         unsure=int(unsure.sum()),
         bound=exp(-exp(middle)),
-        interval=(exp(-exp(edges[near[-1]])), exp(-exp(edges[near[0]]))),
+        # A bound may lie anywhere up to the next edges.
+        interval=(exp(-exp(edges[near[-1]] + CERTAIN_STEP)), exp(-exp(edges[near[0]] - CERTAIN_STEP))),
         errors=int(least),
         judged=cut + int(unsure[1:wide].sum()),
         least_left=expm1(-totals.largest_unsure) if np.isfinite(totals.largest_unsure) else 0.0,
     )
+
+
+LEAST_BY_TOKEN = 0.005
+"""Measured in log-odds: bf16 on five models at most .004 where it is beyond chance, real changes at least .0075."""
+
+RARE, MIDDLING = slice(0, 2), slice(3, 7)
+"""Bins of u: below -5.5, where those below the least edge are added, and from -4.5 to -2."""
+MIN_RARE = 20
+
+
+@dataclass(frozen=True)
+class RareLoss:
+    """What rare tokens lose over what middling ones lose (mean l), with its error.
+
+    A rare token that top-k kept stands where few tokens matter, so little was cut there; padding takes from all.
+    """
+
+    ratio: float
+    error: float
+
+
+def rare_loss(totals: GapTotals) -> RareLoss | None:
+    """None with fewer than MIN_RARE rare tokens, or where middling ones lose nothing."""
+    # n and l by group of the jackknife, of rare tokens and of middling ones.
+    bins = totals.curves[FIELDS.index("body"), :, :, :2]
+    parts = np.stack([bins[:, RARE].sum(axis=1) + bins[:, BELOW], bins[:, MIDDLING].sum(axis=1)], axis=1)
+    whole = parts.sum(axis=0)
+    if whole[0, 0] < MIN_RARE or whole[1, 0] < MIN_RARE or whole[1, 1] == 0:
+        return None
+    return RareLoss(_rare_ratio(whole), jackknife(_rare_ratio, parts))
+
+
+def _rare_ratio(parts: Floats) -> float:
+    (n_rare, rare), (n, middling) = parts.tolist()
+    return ratio(ratio(rare, n_rare), ratio(middling, n))
 
 
 MOST_ODD = 0.25
@@ -180,7 +222,8 @@ class Features:
     odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
     gap, body_gap: sums of l^2, of all tokens and of the body.  e2: sum of e^2 over the body.  curve: the share of
     body_gap that any function of b explains, with its error.  forward, inverse: means of
-    e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  lines: by LINES.
+    e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  unevenness: the deviation of l
+    over its mean.  lines: by LINES.
     """
 
     n_tokens: int
@@ -200,6 +243,7 @@ class Features:
     inverse: float
     inverse_error: float
     positive: float
+    unevenness: float
     lines: dict[str, Line]
     lean: Lean
 
@@ -265,6 +309,7 @@ def features_of(totals: GapTotals) -> Features:
         inverse=_mean(means[:, [0, 2]].sum(axis=0)),
         inverse_error=jackknife(_mean, means[:, [0, 2]]),
         positive=ratio(float(body["n_positive"].sum()), n_body),
+        unevenness=sqrt(max(0.0, ratio(n_body * float(body["l2"].sum()), float(body["l"].sum()) ** 2, inf) - 1)),
         lines={name: line_of(lines[:, i], on_train=name[0] == "v") for i, name in enumerate(LINES)},
         lean=_lean(totals.rows),
     )
@@ -327,10 +372,14 @@ class Context:
 
 @dataclass(frozen=True)
 class Case:
-    """The totals of a dump with their context, and what follows from them."""
+    """The totals of a dump with their context, and what follows from them.
+
+    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.
+    """
 
     totals: GapTotals
     context: Context
+    sample: RowSample | None = None
 
     @cached_property
     def features(self) -> Features:
@@ -352,10 +401,39 @@ class Case:
         """None without token ids, or with too few repeated tokens."""
         return None if self.totals.vocabulary is None else repetition(self.totals.vocabulary)
 
+    @cached_property
+    def shared_prefixes(self) -> SharedPrefixes | None:
+        """None without enough tokens that share their prefix."""
+        return None if self.sample is None else shared_prefixes(self.sample)
+
+    @cached_property
+    def mirrored(self) -> "Case | None":
+        """The same rows with their two columns exchanged; None without the rows."""
+        if self.sample is None:
+            return None
+        context, sample = self.context, self.sample
+        sample = replace(sample, rollout=sample.train, train=sample.rollout)
+        batch, around = batch_of(sample)
+        totals = gap_totals(batch, around, np.arange(sample.n_rows), device=CPU).totals
+        return Case(totals, Context(context.train, context.rollout, context.advantage), sample)
+
     @property
     def goes_with_token(self) -> bool:
-        """Whether d goes with the token, as it does where weights differ."""
-        return self.by_token is not None and self.by_token.holds
+        """Whether d goes with the token, as it does where weights differ.
+
+        The rounding of weights to bf16 goes with the token too, but moves log-odds by less.
+        """
+        return self.by_token is not None and self.by_token.holds and self.size_by_token >= LEAST_BY_TOKEN
+
+    @property
+    def size_by_token(self) -> float:
+        """How far log-odds differ by token, typically: the root of omega^2, of the core."""
+        return 0.0 if self.by_token is None else sqrt(max(0.0, self.by_token.omega2)) * self.features.core
+
+    @cached_property
+    def rare_loss(self) -> "RareLoss | None":
+        """See RareLoss."""
+        return rare_loss(self.totals)
 
     def place(self, *parts: str) -> dict[str, float]:
         """PLACE_SUMS by name over some parts."""

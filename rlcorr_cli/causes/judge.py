@@ -4,7 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
-from rlcorr_cli.causes.curves import softcap, temperature, top_k, truncation, unnormalised
+from rlcorr_cli.causes.curves import (
+    padded_vocabulary,
+    softcap,
+    temperature,
+    top_k,
+    truncation,
+    truncation_of_training,
+    unnormalised,
+)
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
@@ -23,16 +31,25 @@ from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
+from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
-MINOR, MINOR_NOISE = 0.15, 0.6
+MINOR, MINOR_NOISE = 0.15, 0.4
 """A cause of a smaller share is told last and is no verdict."""
 LEAST = 0.01
 """A cause of a smaller share is not told."""
-CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (truncation, temperature, softcap, unnormalised, top_k)
+CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (
+    truncation,
+    truncation_of_training,
+    temperature,
+    softcap,
+    unnormalised,
+    padded_vocabulary,
+    top_k,
+)
 """Each of these is one reading of the same curve: the first that holds is taken."""
 CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
@@ -42,16 +59,17 @@ PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalise
 """What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, or two means that no policy gives."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
-    **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays"), 2),
-    **dict.fromkeys(("drift", "heavy_tail", "other_weights"), 3),
+    **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays", "heavy_tail"), 2),
+    **dict.fromkeys(("drift", "other_weights"), 3),
     "noise": 4,
 }
 """What names a setting or a place comes first, by share; these come after it, in this order."""
 
 
-def diagnose(totals: GapTotals, context: Context) -> Diagnosis:
-    """Of any totals: with too little data, the features and where the gap sits, but no cause."""
-    case = Case(totals, context)
+def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = None) -> Diagnosis:
+    """Of any totals, and the rows that they are of: with too little data, the features and where the gap sits, but no
+    cause."""
+    case = Case(totals, context, sample)
     features = case.features
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
@@ -94,7 +112,8 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         grid,
         mispaired_rows(case),
         *place_faults(case),
-        position_fault(case, beside=changed is not None),
+        # Tokens that repeat stand late: a penalty makes an error that grows.
+        None if repeated else position_fault(case, beside=changed is not None),
         changed,
         column,
         some_rows(case) if column is None else None,

@@ -158,10 +158,12 @@ def _onset(case: Case, along: _Along) -> CauseFinding | None:
             weight = along.graded[side] / along.graded[side].sum()
             means.append(float((weight * along.mean[side]).sum()))
             variances.append(float((weight**2 * along.error[side] ** 2).sum()))
-        jumps.append(((means[1] - means[0]) / sqrt(sum(variances)), k, means[0], means[1]))
-    z, k, before, after = max(jumps)
-    jump = after - before
-    if jump < ONSET_JUMP or z < ONSET_Z or np.ptp(along.mean[:k]) > ONSET_BEFORE * jump:
+        jump = means[1] - means[0]
+        # Where prompts count, rows meet the onset at several places: only jumps after a level stretch are tried.
+        if jump >= ONSET_JUMP and np.ptp(along.mean[:k]) <= ONSET_BEFORE * jump:
+            jumps.append((jump / sqrt(sum(variances)), k, means[0], means[1]))
+    z, k, before, after = max(jumps, default=(0.0, 0, 0.0, 0.0))
+    if z < ONSET_Z:
         return None
     index, (early, late) = _onset_index(along, k)
     excess = along.l2[k:].sum() - along.n[k:].sum() * ratio(along.l2[:k].sum(), along.n[:k].sum())

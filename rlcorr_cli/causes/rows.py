@@ -78,8 +78,9 @@ def some_rows(case: Case) -> CauseFinding | None:
     if rows.sum() < MIN_ROWS:
         return None
     y = SIZE_LEAST + SIZE_STEP * (np.arange(len(rows), dtype=np.float64) + 0.5)
-    low, median, high = (weighted_quantile(y, rows, share) for share in (0.25, 0.5, 0.75))
-    far = y > median + max(FAR_LEAST, FAR_SPREADS * (high - low) / IQR_OF_NORMAL)
+    # The spread is that of the lower half: up to 45% of the rows may be far, and widen the upper one.
+    low, median = (weighted_quantile(y, rows, share) for share in (0.25, 0.5))
+    far = y > median + max(FAR_LEAST, FAR_SPREADS * 2 * (median - low) / IQR_OF_NORMAL)
     n_far = int(rows[far].sum())
     if not MIN_FAR_ROWS <= n_far <= MOST_FAR_ROWS * rows.sum():
         return None

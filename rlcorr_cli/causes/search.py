@@ -45,7 +45,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None) -> Search:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
     totals, context = totals_of(sample), Context(*sample.columns)
-    diagnosis = diagnose(totals, context)
+    diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis)
     return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0])), totals)
@@ -82,7 +82,7 @@ def _within(sample: RowSample, whole: Diagnosis) -> Diagnosis:
     step = sample.levels[STEP]
     hot = [code for code, value in enumerate(step.values) if value in whole.hot_steps]
     rows = sample.rows(np.flatnonzero(np.isin(step.codes, hot)))
-    within = diagnose(totals_of(rows), Context(*sample.columns))
+    within = diagnose(totals_of(rows), Context(*sample.columns), rows)
     portion = within.sum_squares / whole.sum_squares if whole.sum_squares else 0.0
     if within.cause is None or within.cause.cause == "column":
         return whole

@@ -269,7 +269,7 @@ _ROWS = (
         effect="fault",
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
-        certainty="Needs token_ids: a fifth of the variation at equal surprise depends on the repetition. Tokens of "
+        certainty="Needs token_ids: a tenth of the variation at equal surprise depends on the repetition. Tokens of "
         "the prompt, which are penalized too, are not in the dump.",
         alike="Without token_ids it looks like other_weights, drift or position_grows.",
         advice="Sample without a penalty, or return log-probs from before it.",
@@ -290,8 +290,9 @@ _ROWS = (
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean "
         "ratio is below 1.",
-        certainty="10 tokens at 0 at least, and 2% of all. p is estimated by the bound that most tokens keep; the "
-        "interval holds all bounds that so few tokens break.",
+        certainty="10 tokens at 0 at least, or 3 where the bound is sharp. p is estimated by the bound that most "
+        "tokens keep; the interval holds all bounds that so few tokens break. A policy that gives no token more than p "
+        "leaves none at 0: there all tokens gain alike.",
         alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
         advice="Return log-probs from before truncation, or apply the same top-p in training.",
         source="TRL #6789",
@@ -312,7 +313,8 @@ _ROWS = (
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
-        certainty="The ratio is reported with its interval; 0.8 against 1 and 1 against 1.25 are the same ratio. "
+        certainty="The ratio is reported with its interval, which tokens that share their prefix (samples of one "
+        "prompt) make narrow; 0.8 against 1 and 1 against 1.25 are the same ratio. "
         "That tokens were drawn from training's policy (so that rollout's log-probs are raw) is seen from "
         "the means of the ratio and of its inverse.",
         alike="logit_softcap bends the line and fans out among likely tokens; changed weights scatter around it.",
@@ -388,10 +390,11 @@ _ROWS = (
         name="padded_vocabulary",
         effect="fault",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
-        looks="Some tokens are far below the others, hardly any above: mass leaks where a padding row has a large "
-        "logit. The mean ratio is below 1 by that probability.",
-        certainty="20 such tokens at least. Padding rows that are zero leak little, and are harmless.",
-        alike="heavy_tail goes both ways; top_k lowers all tokens.",
+        looks="The mean ratio is below 1, no token is set to 0, and rare tokens lose as much as common ones: padding "
+        "rows take probability from every place. Or some tokens are far below the others, and hardly any above.",
+        certainty="The lost mass must be four errors from 0, or 20 tokens must be far off. Padding rows that are zero "
+        "leak little, and are harmless.",
+        alike="top_k takes little where a rare token was kept; a top-k of hundreds on a flat policy looks like it.",
         advice="Mask the padding rows of the vocabulary before the softmax.",
     ),
     Cause(

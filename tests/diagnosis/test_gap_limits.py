@@ -92,17 +92,18 @@ def test_a_column_of_zeros_was_not_cut() -> None:
 
 
 def test_where_no_cause_stands_out_the_largest_is_said() -> None:
-    rows = []
+    rows, rng = [], np.random.default_rng(0)
     for i in range(40):
-        u = RNG.normal(1, 2, 60)
-        d = RNG.normal(0, np.where(RNG.random(60) < 0.15, 0.3, 0.08))
+        u, d = rng.normal(1, 2, 60), rng.normal(0, 0.08, 60)
+        if i < 4:  # four tokens of 2,400 hold most of the gap: too few for a tail
+            u[20], d[20] = 0.0, 3.0 * (-1) ** i
         rows.append(
             Row(rollout=list(-np.logaddexp(0, -u)), train=list(-np.logaddexp(0, -u - d)), ids=list(range(60)), key=i)
         )
     found = diagnosis(rows)
     assert [(cause.cause, cause.is_minor) for cause in found.causes] == [("noise", True)]
     share = round(100 * found.causes[0].share)
-    assert 30 < share < 60
+    assert 20 < share < 40
     sentence = f"No cause stands out: the largest is rounding noise of bf16 size, at most {share}% of the gap."
     assert (found.verdict, found.conclusion) == ("unclear", sentence)
 

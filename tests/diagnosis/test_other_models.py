@@ -1,0 +1,86 @@
+"""Causes on models other than the one that the rules were made on: flat ones, a mixture of experts, characters.
+
+Each of these dumps, and each setting of the flat generator, was once called something else.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flat_model import flat_dump
+
+from rlcorr_cli import diagnose
+from rlcorr_cli.causes.diagnosis import Diagnosis
+
+DUMPS = Path(__file__).parent / "causes_models"
+REAL = {
+    "glass_pt__clean_bf16_fp32": "noise",
+    "charlstm__matched_T07": "noise",
+    "moe__moe_flips_bf16_bf16_2": "heavy_tail",
+    "glass_en__mlp_drop2pct": "heavy_tail",
+    "glass_en__softcap": "logit_softcap",
+    "charlstm__rep1.1": "repetition_penalty",
+    "charlstm__combo_topp09_stale4": "top_p",
+    "glass_pt__rows_temp085_nocolumn": "some_rows",
+    "smol_chat__padvocab1": "padded_vocabulary",
+    "moe__window": "position_onset",
+}
+"""Dump -> its verdict.  Among them: bf16 weights that go with the token, a router that flips at the end of a prompt,
+outliers in all rows and not in some, a cap where no token is sure, top-p under staleness, a fourth of the rows, padding
+that moves log-odds by 1, a window that rows of other prompts reach at other places."""
+FLAT: list[tuple[dict[str, Any], str]] = [
+    ({}, "noise"),
+    ({"top_p": 0.95}, "top_p"),
+    ({"top_p": 0.9, "swapped": True}, "top_p"),
+    ({"min_p": 0.05}, "min_p"),
+    ({"top_k": 20}, "top_k"),
+    ({"padded": True}, "padded_vocabulary"),
+    ({"temperature": 0.9}, "temperature"),
+    ({"temperature": 1.2}, "temperature"),
+    ({"temperature": 0.8, "swapped": True}, "temperature"),
+]
+
+
+@cache
+def of_flat(**settings: Any) -> Diagnosis:
+    """What is said of a dump of the flat generator."""
+    return diagnose(flat_dump(**settings)).whole.diagnosis
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_dumps_of_other_models(name: str) -> None:
+    assert diagnose(DUMPS / f"{name}.parquet").verdict == REAL[name]
+
+
+@pytest.mark.parametrize(("settings", "verdict"), FLAT)
+def test_a_model_that_is_sure_of_nothing(settings: dict[str, Any], verdict: str) -> None:
+    assert of_flat(**settings).verdict == verdict
+
+
+def test_a_column_that_was_cut_in_training_is_said_to_be_training_s() -> None:
+    found = of_flat(top_p=0.9, swapped=True).cause
+    assert found is not None
+    assert found.headline.startswith("old_log_probs was logged after top-p")
+    assert "Tokens were drawn from old_log_probs" in " ".join(found.evidence)
+    assert found.advice.startswith("Check that rollout_log_probs and old_log_probs were not exchanged.")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "settings"), [(0.9, {"temperature": 0.9}), (1.25, {"temperature": 0.8, "swapped": True})]
+)
+def test_tokens_that_share_their_prefix_tell_the_temperature(ratio: float, settings: dict[str, Any]) -> None:
+    found = of_flat(**settings).cause
+    assert found is not None
+    low, high = found.intervals["temperature"]
+    assert low < ratio < high
+    assert high - low < 0.2 * abs(ratio - 1)
+
+
+def test_without_prompts_the_interval_is_wide() -> None:
+    table = flat_dump(temperature=0.9).drop_columns(["group_id"])
+    found = diagnose(table).whole.diagnosis.cause
+    assert found is not None
+    low, high = found.intervals["temperature"]
+    assert low < 0.9 < high
+    assert high - low > 0.3 * 0.1
