@@ -11,7 +11,9 @@ algebraically equal stable form is used.
 
 from __future__ import annotations
 
+import decimal
 import math
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -431,12 +433,16 @@ OPENS: dict[str, Callable[[float], bool]] = {
 
 
 def opens(seq: Seq, record: dict, token_scope: bool) -> list[bool]:
-    """Whether a record acts on each valid token: by its own advantage, or by the mean over the sequence's."""
+    """Whether a record acts on each valid token: by its own advantage, or by the mean over the sequence's.  Onward:
+    where the advantage moves the two policies further apart."""
     gate = record.get("gate", "any")
     if gate == "any" or not seq.at:
         return [True] * len(seq.at)
     own = [seq.row.advantages[t] for t in seq.at]
-    return [OPENS[gate](a) for a in (own if token_scope else [_of(mean(own))] * len(own))]
+    if gate == "onward":
+        return [(x > 0 and a > 0) or (x < 0 and a < 0) for x, a in zip(seq.logs, own, strict=True)]
+    by_token = token_scope or record.get("gate_on") == "token"
+    return [OPENS[gate](a) for a in (own if by_token else [_of(mean(own))] * len(own))]
 
 
 def compute_weights(rows: Sequence[Row], weighting: dict, limit: float | None) -> Weights:
@@ -549,6 +555,33 @@ OF_LOG_RATIO: dict[str, Callable[[float], float]] = {
     "abs_log_ratio": abs,
     "exp_abs_log_ratio": lambda x: exp(abs(x)),
     "log_ratio_squared": lambda x: x * x,
+    "ratio_gap": lambda x: abs(expm1(x)),
+}
+
+
+def binary_kl(log_p: float, log_q: float, clamp: float, added: float) -> float:
+    """KL(p || q) of two outcomes, the token and any other, in 50 digits: p ln(p/q) + (1-p) ln((1-p+c) / (1-q+c))."""
+    with decimal.localcontext(prec=50):
+        low, high = decimal.Decimal(clamp), 1 - decimal.Decimal(clamp)
+        p, q = (min(max(decimal.Decimal(x).exp(), low), high) for x in (min(log_p, 0.0), min(log_q, 0.0)))
+        c = decimal.Decimal(added)
+        return float(p * (p.ln() - q.ln()) + (1 - p) * ((1 - p + c).ln() - (1 - q + c).ln()))
+
+
+def kpop(a: float, b: float) -> float:
+    return max(binary_kl(a, b, 1e-6, 0.0), binary_kl(b, a, 1e-6, 0.0))
+
+
+def rounds_to_1(x: float) -> bool:
+    return struct.unpack("f", struct.pack("f", exp(x)))[0] >= 1.0
+
+
+# Statistics of both log-probs of a token.
+OF_LOG_PROBS: dict[str, Callable[[float, float], float]] = {
+    "prob_gap": prob_gap,
+    "binary_kl": kpop,
+    "binary_kl_signed": lambda a, b: (1.0 if a >= b else -1.0) * binary_kl(b, a, 0.0, 1e-8),
+    "binary_kl_float32": lambda a, b: math.inf if rounds_to_1(a) or rounds_to_1(b) else kpop(a, b),
 }
 LINEAR = {"ratio": 1.0, "log_ratio": 1.0, "k1": -1.0}  # sign of l; ratio stays a log until it is reported
 
@@ -563,9 +596,9 @@ def linear_statistic(seq: Seq, sign: float, scope: str, limit: float | None) -> 
 
 
 def other_statistic(seq: Seq, statistic: str, scope: str, limit: float | None) -> list[float]:
-    """A per-token value of lim(l) (prob_gap: of a and b), then its sum, mean, min or max over the sequence."""
-    if statistic == "prob_gap":
-        values = [prob_gap(a, b) for a, b in zip(seq.a, seq.b, strict=True)]
+    """A per-token value of lim(l), or of a and b, then its sum, mean, min or max over the sequence."""
+    if statistic in OF_LOG_PROBS:
+        values = [OF_LOG_PROBS[statistic](a, b) for a, b in zip(seq.a, seq.b, strict=True)]
     else:
         values = [OF_LOG_RATIO[statistic](limited(x, limit)) for x in seq.logs]
     if scope == "token":
@@ -653,7 +686,7 @@ def statistic_metrics(seqs: list[Seq], rejection: dict, limit: float | None) -> 
     xs = [exp(x) for x in keyed] if rejection["statistic"] == "ratio" else keyed
     token_scope = rejection["scope"] == "token"
     acts = [opens(s, rejection, token_scope) for s in seqs]
-    on = flat(by if token_scope else by[:1] for by in acts)
+    on = flat(by if token_scope else [any(by)] * bool(by) for by in acts)
     above, below = fractions(keyed, rejection.get("low"), rejection.get("high"), bound_key(rejection), on)
     values = {"mean": mean(xs), "std": std(xs), "min": bottom(xs), "max": top(xs)}
     values |= {"fraction_high": above, "fraction_low": below}

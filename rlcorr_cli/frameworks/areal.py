@@ -2,14 +2,21 @@
 
 Weights are of the proximal over the behaviour policy and not limited; a mask leaves those of the survivors raw.  At
 sequence level a ratio's weight is geometric, whatever the aggregation that decides; KL metrics keep token weights.
-Its k1 is +l, its k3 that of the reverse direction.
+Its k1 is +l, its k3 that of the reverse direction.  binary_kl is KPop; in float32 it rejects what rounds to
+probability 1.
 """
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
-_METRICS = {"ratio": "ratio", "kl_k1": "log_ratio", "kl_k2": "k2", "kl_k3": "k3_reverse"}
+_METRICS = {
+    "ratio": "ratio",
+    "kl_k1": "log_ratio",
+    "kl_k2": "k2",
+    "kl_k3": "k3_reverse",
+    "binary_kl": "binary_kl_float32",
+}
 _SCOPES: dict[str, Scope] = {"sum": "seq_sum", "mean": "seq_mean", "max": "seq_max"}
 _CAP, _MODE = "behave_imp_weight_cap", "behave_imp_weight_mode"
 _MODES = ("token_mask", "token_truncate", "sequence_mask", "sequence_truncate", "disabled")
@@ -50,7 +57,7 @@ def _bounds(config: Config, metric: str) -> Bounds:
     upper, lower = number(config, "upper", 5.0), number(config, "lower")
     if metric == "ratio" and ((upper is not None and upper <= 1) or (lower is not None and lower <= 0)):
         raise UsageError("A ratio's upper must be above 1 and its lower above 0.", "AReaL's default is upper: 5.0.")
-    if metric in ("kl_k2", "kl_k3") and upper is not None and upper <= 0:
+    if metric in ("kl_k2", "kl_k3", "binary_kl") and upper is not None and upper <= 0:
         raise UsageError(f"The upper bound of {metric} must be above 0.", "AReaL's default is upper: 5.0.")
     return Bounds(lower, upper)
 

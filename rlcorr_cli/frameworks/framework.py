@@ -99,7 +99,8 @@ class Framework:
     known by their keys, also within the config of a whole run.
 
     keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
-    that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  common: keys that, at
+    that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  shared: those of `own`
+    whose name is an option of another framework, too: they are there where they hold options.  common: keys that, at
     the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     batch_mean: what it divides weights by where the plan normalises them.
@@ -114,6 +115,7 @@ class Framework:
     blocks: tuple[Path, ...]
     read: Callable[[Config], Plan]
     own: tuple[Path, ...] = ()
+    shared: tuple[Path, ...] = ()
     common: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
@@ -132,7 +134,8 @@ class Framework:
         """Whether a config has any of the framework's keys at its place."""
         if any(key in self.keys and key not in self.common for key in data):
             return True
-        own = any(_is_there(data, path) for path in self.own)
+        places = (path for path in self.own if path not in self.shared or isinstance(_value(data, path), Mapping))
+        own = any(_is_there(data, path) for path in places)
         return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
 
     def options(self, data: Config) -> Config:
@@ -171,6 +174,19 @@ class Framework:
                 options[key] = block[key]
         return options
 
+    def unread(self, data: Config) -> tuple[str, ...]:
+        """The options that stand beside its own and are not read, by their dotted names; blocks are others' parts."""
+        names: list[str] = []
+        for path in (*self.own, *self.blocks, ()):
+            block = _at(data, path)
+            if not any(key in self.keys for key in block):
+                continue
+            for key in (key for key, value in block.items() if not isinstance(value, Mapping)):
+                places = any(_under(str(key), at) for at in (*self.own, *self.blocks))
+                if key not in (*self.keys, *self.others) and not places:
+                    names.append(".".join((*path, str(key))))
+        return tuple(dict.fromkeys(names))
+
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
             places = (*self.own, *self.blocks)
@@ -199,11 +215,17 @@ def _is_there(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
 
 def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
     """The block at a path; empty where there is none.  'a.b.c' as one key is the same place."""
+    inner = _value(data, path)
+    dotted = {str(k).removeprefix(".".join(path) + "."): v for k, v in data.items() if _under(str(k), path)}
+    return {**dotted, **inner} if isinstance(inner, Mapping) else dotted
+
+
+def _value(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """What stands at a path; None where nothing does."""
     inner: Any = data
     for key in path:
         inner = inner.get(key) if isinstance(inner, Mapping) else None
-    dotted = {str(k).removeprefix(".".join(path) + "."): v for k, v in data.items() if _under(str(k), path)}
-    return {**dotted, **inner} if isinstance(inner, Mapping) else dotted
+    return inner
 
 
 def _under(key: str, path: tuple[str, ...]) -> bool:

@@ -1,30 +1,32 @@
-"""prime-rl: trainer.loss (or loss): the default DPPO mask, ipo, and the ratio masks of before 2026-03.
+"""prime-rl: trainer.loss (or loss): the default DPPO mask, ipo, kpop, and the ratio masks of before 2026-03.
 
-The masks compare the trainer's policy with the inference one; there is no weight beside the loss's own ratio.  Bounds
-are strict there and so inclusive for what stays.
+The masks compare the trainer's policy with the inference one, and so does the loss's own ratio, which is the weight.
+Bounds are strict there and so inclusive for what stays.
 """
 
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, number
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
 _IPO = ("ipo_threshold",)
+_KPOP = ("kpop_threshold",)
 _PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (0.0, 100.0)}
 _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high"))
 
 
 def _read(config: Config) -> Plan:
-    first_keys = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _LEGACY)}
-    kind = choice(config, "type", ("default", "ipo"))
-    meant = kind or ("ipo" if first_keys[_IPO] else "legacy" if first_keys[_LEGACY] else "default")
-    for keys, name in ((_DPPO, "default"), (_IPO, "ipo"), (_LEGACY, "legacy")):
+    first_keys = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
+    kind = choice(config, "type", ("default", "ipo", "kpop"))
+    own = ((_IPO, "ipo"), (_KPOP, "kpop"), (_LEGACY, "legacy"))
+    meant = kind or next((name for keys, name in own if first_keys[keys]), "default")
+    for keys, name in ((_DPPO, "default"), *own):
         if first_keys[keys] and name != meant:
             raise contradiction(
-                f"loss.{first_keys[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo."
+                f"loss.{first_keys[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo, kpop."
             )
-    rejections = {"default": _dppo, "ipo": _ipo, "legacy": _legacy}[meant](config)
-    return Plan("prime-rl", None, rejections, log_ratio_limit=None)
+    rejections = {"default": _dppo, "ipo": _ipo, "kpop": _kpop, "legacy": _legacy}[meant](config)
+    return Plan("prime-rl", Weighting("token"), rejections, log_ratio_limit=None)
 
 
 def _dppo(config: Config) -> tuple[Rejection, ...]:
@@ -49,6 +51,10 @@ def _ipo(config: Config) -> tuple[Rejection, ...]:
     return (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
 
 
+def _kpop(config: Config) -> tuple[Rejection, ...]:
+    return (Rejection("binary_kl", "token", Bounds(None, _gap(config, "kpop_threshold", 0.1)), "kpop"),)
+
+
 def _legacy(config: Config) -> tuple[Rejection, ...]:
     ends = {
         stem: [
@@ -70,7 +76,7 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
 
 PRIME = Framework(
     name="prime-rl",
-    keys=("type", *_DPPO, *_IPO, *_LEGACY),
+    keys=("type", *_DPPO, *_IPO, *_KPOP, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),
     read=_read,
     common=("type", "geo_mask_low", "geo_mask_high"),

@@ -10,14 +10,19 @@ from typing import Any
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.areal import AREAL
 from rlcorr_cli.frameworks.framework import Framework
+from rlcorr_cli.frameworks.ms_swift import MS_SWIFT
 from rlcorr_cli.frameworks.nemo import NEMO
+from rlcorr_cli.frameworks.open_instruct import OPEN_INSTRUCT
 from rlcorr_cli.frameworks.openrlhf import OPENRLHF
 from rlcorr_cli.frameworks.prime import PRIME
+from rlcorr_cli.frameworks.roll import ROLL
 from rlcorr_cli.frameworks.skyrl import SKYRL
-from rlcorr_cli.frameworks.slime import SLIME
+from rlcorr_cli.frameworks.slime import SLIME, SLIME_RUN
 from rlcorr_cli.frameworks.trl import TRL
 from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
 from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
+from rlcorr_cli.frameworks.verl_run import VERL
+from rlcorr_cli.frameworks.xtuner import XTUNER
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Bounds, Plan
@@ -25,7 +30,7 @@ from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
 FRAMEWORKS: tuple[Framework, ...] = (
-    *(TRL, NEMO, OPENRLHF, SKYRL, AREAL, PRIME),
+    *(TRL, NEMO, OPENRLHF, SKYRL, AREAL, PRIME, MS_SWIFT, OPEN_INSTRUCT, ROLL, XTUNER, VERL, SLIME_RUN),
     *(VERL_MISMATCH, VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9, SLIME),
 )
 
@@ -33,7 +38,7 @@ PROFILES: dict[str, Framework] = {framework.name: framework for framework in FRA
 """Those whose own numbers can be had, by the name that --profile takes."""
 
 LISTED = 6
-"""Presets that an error names."""
+"""Presets that an error names, and options that a note does."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +66,33 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
         config = profile.options(data)
         return PlanFile(profile.read(config), profile.config_notes(config))
     known_by = [framework for framework in FRAMEWORKS if not framework.is_profile and framework.knows(data)]
-    if len(known_by) != 1:
-        own = dict(data)
-        block = own.pop("objective", None)
-        return PlanFile(plan_from_dict(own), (), None if block is None else objective_block(block))
+    if len(known_by) > 1:
+        names = " and ".join(framework.name for framework in known_by)
+        raise UsageError(f"it holds options of {names}.", "Name a file that holds those of one alone.")
+    if not known_by:
+        return _own_records(data)
     (framework,) = known_by
     config = framework.options(data)
     plan = framework.read(config)
     notes = (f"read as {framework.name}'s config.", *framework.notes(plan), *framework.config_notes(config))
+    unread = framework.unread(data)
+    if unread:
+        more = f" and {len(unread) - LISTED:,} more" if len(unread) > LISTED else ""
+        notes += (f"not read: {', '.join(unread[:LISTED])}{more}.",)
     return PlanFile(plan, notes)
+
+
+def _own_records(data: dict[str, Any]) -> PlanFile:
+    """The plan of our own records; a UsageError that says whose configs are read where they are none."""
+    own = dict(data)
+    block = own.pop("objective", None)
+    try:
+        plan = plan_from_dict(own)
+    except UsageError as error:
+        names = [framework.name for framework in FRAMEWORKS if not framework.is_profile]
+        read = f"Configs are read of {', '.join(names[:-1])} and {names[-1]}; of verl in 2025-10 with its --profile."
+        raise UsageError(error.message, f"{error.hint} {read}") from None
+    return PlanFile(plan, (), None if block is None else objective_block(block))
 
 
 def preset_in(row: Preset, profile: Framework) -> PlanFile:

@@ -1,13 +1,16 @@
-"""SkyRL 0.4: trainer.algorithm.off_policy_correction.
+"""SkyRL 0.4: trainer.algorithm.off_policy_correction, and the loss dppo.
 
 Log-ratios are limited to +-20 after reducing, a cap works from above only, bounds are inclusive.  SkyRL applies its
 masks in turn, and sequence weights after its token mask, each on the tokens that are left; here each is computed on the
 original mask.  That differs where token mask thresholds stand beside sequence weights or a sequence mask, and a note
 then says so.
+
+policy_loss_type dppo masks tokens whose divergence between rollout and current policy has passed delta_low or
+delta_high in their advantage's direction; its ratio is current / rollout.
 """
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, positive
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, positive
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
@@ -18,6 +21,7 @@ _MASKS: dict[str, tuple[Scope, str, float, float]] = {
     "product": ("seq_sum", "product", 0.5, 2.0),
     "geometric": ("seq_mean", "geo", 0.99, 1.01),
 }
+_DIVERGENCES = {"binary_tv": "prob_gap", "binary_kl": "binary_kl_signed"}
 _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 
@@ -43,7 +47,26 @@ def _read(config: Config) -> Plan:
         scope, short, low, high = _MASKS[metric]
         bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
         rejections.append(Rejection("ratio", scope, bounds, metric))
-    return Plan("skyrl", weighting, tuple(rejections))
+    if config.get("policy_loss_type") != "dppo":
+        return Plan("skyrl", weighting, tuple(rejections))
+    if weighting is not None:
+        raise contradiction(
+            f"tis_ratio_type: {kind}", "policy_loss_type: dppo", "A plan has one kind of weights: read one of the two."
+        )
+    ratio = Weighting("token", of="total")
+    return Plan("skyrl", ratio, (*rejections, *_dppo(config)), loss="reinforce")
+
+
+def _dppo(config: Config) -> tuple[Rejection, ...]:
+    kind = choice(config, "dppo_type", tuple(_DIVERGENCES), "binary_tv") or "binary_tv"
+    low, high = (positive(config, f"delta_{end}", 0.2) for end in ("low", "high"))
+    if low is None or high is None:
+        raise UsageError("SkyRL's dppo needs delta_low and delta_high.", "For example 0.2 for both.")
+    statistic = _DIVERGENCES[kind]
+    return (
+        Rejection(statistic, "token", Bounds(None, high), "dppo_high", of="total", gate="positive"),
+        Rejection(statistic, "token", Bounds(-low, None), "dppo_low", of="total", gate="negative"),
+    )
 
 
 def _notes(plan: Plan) -> tuple[str, ...]:
@@ -66,10 +89,11 @@ SKYRL = Framework(
         *(key for key, _ in _HIGH.values()),
         "sequence_mask_metric",
         *(f"{stem}_{end}" for stem in ("geo_mask", "product_mask", _OUTLIER, _TOKEN) for end in ("low", "high")),
+        *("policy_loss_type", "dppo_type", "delta_low", "delta_high"),
     ),
-    blocks=(),
+    blocks=(("trainer", "algorithm"), ("trainer", "algorithm", "dppo"), ("dppo",)),
     read=_read,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
-    common=("geo_mask_low", "geo_mask_high"),
+    common=("geo_mask_low", "geo_mask_high", "policy_loss_type", "delta_low", "delta_high"),
     notes=_notes,
 )

@@ -10,6 +10,8 @@ bounds, a low that is not given is 1 / high; weights are divided by the batch me
 or less.  Limits act after reducing.  With use_tis off slime returns before it rejects anything.
 """
 
+from dataclasses import replace
+
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import (
@@ -164,6 +166,36 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
         "samples share their loss tokens as divisor.",
     )
 
+
+_FLAGS = ("tis_clip", "tis_clip_low", "custom_tis_function_path", "use_opsm", "opsm_delta", "use_rollout_logprobs")
+
+
+def _read_run(config: Config) -> Plan:
+    """The plan of a run's flags, with the options of mis.py where they stand beside."""
+    own = {key: value for key, value in config.items() if key in KEYS}
+    plan = Plan("slime", log_ratio_limit=None)
+    if any(key != "use_tis" for key in own):
+        plan = _read(own)
+    elif flag(own, "use_tis"):
+        low, high = number(config, "tis_clip_low", 0.0), positive(config, "tis_clip", 2.0)
+        outside = "zero" if "icepop" in str(config.get("custom_tis_function_path", "")) else "clamp"
+        plan = replace(plan, weighting=Weighting("token", Bounds(low, high), outside))
+    delta = number(config, "opsm_delta", 1e-4)
+    if flag(config, "use_opsm") and delta is not None:
+        bounds = Bounds(None, delta)
+        opsm = Rejection("k1", "seq_mean", bounds, "opsm", of="drift", gate="negative", gate_on="token")
+        plan = replace(plan, rejections=(*plan.rejections, opsm))
+    return replace(plan, mode="bypass") if flag(config, "use_rollout_logprobs") else plan
+
+
+SLIME_RUN = Framework(
+    name="slime",
+    keys=(*KEYS, *_FLAGS),
+    blocks=(("custom_config",), ("mis",)),
+    read=_read_run,
+    config_notes=lambda config: _config_notes(config) if "use_rs" in config else (),
+)
+"""A run's own flags, which need no profile.  OPSM looks at each token's own advantage."""
 
 SLIME = Framework(
     name="slime",

@@ -60,6 +60,8 @@ OPTIONS: dict[str, tuple[str, Scope]] = {
     f"{scope}_{statistic}": (statistic, scope) for scope, statistics in _SCOPES for statistic in statistics
 }
 """rollout_rs of 0.7 and later: option -> (statistic, scope)."""
+KPOP: dict[str, tuple[str, Scope]] = {"binary_kl": ("binary_kl", "token")}
+"""The option of verl's pull request 6800, which no release has yet."""
 
 
 def read_mode(config: Config) -> dict[str, Any]:
@@ -101,9 +103,10 @@ def _read_divergences(release: Release, config: Config) -> Plan:
     _check_is_no_older(release, config)
     checked(config, KEYS_0_7, release.name)
     weighting = _weighting(config, icepop=release.weights == "applied")
-    options = _options(config)
+    known = OPTIONS | (KPOP if release.name == "verl-0.9" else {})
+    options = _options(config, known)
     bounds = _option_bounds(options, config.get("rollout_rs_threshold")) if options else []
-    rejections = tuple(Rejection(*OPTIONS[option], ends, option) for option, ends in zip(options, bounds, strict=True))
+    rejections = tuple(Rejection(*known[option], ends, option) for option, ends in zip(options, bounds, strict=True))
     return Plan(release.name, weighting, rejections, limit_on="token", **read_mode(config))
 
 
@@ -140,12 +143,12 @@ def _weighting(config: Config, icepop: bool = False) -> Weighting | None:
     return Weighting(scope, Bounds(low, high), outside, normalize)
 
 
-def _options(config: Config) -> list[str]:
+def _options(config: Config, known: dict[str, tuple[str, Scope]]) -> list[str]:
     spec = config.get("rollout_rs")
     options = list(dict.fromkeys(part.strip() for part in str(spec or "").split(",") if part.strip()))
     for option in options:
-        if option not in OPTIONS:
-            raise UsageError(f"Unknown rollout_rs option '{option}'.", f"Nearest: {nearest(option, OPTIONS)}.")
+        if option not in known:
+            raise UsageError(f"Unknown rollout_rs option '{option}'.", f"Nearest: {nearest(option, known)}.")
     return options
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.measure.advantages import advantage_parts, weighted_advantages
 from rlcorr_cli.measure.arrays import Array, as_floats, host
-from rlcorr_cli.measure.correct import keeps, weigh
+from rlcorr_cli.measure.correct import keeps, pair, weigh
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
@@ -146,7 +146,7 @@ class Comparing:
         scale = np.ones(self.tokens.rows.n_rows)
         if weighting is not None and weighting.scope != "token":
             scale = self._weight(plan, weighting)
-        for rule in (rule for rule in plan.rules if rule.applied and rule.scope != "token"):
+        for rule in (rule for rule in plan.rules if rule.applied and not rule.takes_tokens):
             scale = np.where(self._keep(plan, rule), scale, 0.0)
         return scale
 
@@ -272,12 +272,12 @@ class Comparing:
     def _weight(self, plan: Plan, weighting: Weighting) -> Array:
         key = _key(plan, weighting)
         if key not in self._weights:
-            weighted = weigh(self.tokens.between(weighting.of), weighting, plan.log_ratio_limit)
+            weighted = weigh(pair(self.tokens, weighting, plan), weighting, plan.log_ratio_limit)
             self._weights[key] = weighted.applied
         return self._weights[key]
 
     def _keep(self, plan: Plan, rule: Rejection | Budget) -> Array:
-        """What one rule keeps, over its own units."""
+        """What one rule keeps, over tokens where it takes single ones, else over sequences."""
         key = _key(plan, rule)
         if key not in self._kept:
             self._kept[key] = keeps(self.tokens, rule, plan, self.budget_bounds)
@@ -313,16 +313,16 @@ class Comparing:
 
 
 def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budget]]:
-    """The weighting, if it is of tokens, and the rules that are."""
+    """The weighting, if it is of tokens, and the rules that take single tokens."""
     weighting = plan.applied_weighting
-    rules = [rule for rule in plan.rules if rule.applied and rule.scope == "token"]
+    rules = [rule for rule in plan.rules if rule.applied and rule.takes_tokens]
     return (weighting if weighting is not None and weighting.scope == "token" else None), rules
 
 
 def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:
     """What a record's verdict depends on; names and batch means change nothing."""
     if isinstance(record, Weighting):
-        return replace(record, normalize="none"), plan.log_ratio_limit
+        return replace(record, normalize="none"), plan.log_ratio_limit, plan.limit_on == "first"
     same = record if isinstance(record, Budget) else replace(record, name="rule")
     return same, plan.log_ratio_limit, plan.limit_on
 

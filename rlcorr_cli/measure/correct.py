@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlcorr_cli.measure.arrays import Array, Segments, namespace
-from rlcorr_cli.measure.statistics import LINEAR, STATISTICS
+from rlcorr_cli.measure.statistics import LINEAR, OF_PROBABILITIES, STATISTICS
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Budget, Plan, Rejection, Scope, Weighting
 
@@ -37,7 +37,8 @@ class Weighted:
 class Rejected:
     """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
-    log_value: for ratios, the reduced l before the limit; else None.  gate_mask: as in Weighted.
+    keep: units that lose nothing.  log_value: for ratios, the reduced l before the limit; else None.  gate_mask: as in
+    Weighted, but bool [V] where the gate is of tokens.
     """
 
     rejection: Rejection | Budget
@@ -45,6 +46,13 @@ class Rejected:
     log_value: Array | None
     keep: Array
     gate_mask: Array | None = None
+
+    def on_tokens(self, rows: Segments) -> Array:
+        """The tokens that it keeps, bool [V]."""
+        if self.rejection.scope == "token":
+            return self.keep
+        kept = rows.spread(self.keep)
+        return kept | ~self.gate_mask if self.rejection.gates_tokens and self.gate_mask is not None else kept
 
 
 @dataclass(frozen=True)
@@ -64,16 +72,22 @@ def correct(tokens: Tokens, plan: Plan, budget_bounds: Mapping[str, np.ndarray] 
     budget_bounds: budget -> its bound, f64[B].
     """
     weighting, limit = plan.weighting, plan.log_ratio_limit
-    weighted = None if weighting is None else weigh(tokens.between(weighting.of), weighting, limit)
-    rejected = tuple(reject(tokens.between(rejection.of), rejection, plan) for rejection in plan.rejections)
+    weighted = None if weighting is None else weigh(pair(tokens, weighting, plan), weighting, limit)
+    rejected = tuple(reject(pair(tokens, rejection, plan), rejection, plan) for rejection in plan.rejections)
     rejected += tuple(_spend(tokens, budget, plan, (budget_bounds or {})[budget.name]) for budget in plan.budgets)
     keep = None
-    for rejection, kept_units in ((part.rejection, part.keep) for part in rejected):
-        on_tokens = kept_units if rejection.scope == "token" else tokens.rows.spread(kept_units)
-        if not rejection.applied:
+    for part in rejected:
+        on_tokens = part.on_tokens(tokens.rows)
+        if not part.rejection.applied:
             on_tokens = on_tokens | True
         keep = on_tokens if keep is None else keep & on_tokens
     return Corrected(plan, weighted, rejected, keep)
+
+
+def pair(tokens: Tokens, record: Weighting | Rejection | Budget, plan: Plan) -> Tokens:
+    """The tokens with the two policies that a record looks at, each limited where the plan limits it first."""
+    between = tokens.between(record.of)
+    return between.limited_first(plan.log_ratio_limit) if plan.limit_on == "first" else between
 
 
 def weigh(tokens: Tokens, weighting: Weighting, limit: float | None) -> Weighted:
@@ -102,7 +116,8 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     """One rejection's statistic and the units inside its bounds.
 
     Ratios are compared in log space, log low <= l <= log high, so that a product of 10,000 tokens needs no e^S.
-    Where the gate is shut everything is kept, whatever its statistic.
+    Where the gate is shut everything is kept, whatever its statistic.  Where the gate is of tokens, a sequence outside
+    its bounds is kept if it is shut for each of them.
     """
     log_value = None
     if rejection.statistic == "ratio":
@@ -112,12 +127,15 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
     else:
         value = statistic(tokens, rejection, plan)
         keep = inside(value, rejection.bounds.low, rejection.bounds.high)
-    gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token")
+    gate_mask = tokens.gate_mask(rejection.gate, rejection.scope == "token" or rejection.gates_tokens)
+    shut: Array | None = None if gate_mask is None else ~gate_mask
+    if shut is not None and rejection.gates_tokens:
+        shut = tokens.rows.count(shut) == tokens.rows.sizes
     return Rejected(
         rejection=rejection,
         value=value,
         log_value=log_value,
-        keep=keep if gate_mask is None else keep | ~gate_mask,
+        keep=keep if shut is None else keep | shut,
         gate_mask=gate_mask,
     )
 
@@ -125,13 +143,16 @@ def reject(tokens: Tokens, rejection: Rejection, plan: Plan) -> Rejected:
 def keeps(
     tokens: Tokens, rule: Rejection | Budget, plan: Plan, budget_bounds: Mapping[str, np.ndarray] | None = None
 ) -> Array:
-    """What one rule of a plan keeps, over its units: `correct`'s, without what is only reported of it."""
-    pair = tokens.between(rule.of)
+    """What one rule of a plan keeps: `correct`'s, without what is only reported of it; over its units, or over tokens
+    where its gate is of these."""
     if isinstance(rule, Budget):
-        return _spend(pair, rule, plan, (budget_bounds or {})[rule.name]).keep
+        return _spend(tokens, rule, plan, (budget_bounds or {})[rule.name]).keep
+    between = pair(tokens, rule, plan)
+    if rule.gates_tokens:
+        return reject(between, rule, plan).on_tokens(tokens.rows)
     if rule.statistic != "ratio" or rule.gate != "any":
-        return reject(pair, rule, plan).keep
-    return _inside_log(_log_linear(pair, rule.scope, plan)[1], rule.bounds)
+        return reject(between, rule, plan).keep
+    return _inside_log(_log_linear(between, rule.scope, plan)[1], rule.bounds)
 
 
 def compared_values(tokens: Tokens, rejection: Rejection, plan: Plan) -> Array:
@@ -149,7 +170,7 @@ def _spend(tokens: Tokens, budget: Budget, plan: Plan, budget_bounds: np.ndarray
 
 def budgeted(tokens: Tokens, budget: Budget, plan: Plan) -> Array:
     """A budget's statistic of every token, [V]."""
-    return statistic(tokens.between(budget.of), budget, plan)
+    return statistic(pair(tokens, budget, plan), budget, plan)
 
 
 def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Array:
@@ -157,8 +178,8 @@ def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Arra
     if rejection.statistic in LINEAR:
         _, limited = _log_linear(tokens, rejection.scope, plan, negate=LINEAR[rejection.statistic] < 0)
         return limited
-    if rejection.statistic == "prob_gap":
-        return _reduce(tokens.rows, tokens.prob_gap, rejection.scope)
+    if rejection.statistic in OF_PROBABILITIES:
+        return _reduce(tokens.rows, OF_PROBABILITIES[rejection.statistic](tokens), rejection.scope)
     values = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
     return _reduce(tokens.rows, values, rejection.scope)
 

@@ -93,7 +93,7 @@ def rule_results(
         (
             rule,
             host(rejected.value),
-            host(rejected.keep if rule.scope == "token" else tokens.rows.spread(rejected.keep)),
+            host(rejected.on_tokens(tokens.rows)),
         )
         for rejected in correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
         for rule in (rejected.rejection,)

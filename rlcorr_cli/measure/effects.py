@@ -147,7 +147,9 @@ def _rejection(tokens: Tokens, rejected: Rejected) -> Columns:
         keep=rejected.keep,
         per_token=per_token,
     )
-    columns |= _losses(rows, rows.count(~rejected.keep) if per_token else np.where(rejected.keep, 0.0, rows.sizes))
+    of_tokens = per_token or rejection.gates_tokens
+    n_lost = rows.count(~rejected.on_tokens(rows)) if of_tokens else np.where(rejected.keep, 0.0, rows.sizes)
+    columns |= _losses(rows, n_lost)
     if rejected.log_value is not None:
         columns |= _log_extremes(tokens, rejected.log_value, per_token=per_token)
     if rejection.is_veto:

@@ -1,5 +1,4 @@
-"""One function per formula, and the tables that rejections pick from: every row of `plans/plan.py` is in one, but
-`prob_gap`, which needs both probabilities.
+"""One function per formula, and the tables that rejections pick from: every row of `plans/plan.py` is in one.
 
 A new statistic is a function and its row here, and a row in `plans/plan.py`, without which no plan knows it.
 
@@ -7,9 +6,14 @@ All take float64 arrays of any one shape and return the same shape; nats.  log_r
 rollout).  A formula that grows like e^l wants l limited first.
 """
 
+import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rlcorr_cli.measure.arrays import Array, namespace
+
+if TYPE_CHECKING:
+    from rlcorr_cli.measure.tokens import Tokens
 
 EXP_LIMIT = 700.0
 """e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
@@ -37,6 +41,59 @@ def k3_reverse(log_ratio: Array) -> Array:
     return namespace(log_ratio).expm1(-log_ratio) + log_ratio
 
 
+PROB_LIMIT = 1e-6
+"""KPop takes probabilities within [this, 1 - this] before their divergence, as verl and prime-rl do."""
+ADDED = 1e-8
+"""What DPPO adds to the probability of all other tokens before its log, as verl and SkyRL do."""
+ROUNDS_TO_1 = 1 - 2.0**-25
+"""The least probability that float32 rounds to 1."""
+
+
+def binary_kl(tokens: "Tokens") -> Array:
+    """The larger of KL(p || q) and KL(q || p) of the sampled token against all others; nats, >= 0, [V].
+
+    KL(q || p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), with p = e^a and q = e^b within PROB_LIMIT.  It is taken
+    as q k3(l) + (1 - q) (x - ln(1 + x)), x = (q - p) / (1 - q), whose parts do not cancel where p is near q.  Source:
+    KPop, ringtech.notion.site/kpop.
+    """
+    xp, b = tokens.xp, tokens.rollout_logp
+    a = b + tokens.log_ratio
+    low, high = math.log(PROB_LIMIT), math.log1p(-PROB_LIMIT)
+    within_a, within_b = xp.clip(a, low, high), xp.clip(b, low, high)
+    log_ratio = xp.where((within_a == a) & (within_b == b), tokens.log_ratio, within_a - within_b)
+    gap = xp.exp(within_b) * xp.expm1(log_ratio)
+    of_train = xp.exp(within_a) * k3(-log_ratio) - xp.expm1(within_a) * _excess(-gap / xp.expm1(within_a))
+    of_rollout = xp.exp(within_b) * k3(log_ratio) - xp.expm1(within_b) * _excess(gap / xp.expm1(within_b))
+    return xp.maximum(of_train, of_rollout)
+
+
+def binary_kl_signed(tokens: "Tokens") -> Array:
+    """KL(q || p) of the sampled token against all others, with the sign of l: > 0 where training has it likelier; [V].
+
+    ADDED keeps the log of all others finite.  Source: DPPO, arXiv 2602.04879, whose Binary-KL bounds it on the side of
+    the advantage.
+    """
+    xp, q = tokens.xp, tokens.rollout_prob
+    others = xp.clip(-xp.expm1(tokens.rollout_logp), 0.0, None)
+    x = xp.clip(-tokens.prob_gap / (others + ADDED), -others / (others + ADDED), None)
+    divergence = q * k3(tokens.log_ratio) + others * _excess(x) + ADDED * x
+    return xp.where(tokens.log_ratio < 0, -divergence, divergence)
+
+
+def _excess(x: Array) -> Array:
+    """x - ln(1 + x); >= 0."""
+    return x - namespace(x).log1p(x)
+
+
+def binary_kl_float32(tokens: "Tokens") -> Array:
+    """The larger of the two directions, infinite where float32 rounds a probability to 1.
+
+    AReaL clamps at 1 - 1e-8, which is 1 in float32: there its divergence is not a number, and no bound holds it.
+    """
+    rounded = (tokens.train_prob >= ROUNDS_TO_1) | (tokens.rollout_prob >= ROUNDS_TO_1)
+    return tokens.xp.where(rounded, math.inf, binary_kl(tokens))
+
+
 STATISTICS: dict[str, Callable[[Array], Array]] = {
     "k2": k2,
     "k3": k3,
@@ -44,10 +101,18 @@ STATISTICS: dict[str, Callable[[Array], Array]] = {
     "abs_log_ratio": abs,
     "exp_abs_log_ratio": lambda log_ratio: namespace(log_ratio).exp(abs(log_ratio)),
     "log_ratio_squared": lambda log_ratio: log_ratio * log_ratio,
+    "ratio_gap": lambda log_ratio: abs(namespace(log_ratio).expm1(log_ratio)),
 }
 """Statistics that are a function of the limited log-ratio, per token."""
 
+OF_PROBABILITIES: "dict[str, Callable[[Tokens], Array]]" = {
+    "prob_gap": lambda tokens: tokens.prob_gap,
+    "binary_kl": binary_kl,
+    "binary_kl_signed": binary_kl_signed,
+    "binary_kl_float32": binary_kl_float32,
+}
+"""Statistics of both probabilities of a token, which no limit changes."""
+
 LINEAR: dict[str, int] = {"ratio": 1, "log_ratio": 1, "k1": -1}
 """Statistics that reduce l itself, times this sign, before the limit and the exponential: the product of ratios is e^S,
-and their geometric mean e^g, which no reduction of per-token ratios gives in float64.  `prob_gap` is in neither table:
-it needs both probabilities, and Tokens has it."""
+and their geometric mean e^g, which no reduction of per-token ratios gives in float64."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.measure.arrays import Device, host
 from rlcorr_cli.measure.comparison import Comparing
-from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, reduce_log_ratio, weigh
+from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, pair, reduce_log_ratio, weigh
 from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.flags import Swept
@@ -92,7 +92,7 @@ def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any,
 def _rejection_units(tokens: Tokens, swept: Swept) -> Units:
     record = swept.record
     assert isinstance(record, Rejection)
-    values = host(compared_values(tokens.between(record.of), record, swept.base))
+    values = host(compared_values(pair(tokens, record, swept.base), record, swept.base))
     out = distances(values, swept.side) > swept.farthest
     return Units(
         values=values, columns=_parts(tokens, swept, swept.base), stays=np.zeros(len(values), np.bool_), out=out
@@ -104,7 +104,7 @@ def _weight_units(tokens: Tokens, swept: Swept) -> Units:
     free one lies; one that it zeroes, or that float32 cannot hold, is out."""
     record = swept.record
     assert isinstance(record, Weighting)
-    opened = weigh(tokens.between(record.of), record, swept.base.log_ratio_limit)
+    opened = weigh(pair(tokens, record, swept.base), record, swept.base.log_ratio_limit)
     weights = host(opened.applied)
     none = np.zeros(len(weights), np.bool_)
     stays = none if opened.gate_mask is None else host(~opened.gate_mask).astype(np.bool_)
@@ -126,7 +126,7 @@ def _weight_units(tokens: Tokens, swept: Swept) -> Units:
 
 def _log_weights(tokens: Tokens, swept: Swept, record: Weighting) -> Floats:
     """The logs of the weights within what they are clamped to."""
-    values = host(reduce_log_ratio(tokens.between(record.of), LEVELS[record.scope]))
+    values = host(reduce_log_ratio(pair(tokens, record, swept.base), LEVELS[record.scope]))
     limit = swept.base.log_ratio_limit
     values = values if limit is None else values.clip(-limit, limit)
     if record.infinite == "zero":

@@ -91,6 +91,17 @@ class Tokens:
             change[self.unscored] = 0
         return Tokens(rows=self.rows, rollout_logp=self.rollout_logp, log_ratio=change, advantages=self.advantages)
 
+    def limited_first(self, limit: float | None) -> "Tokens":
+        """The same tokens with every log-ratio within +-limit (these themselves where nothing reaches it)."""
+        if limit is None or self.max_abs <= limit:
+            return self
+        return Tokens(
+            rows=self.rows,
+            rollout_logp=self.rollout_logp,
+            log_ratio=self.limited(limit),
+            advantages=self.advantages,
+        )
+
     def gate_mask(self, gate: Gate, token_scope: bool) -> Array | None:
         """Units whose advantage has the gate's sign, bool; a sequence's is the mean of its tokens'.  None: all."""
         if gate == "any":
@@ -106,6 +117,8 @@ class Tokens:
                 return a <= 0
             case "nonnegative":
                 return a >= 0
+            case "onward":
+                return self.log_ratio * a > 0
 
     @cached_property
     def log_ratio_sum(self) -> Floats:

@@ -1,6 +1,6 @@
 """Plan files: TOML, YAML or JSON as plain data, and rlcorr's own records in them as a Plan.
 
-verl's and slime's configs are read with their profile; other frameworks' are known by their keys (`frameworks/`).
+Frameworks' configs are known by their keys (`frameworks/`).
 
 Our own (see `Plan.to_dict`), to which a block `objective` may be added (see `ObjectiveBlock`):
 
@@ -58,9 +58,6 @@ SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 FAULTS = 5
 """How many of a file's faults an error names."""
 RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
-
-TRAINER_KEYS = ("algorithm", "rollout_correction", "rollout_is", "rollout_rs", "use_tis", "tis_level")
-"""Keys that tell that a file is the config of a trainer whose profile reads it, and no plan file."""
 
 
 def plan_to_toml(plan: Plan) -> str:
@@ -197,10 +194,7 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
             for e in error.errors()[:FAULTS]
         )
         more = f"; and {error.error_count() - FAULTS:,} more" if error.error_count() > FAULTS else ""
-        of_trainer = any(key in data for key in TRAINER_KEYS)
-        hint = "A config of verl or slime needs its --profile (verl-0.6, verl-0.9, slime, ...)."
         raise UsageError(
-            f"not a plan: {faults}{more}.",
-            hint if of_trainer else "`rlcorr presets show geo_rs` shows what a plan file looks like.",
+            f"not a plan: {faults}{more}.", "`rlcorr presets show geo_rs` shows what a plan file looks like."
         ) from None
     return record.plan()

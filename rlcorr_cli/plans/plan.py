@@ -28,15 +28,18 @@ Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]
 Mode = Literal["decoupled", "bypass"]
 Loss = Literal["ppo_clip", "reinforce"]
-LimitOn = Literal["reduced", "token"]
+LimitOn = Literal["reduced", "token", "first"]
 Outside = Literal["clamp", "zero", "cap"]
 Infinite = Literal["clamp", "zero"]
 Normalize = Literal["none", "batch"]
 Of = Literal["mismatch", "drift", "total"]
 """The policies of a record's l: training over rollout (a - b), current over old (theta - old), or current over rollout
 (theta - b).  In bypass mode old is the rollout policy, and training the current one: all three are the same."""
-Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative"]
-"""The sign of the advantage that a record acts on.  A sequence's advantage is the mean over its valid tokens."""
+Gate = Literal["any", "positive", "negative", "nonpositive", "nonnegative", "onward"]
+"""The sign of the advantage that a record acts on; `onward`: of tokens with l A > 0, whose update takes the policies
+further apart (VACO).  A sequence's advantage is the mean over its valid tokens."""
+GateOn = Literal["unit", "token"]
+"""Whose advantage a gate looks at: that of what the statistic is of, or that of each token."""
 
 SCOPES: tuple[Scope, ...] = ("token", "seq_sum", "seq_mean", "seq_max", "seq_min")
 LEVELS: dict[WeightScope, Scope] = {"token": "token", "sequence": "seq_sum", "geometric": "seq_mean"}
@@ -80,6 +83,22 @@ _STATISTICS: tuple[Statistic, ...] = (
     Statistic(name="exp_abs_log_ratio", formula="e^|l|", where_equal=1.0, nonnegative=True),
     Statistic(name="prob_gap", formula="e^a - e^b"),
     Statistic(name="log_ratio_squared", formula="l^2", nonnegative=True, budgetable=True),
+    Statistic(name="ratio_gap", formula="|rho - 1| (VACO)", nonnegative=True, budgetable=True),
+    Statistic(
+        name="binary_kl",
+        formula="the larger of KL(p || q) and KL(q || p) of the sampled token against all others, with p = e^a, q = "
+        "e^b and KL(p || q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q)) (KPop)",
+        nonnegative=True,
+    ),
+    Statistic(
+        name="binary_kl_signed",
+        formula="KL(q || p) of the sampled token against all others, below 0 where l is (DPPO)",
+    ),
+    Statistic(
+        name="binary_kl_float32",
+        formula="as binary_kl, infinite where float32 rounds a probability to 1 (AReaL)",
+        nonnegative=True,
+    ),
 )
 
 STATISTICS: dict[str, Statistic] = {row.name: row for row in _STATISTICS}
@@ -138,6 +157,8 @@ class Weighting(Record):
                     f"An IS weight's {end} bound must be positive, got {value:g}.",
                     "Weights are ratios: 2.0 is a usual high, 0.5 a usual low.",
                 )
+        if self.gate == "onward" and self.scope != "token":
+            raise UsageError(f"A {self.scope} weight has no single l for the gate onward.", "Give it scope token.")
 
     @property
     def rule(self) -> str:
@@ -156,7 +177,9 @@ class Rejection(Record):
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
     `name` is what reports and metrics call it; `{scope}_{statistic}` unless given.  gate: where it is shut everything
-    is kept.  applied: whether it changes the mask; else it is measured and reported, and the mask is left alone.
+    is kept.  gate_on: "token" looks at each token's own advantage, so that a sequence that is outside its bounds loses
+    only the tokens for which the gate is open; it is so of any `onward` gate.  applied: whether it changes the mask;
+    else it is measured and reported, and the mask is left alone.
     """
 
     statistic: str
@@ -166,6 +189,7 @@ class Rejection(Record):
     _: KW_ONLY
     of: Of = "mismatch"
     gate: Gate = "any"
+    gate_on: Annotated[GateOn, Key(omit=True)] = "unit"
     applied: Annotated[bool, Key(omit=True)] = True
 
     def __post_init__(self) -> None:
@@ -192,7 +216,19 @@ class Rejection(Record):
     def rule(self) -> str:
         """One line that says what is kept, for reports."""
         unapplied = "" if self.applied else ", measured only"
-        return f"{self.statistic} {self.scope} {self.bounds}{acts_on(self.of, self.gate)}{unapplied}"
+        acts = acts_on(self.of, self.gate)
+        whose = " of the token" if self.gates_tokens and self.gate in SIGNS else ""
+        return f"{self.statistic} {self.scope} {self.bounds}{acts}{whose}{unapplied}"
+
+    @property
+    def gates_tokens(self) -> bool:
+        """Whether its sequences lose single tokens: those for which its gate is open."""
+        return self.scope != "token" and self.gate != "any" and (self.gate == "onward" or self.gate_on == "token")
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether it takes single tokens; else whole sequences."""
+        return self.scope == "token" or self.gates_tokens
 
     @property
     def by_distance(self) -> bool:
@@ -222,6 +258,8 @@ class Budget(Record):
     scope: ClassVar[Scope] = "token"
     bounds: ClassVar[Bounds] = Bounds()
     gate: ClassVar[Gate] = "any"
+    gates_tokens: ClassVar[bool] = False
+    takes_tokens: ClassVar[bool] = True
     applied: ClassVar[bool] = True
     by_distance: ClassVar[bool] = False
     is_veto: ClassVar[bool] = False
@@ -244,6 +282,8 @@ class Budget(Record):
 def acts_on(of: Of, gate: Gate) -> str:
     """The policies and the sign of the advantage in words; nothing for training over rollout and any sign."""
     pair = {"mismatch": "", "drift": " of current / old", "total": " of current / rollout"}[of]
+    if gate == "onward":
+        return f"{pair} where l A > 0"
     return pair + (f" where A {SIGNS[gate]} 0" if gate in SIGNS else "")
 
 
@@ -269,7 +309,7 @@ class Plan(Record):
     log_ratio_limit: log-ratios are clamped to +-limit before they are exponentiated for weights and rejections
     (None: no limit); a veto and seq_max ratios look at unlimited tokens.  limit_on: whether `ratio` and `k1` clamp
     the reduced value (canonical) or each token before reducing (verl >= 0.7); other statistics are always limited per
-    token.
+    token.  "first": every token's log-ratio is limited before all else, for weights and extremes, too (open-instruct).
     """
 
     name: str = "custom"

@@ -1,6 +1,6 @@
-"""Presets in their peers' own words: what a user of that framework has in its config, or on its command line.
+"""Presets in their peers' own words: what a user of that framework has in its config.
 
-Those that can be read back (all but command lines) are held to give the preset's plan by a test.
+Each is held to be read back as the preset's plan by a test.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class PeerConfig:
     """A framework's own config of a preset.
 
-    reader: the profile to read it with, "" where its keys tell the framework, None where it is a command line.
+    reader: the profile to read it with, "" where its keys tell the framework.
     """
 
     text: str
-    reader: str | None = ""
+    reader: str = ""
 
 
 def _verl(release: str, **options: str) -> PeerConfig:
@@ -54,12 +54,12 @@ def _skyrl(**options: str) -> PeerConfig:
     return _block("trainer.algorithm.off_policy_correction", **options)
 
 
-def _areal(**options: str) -> PeerConfig:
-    return _block("actor.rejection_sampling", **options, upper="5.0")
+def _areal(upper: str = "5.0", **options: str) -> PeerConfig:
+    return _block("actor.rejection_sampling", **options, upper=upper)
 
 
-def _command(text: str) -> PeerConfig:
-    return PeerConfig(text, None)
+def _ms_swift(mode: str) -> PeerConfig:
+    return _block("", rollout_importance_sampling_mode=mode, rollout_importance_sampling_threshold="2.0")
 
 
 _TOKEN = {"rollout_is": "token", "rollout_is_threshold": "2.0"}
@@ -106,9 +106,13 @@ CONFIGS: dict[str, PeerConfig] = {
     "bypass_pg_token_icepop": _verl("verl-0.9", **_ICEPOP, **_GRADIENT),
     "bypass_pg_geo_rs_seq_tis": _verl("verl-0.9", **_SEQUENCE, **_GEO, **_GRADIENT),
     "bypass_pg_geo_rs_token_tis": _verl("verl-0.9", **_TOKEN, **_GEO, **_GRADIENT),
-    "slime_tis": _command("--use-tis --tis-clip 2.0 --tis-clip-low 0"),
-    "slime_icepop": _command(
-        "--use-tis --tis-clip 5.0 --tis-clip-low 0.5 --custom-tis-function-path ...icepop_function"
+    "slime_tis": _block("", use_tis="true", tis_clip="2.0", tis_clip_low="0"),
+    "slime_icepop": _block(
+        "",
+        use_tis="true",
+        tis_clip="5.0",
+        tis_clip_low="0.5",
+        custom_tis_function_path="slime.backends.megatron_utils.loss.icepop_function",
     ),
     "slime_mis": PeerConfig(
         "use_tis: true\ntis_level: token\ntis_mode: truncate\ntis_upper_bound: 2.0\ntis_lower_bound: 0.5\n"
@@ -116,7 +120,7 @@ CONFIGS: dict[str, PeerConfig] = {
         "slime",
     ),
     "slime_cis": PeerConfig("use_tis: true\ntis_mode: clip\ntis_upper_bound: 2.0\ntis_lower_bound: 0.5", "slime"),
-    "opsm": _command("--use-opsm --opsm-delta 1e-4"),
+    "opsm": _block("", use_opsm="true", opsm_delta="1.0e-4"),
     "trl_token_truncate": _trl("token_truncate"),
     "trl_token_mask": _trl("token_mask"),
     "trl_sequence_truncate": _trl("sequence_truncate"),
@@ -138,14 +142,40 @@ CONFIGS: dict[str, PeerConfig] = {
     "areal_kl_k1": _areal(level="sequence", action="mask", metric="kl_k1", agg="mean"),
     "areal_kl_k2": _areal(level="sequence", action="mask", metric="kl_k2", agg="mean"),
     "areal_kl_k3": _areal(level="sequence", action="mask", metric="kl_k3", agg="mean"),
+    "areal_kpop": _areal(level="token", action="mask", metric="binary_kl", upper="2.0"),
     "m2po": _block("actor", m2_threshold="0.04"),
     "prime_dppo": _block("trainer.loss", type="default", dppo_mask_low="0.2", dppo_mask_high="0.2"),
     "prime_ipo": _block("trainer.loss", type="ipo", ipo_threshold="0.1"),
+    "prime_kpop": _block("trainer.loss", type="kpop", kpop_threshold="0.1"),
     "prime_legacy": _block(
         "trainer.loss", token_mask_low="0.125", token_mask_high="8.0", geo_mask_low="0.1", geo_mask_high="10.0"
     ),
-    "roll_topr": _command("actor_train.pg_variant: topr"),
-    "roll_tis": _command("actor_train.pg_variant: tis"),
-    "roll_cispo": _command("actor_train.pg_variant: cispo"),
+    "roll_topr": _block("actor_train", pg_variant="topr"),
+    "roll_tis": _block("actor_train", pg_variant="tis"),
+    "roll_cispo": _block("actor_train", pg_variant="cispo"),
+    "roll_train_infer": PeerConfig(
+        "train_infer_correction:\n  is_weight:\n    enabled: true\n    weight_type: token\n    upper_bound: 1.2\n"
+        "  filters:\n  - enabled: true\n    agg_type: token\n    ratio_low: 0.8\n    ratio_high: 1.2"
+    ),
+    **{
+        f"ms_swift_{mode}": _ms_swift(mode)
+        for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+    },
+    "open_instruct_rho": _block("", use_rho_correction="true", rho_clamp_upper_bound="2.0"),
+    "xtuner_both": _block(
+        "rollout_is",
+        rollout_is_level="token",
+        rollout_is_mode="both",
+        rollout_is_threshold="[5.0, 0.0]",
+        rollout_is_mask_threshold="[5.0, 0.5]",
+        rollout_is_veto_threshold="[20.0, 0.0]",
+    ),
+    "kpop": _verl("verl-0.9", rollout_rs="binary_kl", rollout_rs_threshold='"0.1"'),
+    "dppo_kl": PeerConfig(
+        "actor_rollout_ref:\n  actor:\n    policy_loss:\n      loss_mode: dppo_kl\n    clip_ratio_low: 0.05\n"
+        "    clip_ratio_high: 0.05\n    clip_ratio_c: 20.0"
+    ),
+    "vaco": _block("", use_rho_correction="true", rho_mask_tv_divergence="true", rho_mask_upper_bound="2.0"),
+    "trm": _verl("verl-0.9", rollout_rs="seq_max_k3", rollout_rs_threshold='"0.5"'),
 }
 """Preset -> its peer's config; without one where no framework has it as an option."""

@@ -168,11 +168,15 @@ def _keeps(name: str, when: str, source: str, *rejections: Rejection, limit: flo
 
 
 def _prime(name: str, when: str, source: str, *rejections: Rejection) -> Preset:
-    return Preset(plan=Plan(name, None, rejections, log_ratio_limit=None), when=when, source=source, note=_TRAINER)
+    plan = Plan(name, Weighting("token"), rejections, log_ratio_limit=None)
+    return Preset(plan=plan, when=when, source=source, note=_TRAINER)
 
 
 _NEMO_OVERFLOW = "A weight beyond float32 (a log-ratio above 88.7) is 0 and not the cap: NeMo-RL's nan_to_num."
-_TRAINER = "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
+_TRAINER = (
+    "Its loss's own ratio is the weight. "
+    "prime-rl has no old policy: where the dump has both, --mode bypass compares the current one, as it does."
+)
 
 
 def _areal(name: str, *, when: str, options: str, rejection: Rejection, note: str = "") -> Preset:
@@ -187,6 +191,7 @@ _OPENRLHF = "OpenRLHF, is_correction_* (0.11) or vllm_is_correction_type, thresh
 _SKYRL = "SkyRL, trainer.algorithm.off_policy_correction"
 _AREAL = "AReaL 1.0, actor.rejection_sampling, action mask, upper 5.0"
 _PRIME = "prime-rl, loss"
+_OPEN_INSTRUCT = "open-instruct (2026-08)"
 _ROLL = "ROLL, actor_train.pg_variant"
 _DRIFT = "Compares the current policy with the old one: the dump needs current_log_probs, or take --mode bypass."
 
@@ -352,6 +357,13 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         rejection=Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
         note="AReaL's k3 is that of the reverse direction, against its own help text.",
     ),
+    _areal(
+        "areal_kpop",
+        when="Raw token weights, tokens above a binary KL masked.",
+        options="metric binary_kl (1405), upper 2.0",
+        rejection=Rejection("binary_kl_float32", "token", Bounds(None, 2.0)),
+        note="In float32 AReaL masks every token whose probability rounds to 1, too.",
+    ),
     Preset(
         plan=Plan("m2po", None, log_ratio_limit=None, budgets=(Budget(0.04, name="m2po"),)),
         when="Mask the tokens with the largest l^2 of a batch.",
@@ -372,6 +384,12 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         Rejection("prob_gap", "token", Bounds(-0.1, 0.1)),
     ),
     _prime(
+        "prime_kpop",
+        "Mask tokens whose binary KL is above 0.1 either way.",
+        f"{_PRIME} kpop (pull request 3283), 0.1",
+        Rejection("binary_kl", "token", Bounds(None, 0.1), "kpop"),
+    ),
+    _prime(
         "prime_legacy",
         "Mask tokens off by a factor of 8, drop sequences far off.",
         f"{_PRIME} default until 2026-03, token 0.125 and 8, geometric 0.1 and 10, sequence 0 and 100",
@@ -383,7 +401,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         plan=Plan(
             "opsm",
             None,
-            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="drift", gate="negative"),),
+            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="drift", gate="negative", gate_on="token"),),
             log_ratio_limit=None,
         ),
         aliases=("off_policy_sequence_mask",),
@@ -437,6 +455,77 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         ),
         when="Capped token weights, and tokens outside 0.8 to 1.2 masked.",
         source="ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
+    ),
+    *(
+        Preset(
+            plan=Plan(f"ms_swift_{mode}", weighting, rejections, limit_on="first"),
+            when=when,
+            source=f"ms-swift, rollout_importance_sampling_mode {mode}, threshold 2.0",
+        )
+        for mode, weighting, rejections, when in (
+            ("token_truncate", _TOKEN, (), "Capped token weights."),
+            ("token_mask", Weighting("token", Bounds(None, 2.0), "zero"), (), "Token weights, 0 above the cap."),
+            ("sequence_truncate", Weighting("geometric", Bounds(None, 2.0)), (), "Capped geometric weights."),
+            (
+                "sequence_mask",
+                Weighting("token"),
+                (Rejection("ratio", "seq_mean", Bounds(None, 2.0), "geometric"),),
+                "Raw token weights, a geometric bound.",
+            ),
+        )
+    ),
+    Preset(
+        plan=Plan("open_instruct_rho", _TOKEN, log_ratio_limit=10.0, limit_on="first"),
+        when="Capped token weights, on by default there.",
+        source=f"{_OPEN_INSTRUCT}, use_rho_correction, rho_clamp_upper_bound 2.0",
+    ),
+    Preset(
+        plan=Plan(
+            "xtuner_both",
+            Weighting("token", Bounds(0.0, 5.0)),
+            (
+                Rejection("ratio", "token", Bounds(0.5, 5.0), "is"),
+                Rejection("ratio", "seq_max", Bounds(None, 20.0), "veto_high"),
+            ),
+        ),
+        when="Capped token weights, a token mask, a veto above 20.",
+        source="xtuner, rollout_is of its example configs: both, (5, 0), mask (5, 0.5), veto (20, 0)",
+    ),
+    Preset(
+        plan=Plan("kpop", None, (Rejection("binary_kl", "token", Bounds(None, 0.1), "kpop"),), limit_on="token"),
+        when="Mask tokens whose binary KL is above 0.1 either way.",
+        source="KPop (ringtech.notion.site/kpop, 2026-05), phi 0.1; verl pull request 6800, prime-rl 3283, AReaL 1405",
+    ),
+    Preset(
+        plan=Plan(
+            "dppo_kl",
+            Weighting("token", Bounds(None, 20.0), of="drift"),
+            (
+                Rejection("binary_kl_signed", "token", Bounds(None, 0.05), "dppo_high", of="drift", gate="positive"),
+                Rejection("binary_kl_signed", "token", Bounds(-0.05, None), "dppo_low", of="drift", gate="nonpositive"),
+            ),
+            limit_on="token",
+            loss="reinforce",
+        ),
+        when="Mask tokens whose binary KL grew past 0.05 with their advantage.",
+        source="DPPO-Binary-KL (arXiv 2602.04879); verl, policy_loss.loss_mode dppo_kl, here 0.05 and a cap of 20",
+        note=_DRIFT,
+    ),
+    Preset(
+        plan=Plan(
+            "vaco",
+            _TOKEN,
+            (Rejection("ratio_gap", "seq_mean", Bounds(None, 2.0), "vaco", gate="onward"),),
+            log_ratio_limit=10.0,
+            limit_on="first",
+        ),
+        when="Of sequences far off policy, drop the tokens that lead further.",
+        source=f"VACO (arXiv 2603.01365); {_OPEN_INSTRUCT}, rho_mask_tv_divergence, here 2.0",
+    ),
+    Preset(
+        plan=Plan("trm", None, (Rejection("k3", "seq_max", Bounds(None, 0.5), "trm"),), limit_on="token"),
+        when="Drop sequences whose largest token divergence is above 0.5.",
+        source="Trust region masking (arXiv 2512.23075); verl, rollout_rs seq_max_k3, here 0.5",
     ),
 )
 
@@ -504,6 +593,9 @@ FAMILIES: dict[str, str] = {
     "areal": "AReaL",
     "prime": "prime-rl",
     "roll": "ROLL",
+    "ms_swift": "ms-swift",
+    "open_instruct": "open-instruct",
+    "xtuner": "xtuner",
     "methods": "Methods of papers, in several frameworks",
 }
 """Family -> its heading.  Presets start with their family's name, but for verl's and those of papers."""
@@ -528,8 +620,7 @@ def _family_of(row: Preset) -> str:
         return "verl"
     if row in _VERL_ROWS:
         return "verl_0.9"
-    prefix = row.name.split("_")[0]
-    return prefix if prefix in FAMILIES else "methods"
+    return next((key for key in FAMILIES if row.name.startswith(f"{key}_")), "methods")
 
 
 TERMS: dict[str, str] = {
@@ -543,6 +634,8 @@ TERMS: dict[str, str] = {
     "token": "The ratio rho = e^l of one token: --is token weights by it, --rs ratio.token rejects by it.",
     "veto": "Rejects every sequence that holds a token with a ratio below a tiny bound: --veto 1e-4.",
     "opsm": "Off-policy sequence masking: rejects sequences of negative advantage that the policy has moved away from.",
+    "kpop": "Masks tokens by the binary KL between the policies, the larger direction: --rs binary_kl.token:,0.1.",
+    "dppo": "Masks tokens whose probability has moved too far in the direction of their advantage.",
     "budget": "Rejects the tokens with the largest statistic until the mean of the rest is below a number (M2PO).",
     "decoupled": "Three policies: weights correct rollout to old, PPO's own ratio old to current (--mode decoupled).",
     "bypass": "Two policies: the rollout policy takes the old one's place (--mode bypass).",

@@ -11,6 +11,7 @@ from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
     Gate,
+    GateOn,
     Infinite,
     LimitOn,
     Loss,
@@ -62,13 +63,21 @@ class RejectionRecord(Record):
     name: str = ""
     of: Of = "mismatch"
     gate: Gate = "any"
+    gate_on: GateOn = "unit"
     applied: bool = True
 
     def rejection(self) -> Rejection:
         """The rejection that it describes."""
         bounds = Bounds(self.low, self.high)
         return Rejection(
-            self.statistic, self.scope, bounds, self.name, of=self.of, gate=self.gate, applied=self.applied
+            self.statistic,
+            self.scope,
+            bounds,
+            self.name,
+            of=self.of,
+            gate=self.gate,
+            gate_on=self.gate_on,
+            applied=self.applied,
         )
 
 

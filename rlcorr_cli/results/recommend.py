@@ -194,7 +194,7 @@ def _bounds_tokens(plan: Plan) -> bool:
     """Whether tokens outside bounds count for nothing under a plan."""
     weighting = plan.applied_weighting
     zeroes = weighting is not None and weighting.scope == "token" and weighting.outside == "zero"
-    return zeroes or any(rule.scope == "token" and rule.applied for rule in plan.rules)
+    return zeroes or any(rule.takes_tokens and rule.applied for rule in plan.rules)
 
 
 def _n_records(plan: Plan) -> int:
@@ -272,7 +272,7 @@ def _acts(plan: Plan) -> list[str]:
     weighting = plan.applied_weighting
     parts = [] if weighting is None else [_WEIGHTS[weighting.scope]]
     applied = [rule for rule in plan.rules if rule.applied]
-    if any(rule.scope == "token" for rule in applied) or (weighting is not None and weighting.outside == "zero"):
+    if any(rule.takes_tokens for rule in applied) or (weighting is not None and weighting.outside == "zero"):
         parts.append("drops tokens outside its bounds")
     elif applied:
         parts.append("drops sequences outside its bounds")

@@ -96,8 +96,6 @@ def print_preset(name: str) -> None:
 
 
 def _how_to_read(config: PeerConfig) -> str:
-    if config.reader is None:
-        return ""
     return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
 
 

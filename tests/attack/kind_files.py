@@ -312,5 +312,4 @@ def _configs() -> Iterator[Case]:
 
 def _peer_configs() -> dict[str, PeerConfig]:
     tables = (table for table in vars(configs).values() if isinstance(table, dict))
-    found = {str(name): config for table in tables for name, config in table.items() if isinstance(config, PeerConfig)}
-    return {name: config for name, config in found.items() if config.reader is not None}
+    return {str(name): config for table in tables for name, config in table.items() if isinstance(config, PeerConfig)}

@@ -47,7 +47,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token:", "sequence:", "geometric:"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],
-    ("presets", "tr"): ["trl", *(row.name for row in of_family("trl"))],
+    ("presets", "tr"): ["trl", *(row.name for row in of_family("trl")), "trm"],
     ("explain", "seq_e"): ["seq_ess"],
     ("explain", "verl-0"): ["verl-0.6", "verl-0.7", "verl-0.8", "verl-0.9"],
     ("help", ""): [*PAGES, *(name for name in app.COMMANDS if name not in PAGES)],

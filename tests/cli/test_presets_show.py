@@ -1,5 +1,6 @@
 """Lists of presets, presets in their frameworks' words, and frameworks' configs on the command line."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,14 @@ def test_presets_show_prints_the_config_and_the_plan(name: str) -> None:
 
 def test_presets_is_a_table_by_framework_and_deed_of_every_name() -> None:
     lines = run("presets").out.splitlines()
-    assert len(lines) < 40
+    assert len(lines) < 45
     assert max(map(len, lines)) <= 80
     framework, deed, deeds = "", "", dict[str, tuple[str, str]]()
     for line in lines[lines.index("") + 1 : -3]:
-        framework, deed = line[:10].strip() or framework, line[10:18].strip() or deed
-        deeds |= dict.fromkeys(line[18:].split(), (framework, deed))
+        found = re.fullmatch(r"(\S*) +(?:(look|weigh|reject|both) +)?(.+)", line)
+        assert found
+        framework, deed = found[1] or framework, found[2] or deed
+        deeds |= dict.fromkeys(found[3].split(), (framework, deed))
     assert {ALIASES.get(name, name) for name in deeds} == set(PRESETS)
     assert len(deeds) == len(PRESETS)
     assert deeds["token_is"] == ("verl", "weigh")

@@ -107,8 +107,9 @@ METHODS: dict[str, Method] = {
     "areal_kl_k2": Method(ratios, whole(lambda s: mean([x * x / 2 for x in logs(s)]) <= 5.0)),
     "areal_kl_k3": Method(ratios, whole(lambda s: mean([k3(-x) for x in logs(s)]) <= 5.0)),
     "roll_train_infer": Method(clamped(0.0, 1.2), lambda s: [0.8 <= w <= 1.2 for w in ratios(s)]),
-    "prime_ipo": Method(keeps=lambda s: [abs(math.exp(a) - math.exp(b)) <= 0.1 for a, b in s]),
+    "prime_ipo": Method(ratios, keeps=lambda s: [abs(math.exp(a) - math.exp(b)) <= 0.1 for a, b in s]),
     "prime_legacy": Method(
+        ratios,
         keeps=lambda s: [
             0.125 <= w <= 8.0 and 0.1 <= geometric(s) <= 10.0 and max(ratios(s)) <= 100.0 for w in ratios(s)
         ],
@@ -159,7 +160,7 @@ LOOKING = {
     "opsm": (None, lambda s: [not off_policy(s)] * len(s)),
     "trl_opsm": (None, lambda s: [not far_from_rollout(s)] * len(s)),
     "prime_dppo": (
-        None,
+        lambda s: [math.exp(t.old - t.rollout) for t in s],
         lambda s: [not ((t.advantage > 0 and moved(t) > 0.2) or (t.advantage <= 0 and moved(t) < -0.2)) for t in s],
     ),
     "roll_topr": (lambda s: [1.0 if t.advantage > 0 else min(drift(t), 1.0) for t in s], None),

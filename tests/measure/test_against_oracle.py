@@ -38,7 +38,7 @@ from rlcorr_cli.plans.plan import (
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.totals.families import Values
 
-SIGNED = ("ratio", "log_ratio", "k1", "prob_gap")
+SIGNED = ("ratio", "log_ratio", "k1", "prob_gap", "binary_kl_signed")
 """Statistics that may be negative; a ratio's bounds are chosen as logs."""
 WEIGHT_SCOPES: tuple[WeightScope, ...] = get_args(WeightScope)
 OUTSIDES: tuple[Outside, ...] = ("clamp", "zero")
@@ -89,7 +89,7 @@ def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both")
     """Bounds between the rows' own values of a statistic, so that some are inside and some outside."""
     record = {"statistic": statistic, "scope": scope}
     found = [x for s in oracle.view(rows, [r.mask for r in rows]) for x in oracle.statistic_units(s, record, 20.0)]
-    values = sorted(found) or [0.0]
+    values = sorted(x for x in found if math.isfinite(x)) or [0.0]
     # Relative to a statistic that is small everywhere, such as a fourth power.
     least = 1e-6 * min(1.0, max(map(abs, values)))
     gaps = [(a + b) / 2 for a, b in pairwise(values) if b - a > least]
@@ -138,6 +138,22 @@ def test_records_that_look_at_advantages_and_drift(rows: list[Row], of: Of, norm
         return Plan(weighting=weighting, rejections=rejections)
 
     assert_equal_to_oracle(rows, *(plan(scope, gate) for scope, gate in product(WEIGHT_SCOPES, [*SIGNS, "any"])))
+
+
+@settings(max_examples=25)
+@given(rows=dumps(), of=st.sampled_from(["mismatch", "drift", "total"]))
+@example(rows=edges(), of="total")
+def test_sequences_that_lose_the_tokens_for_which_a_gate_is_open(rows: list[Row], of: Of) -> None:
+    with_current(rows)
+
+    def plan(gate: Gate, scope: Scope) -> Plan:
+        rejections = (
+            Rejection("k1", scope, Bounds(-0.01, 0.01), "by_token", of=of, gate=gate, gate_on="token"),
+            Rejection("binary_kl", "token", Bounds(None, 1e-3), "tokens", of=of, gate="onward"),
+        )
+        return Plan(weighting=Weighting("token", Bounds(None, 1.02), of=of), rejections=rejections)
+
+    assert_equal_to_oracle(rows, *(plan(gate, scope) for gate, scope in product([*SIGNS, "onward"], SCOPES)))
 
 
 @settings(max_examples=25)

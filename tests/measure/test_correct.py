@@ -156,6 +156,52 @@ def test_prob_gap_is_a_difference_of_probabilities() -> None:
     assert kept(rows, Rejection("prob_gap", "token", Bounds(0.2499999, 0.2500001))) == [True]
 
 
+def test_binary_kl_is_the_larger_of_both_directions() -> None:
+    # p = 1/2, q = 1/4: KL(p || q) = ln 2 / 2 + ln(2/3) / 2 = 0.143841; KL(q || p) = -ln 2 / 4 + 3/4 ln(3/2) = 0.130812.
+    rows = [row([LN2], probs=[math.log(0.5)]), row([-LN2], probs=[math.log(0.5)])]
+    assert kept(rows, Rejection("binary_kl", "token", Bounds(0.14384, 0.14385))) == [True, True]
+    # The other way round the rollout's is the larger one.
+    assert kept(rows, Rejection("binary_kl_signed", "token", Bounds(0.13081, 0.13082))) == [True, False]
+    assert kept(rows, Rejection("binary_kl_signed", "token", Bounds(-0.14385, -0.14384))) == [False, True]
+
+
+def test_binary_kl_of_equal_policies_is_0_but_where_float32_rounds_a_probability_to_1() -> None:
+    rows = [row([0.0, 0.0], probs=[-1.0, -1e-9])]
+    assert kept(rows, Rejection("binary_kl", "token", Bounds(None, 0.0))) == [True, True]
+    assert kept(rows, Rejection("binary_kl_float32", "token", Bounds(None, 1e9))) == [True, False]
+
+
+def test_ratio_gap_is_the_distance_of_a_ratio_from_1() -> None:
+    rows = [row([LN2, -LN2])]
+    assert kept(rows, Rejection("ratio_gap", "token", Bounds(0.75, 1.25))) == [True, False]
+
+
+def test_an_onward_gate_takes_the_tokens_that_move_further_off() -> None:
+    # Mean |rho - 1| = 0.75 with l > 0 on the first token and < 0 on the second.
+    rows = [row([LN2, -LN2], advantages=[1.0, 1.0]), row([LN2, -LN2], advantages=[-1.0, 0.0])]
+    vaco = Rejection("ratio_gap", "seq_mean", Bounds(None, 0.7), gate="onward")
+    assert kept(rows, vaco) == [False, True, True, True]
+    assert kept(rows, Rejection("ratio_gap", "seq_mean", Bounds(None, 0.8), gate="onward")) == [True] * 4
+
+
+def test_a_gate_on_tokens_takes_single_ones_of_a_sequence() -> None:
+    rows = [row([-0.5, -0.5], advantages=[-1.0, 3.0]), row([0.5, 0.5], advantages=[-1.0, -1.0])]
+    assert kept(rows, Rejection("k1", "seq_mean", Bounds(None, 0.1), gate="negative", gate_on="token")) == [
+        *(False, True),
+        *(True, True),
+    ]
+    # The sequence's own advantage, 1, opens nothing.
+    assert kept(rows, Rejection("k1", "seq_mean", Bounds(None, 0.1), gate="negative")) == [True] * 4
+
+
+def test_a_limit_that_comes_first_holds_for_weights_and_extremes() -> None:
+    rows = [row([3.0, -1.0])]
+    first: dict[str, Any] = {"log_ratio_limit": 1.0, "limit_on": "first"}
+    assert applied(rows, "geometric", **first) == [1.0]
+    assert applied(rows, "geometric", log_ratio_limit=1.0) == [round(math.e, 12)]
+    assert kept(rows, Rejection("ratio", "seq_max", Bounds(None, 3.0)), **first) == [True, True]
+
+
 def test_seq_mean_of_k3_is_the_mean_over_tokens() -> None:
     # (1 - ln 2 + 0) / 2 = 0.1534.
     rows = [row([LN2, 0.0])]

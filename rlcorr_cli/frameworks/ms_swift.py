@@ -1,0 +1,39 @@
+"""ms-swift 3: rollout_importance_sampling_* and off_policy_sequence_mask_delta of its GRPO trainer.
+
+Ratios are old over rollout, each log limited to +-20 before all else.  sequence_truncate weighs a sequence by its
+geometric mean; sequence_mask drops sequences by it and weighs the tokens of the others by their own ratios.  The
+off-policy sequence mask compares current with rollout policy, where a sequence's mean advantage is negative.
+"""
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, number, positive
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+
+_MODE, _THRESHOLD = "rollout_importance_sampling_mode", "rollout_importance_sampling_threshold"
+_DELTA, _LOG = "off_policy_sequence_mask_delta", "log_rollout_offpolicy_metrics"
+_MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+
+
+def _read(config: Config) -> Plan:
+    mode = choice(config, _MODE, _MODES)
+    high = positive(config, _THRESHOLD, 2.0)
+    weighting, rejections = None, ()
+    if mode is not None:
+        if high is None:
+            raise UsageError(f"{_MODE}: {mode} needs {_THRESHOLD}.", f"ms-swift's own is {_THRESHOLD}: 2.0.")
+        bounds = Bounds(None, high)
+        weighting = {
+            "token_truncate": Weighting("token", bounds),
+            "token_mask": Weighting("token", bounds, "zero"),
+            "sequence_truncate": Weighting("geometric", bounds),
+            "sequence_mask": Weighting("token"),
+        }[mode]
+        if mode == "sequence_mask":
+            rejections = (Rejection("ratio", "seq_mean", bounds, "geometric"),)
+    delta = number(config, _DELTA)
+    if delta is not None:
+        rejections += (Rejection("k1", "seq_mean", Bounds(None, delta), "opsm", of="total", gate="negative"),)
+    return Plan("ms-swift", weighting, rejections, limit_on="first")
+
+
+MS_SWIFT = Framework(name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read)

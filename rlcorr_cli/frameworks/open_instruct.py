@@ -1,0 +1,44 @@
+"""open-instruct: the rho_* options of grpo_fast (2026-08), in which 0 switches a bound off.
+
+Every log-ratio is limited to +-10 before all else.  A mask at sequence level looks at the geometric mean, and the
+weight is then the geometric mean, too.  rho_mask_tv_divergence (VACO) bounds a sequence's mean |rho - 1| instead, and
+takes of a sequence outside only the tokens whose update leads further away.
+"""
+
+from typing import Any
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.framework import Config, Framework, flag, number
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+
+_USE, _SEQUENCE, _TV = "use_rho_correction", "rho_mask_sequence_level", "rho_mask_tv_divergence"
+_CLAMP, _MASK = "rho_clamp", "rho_mask"
+_BOUNDS = tuple(f"{stem}_{end}_bound" for stem in (_CLAMP, _MASK) for end in ("lower", "upper"))
+
+
+def _read(config: Config) -> Plan:
+    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0)
+    if not flag(config, _USE, True):
+        return Plan("open-instruct", **_LIMIT)
+    by_sequence = flag(config, _SEQUENCE)
+    rejections: tuple[Rejection, ...] = ()
+    if (mask.low, mask.high) != (None, None):
+        if flag(config, _TV):
+            rejections = (Rejection("ratio_gap", "seq_mean", mask, "vaco", gate="onward"),)
+        else:
+            rejections = (Rejection("ratio", "seq_mean" if by_sequence else "token", mask, "rho"),)
+    return Plan("open-instruct", Weighting("geometric" if by_sequence else "token", clamp), rejections, **_LIMIT)
+
+
+_LIMIT: dict[str, Any] = {"log_ratio_limit": 10.0, "limit_on": "first"}
+
+
+def _bounds(config: Config, stem: str, high: float) -> Bounds:
+    ends = [number(config, f"{stem}_{end}_bound", default) for end, default in (("lower", 0.0), ("upper", high))]
+    for end, value in zip(("lower", "upper"), ends, strict=True):
+        if value is not None and value < 0:
+            raise UsageError(f"{stem}_{end}_bound must not be negative, got {value:g}.", "0 switches it off.")
+    return Bounds(*(value or None for value in ends))
+
+
+OPEN_INSTRUCT = Framework(name="open-instruct", keys=(_USE, *_BOUNDS, _SEQUENCE, _TV), blocks=(), read=_read)

@@ -1,0 +1,104 @@
+"""ROLL: train_infer_correction, its weights and its filters; and pg_variant of actor_train.
+
+Ratios are of training over inference and not limited.  A filter keeps what lies inside its bounds: of ratios, on by
+itself (0.8 to 1.2), and of the difference of probabilities, off by itself (-0.2 to 0.2).  A variant weighs by the
+current policy over the old one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
+
+_LEVELS: dict[str, tuple[WeightScope, Scope]] = {
+    "token": ("token", "token"),
+    "geometric": ("geometric", "seq_mean"),
+    "sequence": ("sequence", "seq_sum"),
+}
+_SEGMENT = "segment"
+"""A level of its own: each run of loss tokens by itself, which no plan here has."""
+_WEIGHT_KEYS = ("enabled", "weight_type", "upper_bound", "detach")
+_FILTER_KEYS = (
+    *("enabled", "agg_type"),
+    *("ratio_enabled", "ratio_low", "ratio_high", "diff_enabled", "diff_low", "diff_high"),
+)
+_VARIANTS = {
+    "tis": Weighting("token", Bounds(0.0, 1.0), of="drift"),
+    "topr": Weighting("token", Bounds(0.0, 1.0), of="drift", gate="nonpositive"),
+    "cispo": Weighting("token", Bounds(0.9, 1.1), of="drift"),
+}
+_PLAIN = ("vanilla", "ppo", "reinforce")
+
+
+def _read(config: Config) -> Plan:
+    weighting, rejections = _weighting(config), _rejections(config)
+    variant = choice(config, "pg_variant", (*_VARIANTS, *_PLAIN))
+    if variant in _VARIANTS:
+        if weighting is not None:
+            raise contradiction("is_weight", f"pg_variant: {variant}", "A plan has one kind of weights: read one.")
+        weighting = _VARIANTS[variant]
+    return Plan("roll", weighting, rejections, log_ratio_limit=None)
+
+
+def _weighting(config: Config) -> Weighting | None:
+    block = _block(config.get("is_weight") or {}, "is_weight", _WEIGHT_KEYS)
+    if not flag(block, "enabled"):
+        return None
+    scope, _ = _LEVELS[_level(block, "weight_type")]
+    high = positive(block, "upper_bound", 1.2)
+    return Weighting(scope, Bounds() if high is None else Bounds(0.0, high))
+
+
+def _rejections(config: Config) -> tuple[Rejection, ...]:
+    filters = config.get("filters") or []
+    if not isinstance(filters, (list, tuple)):
+        raise UsageError(f"filters must be a list, got {shortened(filters)}.", "Leave it out for none.")
+    rejections: list[Rejection] = []
+    for place, each in enumerate(filters):
+        block = _block(each, f"filters[{place}]", _FILTER_KEYS)
+        if not flag(block, "enabled"):
+            continue
+        level = _level(block, "agg_type")
+        for kind, statistic, low, high, is_on in (
+            ("ratio", "ratio", 0.8, 1.2, True),
+            ("diff", "prob_gap", -0.2, 0.2, False),
+        ):
+            if flag(block, f"{kind}_enabled", is_on):
+                bounds = Bounds(number(block, f"{kind}_low", low), number(block, f"{kind}_high", high))
+                name = f"{level}_{kind}"
+                taken = {rejection.name for rejection in rejections}
+                rejections.append(
+                    Rejection(statistic, _LEVELS[level][1], bounds, f"{name}_{place}" if name in taken else name)
+                )
+    return tuple(rejections)
+
+
+def _level(block: Config, key: str) -> str:
+    level = choice(block, key, (*_LEVELS, _SEGMENT), "token") or "token"
+    if level == _SEGMENT:
+        raise UsageError(
+            f"{key}: {_SEGMENT} cannot be read as a plan: it takes each run of loss tokens by itself.",
+            f"{key}: geometric is the same where a row has one run.",
+        )
+    return level
+
+
+def _block(block: Any, where: str, keys: tuple[str, ...]) -> Config:
+    if not isinstance(block, Mapping):
+        raise UsageError(f"{where} must be a block of options, got {shortened(block)}.", "Leave it out for none.")
+    for key in block:
+        if key not in keys:
+            raise UsageError(f"ROLL has no option '{key}' under {where}.", f"Nearest: {nearest(str(key), keys)}.")
+    return block
+
+
+ROLL = Framework(
+    name="ROLL",
+    keys=("is_weight", "filters", "pg_variant"),
+    blocks=(("actor_train",),),
+    read=_read,
+    own=(("train_infer_correction",),),
+    common=("filters",),
+)

@@ -1,0 +1,77 @@
+"""verl's config of a run, read without a profile: its rollout correction and its DPPO losses, by our own numbers.
+
+algorithm.rollout_correction is read as the newest release that knows its options does; `--profile` has each release's
+own numbers.  policy_loss.loss_mode dppo_tv and dppo_kl mask tokens whose divergence has passed clip_ratio_low or _high
+in their advantage's direction, and weigh the others by current / old, at most clip_ratio_c.
+"""
+
+from dataclasses import replace
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, positive
+from rlcorr_cli.frameworks.verl import BLOCKS, KEYS_0_6, VERL_0_6, VERL_0_9
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+
+_STATISTICS = {"dppo_tv": "prob_gap", "dppo_kl": "binary_kl_signed"}
+_LOSS = ("loss_mode", "clip_ratio", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c")
+_ACTOR = ("actor_rollout_ref", "actor")
+
+
+def _read(config: Config) -> Plan:
+    plan = replace(_release(config).read(_correction(config)), name="verl")
+    statistic = _STATISTICS.get(str(config.get("loss_mode")))
+    if statistic is None:
+        return plan
+    if plan.weighting is not None:
+        raise contradiction(
+            "rollout_correction.rollout_is",
+            f"policy_loss.loss_mode: {config['loss_mode']}",
+            "DPPO's loss has weights of its own, and a plan has one kind: read each in a file of its own.",
+        )
+    both = positive(config, "clip_ratio", 0.2)
+    low, high = (positive(config, f"clip_ratio_{end}", both) for end in ("low", "high"))
+    if low is None or high is None:
+        raise UsageError("DPPO needs clip_ratio_low and clip_ratio_high.", "For example 0.05 for both.")
+    dppo = (
+        Rejection(statistic, "token", Bounds(None, high), "dppo_high", of="drift", gate="positive"),
+        Rejection(statistic, "token", Bounds(-low, None), "dppo_low", of="drift", gate="nonpositive"),
+    )
+    ratio = Weighting("token", Bounds(None, positive(config, "clip_ratio_c", 3.0)), of="drift")
+    return replace(plan, weighting=ratio, rejections=(*plan.rejections, *dppo), loss="reinforce")
+
+
+def _correction(config: Config) -> Config:
+    return {key: value for key, value in config.items() if key in KEYS_0_6}
+
+
+def _release(config: Config) -> Framework:
+    """The newest release that knows the options."""
+    try:
+        VERL_0_9.read(_correction(config))
+    except UsageError:
+        try:
+            VERL_0_6.read(_correction(config))
+        except UsageError:
+            return VERL_0_9
+        return VERL_0_6
+    return VERL_0_9
+
+
+def _config_notes(config: Config) -> tuple[str, ...]:
+    correction = _correction(config)
+    if not correction:
+        return ()
+    release = _release(config)
+    read = f"read as {release.name} does, with rlcorr's own numbers; --profile {release.name} gives verl's."
+    return (read, *release.notes(release.read(correction)), *release.config_notes(correction))
+
+
+VERL = Framework(
+    name="verl",
+    keys=(*KEYS_0_6, *_LOSS),
+    blocks=(_ACTOR, (*_ACTOR, "policy_loss")),
+    read=_read,
+    own=BLOCKS,
+    common=("rollout_is", "rollout_is_threshold", *_LOSS),
+    config_notes=_config_notes,
+)

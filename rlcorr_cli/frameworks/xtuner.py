@@ -1,0 +1,55 @@
+"""xtuner: rollout_is of its RL loss, whose bounds are pairs [upper, lower].
+
+truncate clamps weights from both sides; mask leaves them raw and drops what lies outside; both does both, the mask by
+rollout_is_mask_threshold and by weights before they are clamped.  A veto drops sequences with a single token's ratio
+outside, on either side.  Log-ratios are limited at +-20.
+"""
+
+from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, ratio_level
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting
+
+_KEYS = tuple(f"rollout_is_{end}" for end in ("level", "mode", "threshold", "mask_threshold", "veto_threshold"))
+_LEVEL, _MODE, _THRESHOLD, _MASK, _VETO = _KEYS
+
+
+def _read(config: Config) -> Plan:
+    scope = ratio_level(config, _LEVEL, "token") or "token"
+    mode = choice(config, _MODE, ("truncate", "mask", "both"), "truncate") or "truncate"
+    bounds, mask, veto = (_bounds(config, key) for key in (_THRESHOLD, _MASK, _VETO))
+    weighting, rejections = None, []
+    if bounds is not None:
+        weighting = Weighting(scope, Bounds() if mode == "mask" else bounds)
+        if mode != "truncate":
+            kept = bounds if mode == "mask" or mask is None else mask
+            rejections.append(Rejection("ratio", LEVELS[scope], kept, "is"))
+    if veto is not None:
+        if veto.low:
+            rejections.append(Rejection("ratio", "seq_min", Bounds(veto.low, None), "veto"))
+        rejections.append(Rejection("ratio", "seq_max", Bounds(None, veto.high), "veto_high"))
+    return Plan("xtuner", weighting, tuple(rejections))
+
+
+def _bounds(config: Config, key: str) -> Bounds | None:
+    """A pair [upper, lower]."""
+    pair = config.get(key)
+    if pair is None:
+        return None
+    is_pair = isinstance(pair, (list, tuple)) and len(pair) == 2
+    if not is_pair or not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in pair):
+        raise UsageError(f"{key} must be [UPPER, LOWER], got {shortened(pair)}.", f"For example {key}: [5.0, 0.5].")
+    high, low = map(float, pair)
+    if low > high:
+        raise UsageError(f"{key} is [UPPER, LOWER], got {shortened(pair)}.", f"Swap them: {key}: [{low:g}, {high:g}].")
+    return Bounds(low, high)
+
+
+XTUNER = Framework(
+    name="xtuner",
+    keys=_KEYS,
+    blocks=(),
+    read=_read,
+    own=(("rollout_is",),),
+    common=_KEYS,
+    shared=(("rollout_is",),),
+)
