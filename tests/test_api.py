@@ -139,8 +139,8 @@ SAME: Mapping[str, tuple[Callable[[], Any], str]] = {
         f"{INT8} --pair-by sample_id --all --limit 40 --on-bad-row skip",
     ),
     "inspect": (
-        lambda: inspect_dump(BF16, worst=2, rank="abs_log_ratio", max_bad_fraction=0.1, on_bad_row="skip"),
-        "--worst 2 --rank abs_log_ratio --max-bad-fraction 0.1 --on-bad-row skip",
+        lambda: inspect_dump(BF16, worst=2, rank="k3", max_bad_fraction=0.1, on_bad_row="skip"),
+        "--worst 2 --rank k3 --max-bad-fraction 0.1 --on-bad-row skip",
     ),
 }
 

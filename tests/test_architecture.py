@@ -45,7 +45,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "array_api_compat": ("measure",),
     "pyarrow": ("files", "layouts", "reading"),
     "obstore": ("files",),
-    "polars": ("results",),
+    "polars": ("results", "runs"),
     "rich": ("show",),
     "matplotlib": ("show",),
     "jinja2": ("show",),

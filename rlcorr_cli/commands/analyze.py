@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from rlcorr_cli.commands import completion
@@ -22,12 +23,14 @@ from rlcorr_cli.commands.arguments import (
     Outputs,
     Pool,
     Seed,
+    SheetOutputs,
     TotalledOutputs,
     computing,
     names,
     one_of,
     refuse_outside,
     request,
+    several,
 )
 from rlcorr_cli.commands.choose import (
     HowCorrected,
@@ -39,17 +42,20 @@ from rlcorr_cli.commands.choose import (
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
-from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS, Objective
-from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED
+from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
+    from rlcorr_cli.reading.token_text import Tokenizer
     from rlcorr_cli.results.diagnosed import DiagnosedDump
-    from rlcorr_cli.results.inspected import Inspected, OneRow
+    from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.runs.token_rows import Choice
 
+MIN_SCALE, MAX_SCALE = 1e-6, 1e6
 LOOKED_AT = "step, policy_version, worker, data_source, finish_reason"
 
 
@@ -218,7 +224,9 @@ def _causes(fail_on: Names) -> tuple[str, ...]:
     return listed
 
 
-Measure = Literal["k3", "abs_log_ratio", "seq_log_ratio"]
+Rank = Literal["gap", "k3", "weight", "rejected", "length", "reward"]
+MOST_SHOWN = 1000
+"""Rows that are shown token by token, at most."""
 
 
 def _ppo_clips(objective: "Objective | None") -> tuple[float, float]:
@@ -236,39 +244,120 @@ def inspect(
     dumps: Dumps,
     *,
     row: Annotated[
-        str | int | None,
+        str | int | Sequence[str | int],
         Opt(
-            help="Show one sequence token by token: its sample_id, or its number as errors give it.",
+            help="Show a sequence token by token: its sample_id, or its number as errors give it. Repeatable.",
             panel=LOOKING,
-            typed=TEXT,
+            typed=TEXTS,
             metavar="ID",
         ),
-    ] = None,
+    ] = (),
     worst: Annotated[
-        int, Opt(help="Show the N worst sequences and tokens.", panel=LOOKING, metavar="N", least=0, most=MOST_ROWS)
+        int, Opt(help="Show the N worst sequences so.", panel=LOOKING, metavar="N", least=0, most=MOST_SHOWN)
     ] = 0,
-    rank: Annotated[Measure | None, Opt(help="What the worst are ranked by (default k3).", panel=LOOKING)] = None,
+    rank: Annotated[
+        Rank | None,
+        Opt(
+            help="What the worst have most of: the gap of one token (unless named), mean k3, the weight of a token, "
+            "rejected tokens, length; or least of: reward.",
+            panel=LOOKING,
+        ),
+    ] = None,
+    random: Annotated[
+        int, Opt(help="Show N sequences at random.", panel=LOOKING, metavar="N", least=0, most=MOST_SHOWN)
+    ] = 0,
+    seed: Annotated[
+        int, Opt(help="Seed of --random.", panel=LOOKING, metavar="N", least=0, most=MOST_SEED, rare=True)
+    ] = 0,
+    where: Annotated[
+        str | None,
+        Opt(
+            help="Show, or choose from, the sequences for which this SQL expression over columns holds: "
+            "\"step = 4 and worker = 'w3'\".",
+            panel=LOOKING,
+            typed=TEXT,
+            metavar="SQL",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | Path | None,
+        Opt(
+            help="A tokenizer.json, a folder that holds one, or a name on the Hugging Face Hub: the text of token ids.",
+            panel=LOOKING,
+            typed=TEXT,
+            metavar="FILE",
+        ),
+    ] = None,
+    scale: Annotated[
+        float,
+        Opt(
+            help="The log-ratio, in nats, from which colours are full.",
+            panel=LOOKING,
+            metavar="NATS",
+            least=MIN_SCALE,
+            most=MAX_SCALE,
+            rare=True,
+        ),
+    ] = 1.0,
+    output: SheetOutputs = (),
     **how: Unpack[InspectOptions],
-) -> "Inspected | OneRow":
+) -> "Inspected | TokenRows":
     """Show how a dump is read, what is wrong with it, and where.
 
-    Bad rows are counted, and never end it.  Of one `row` it shows every token, and what a plan says about it.
+    Bad rows are counted, and never end it.  Of the rows that are named or chosen it shows every token, its text, and
+    what a plan says about it.
     """
-    from rlcorr_cli.measure.worst import MEASURES
     from rlcorr_cli.runs import inspect as inspection
 
-    refuse_outside(0, MOST_ROWS, worst=worst)
-    by = one_of("--rank", rank or "k3", tuple(MEASURES))
-    if row is not None and worst:
-        raise UsageError("--row shows one row, --worst names several.", "Use one of the two.")
-    if rank is not None and not worst:
-        raise UsageError("--rank orders the rows of --worst, which is missing.", "Add --worst 5.")
+    files = sheet_files(output)
+    rows = tuple(str(name) for name in several(row))
+    choice = _rows_to_show(rows, worst=worst, rank=rank, random=random, seed=seed, where=where)
+    if choice is None and tokenizer is not None:
+        raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not MIN_SCALE <= scale <= MAX_SCALE:
+        raise UsageError(f"scale should be from {MIN_SCALE} to {MAX_SCALE}, not {shortened(scale)}.", "Leave it out.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
-    if row is not None:
-        with computing(how) as compute:
-            return inspection.one_row(reading, chosen, compute, str(row))
-    notes = check_touched(quarantines(reading), reading.paths, plan=chosen)
-    with computing(how) as compute:
-        inspected = inspection.inspect(reading, chosen, compute, n_worst=worst, by=by)
-    return replace(inspected, notes=inspected.notes + notes)
+    places = [place for path in files for place in forms.sheet_destinations(path)]
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
+    with Staging() as staging, computing(how) as compute:
+        if choice is None:
+            return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
+        from rlcorr_cli.runs.token_rows import token_rows
+
+        read = None if tokenizer is None else _tokenizer(tokenizer)
+        found = token_rows(reading, chosen, compute, choice, tokenizer=read, scale=float(scale))
+        return finished(found, notes, files, staging)
+
+
+def _tokenizer(source: str | Path) -> "Tokenizer":
+    """The tokenizer of that name."""
+    from rlcorr_cli.reading.token_text import load
+
+    if not isinstance(source, str | Path) or not str(source) or "\0" in str(source):
+        raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
+    return load(str(source))
+
+
+def _rows_to_show(
+    rows: tuple[str, ...], *, worst: int, rank: str | None, random: int, seed: int, where: str | None
+) -> "Choice | None":
+    """Which rows are asked for; None where none are."""
+    refuse_outside(0, MOST_SHOWN, worst=worst, random=random)
+    refuse_outside(0, MOST_SEED, seed=seed)
+    if where is not None and not isinstance(where, str):
+        raise UsageError(f"where should be text, not {shortened(where)}.", 'Write where="step = 4".')
+    by = one_of("--rank", rank or "gap", Rank)
+    if rows and (worst or random or where):
+        raise UsageError("--row names rows, and --worst, --random and --where choose them.", "Use one of the two.")
+    if worst and random:
+        raise UsageError("--worst and --random each choose rows.", "Use one of the two.")
+    if rank is not None and not worst:
+        raise UsageError("--rank orders the rows of --worst, which is missing.", "Add --worst 5.")
+    if not (rows or worst or random or where):
+        return None
+    if len(rows) > MOST_SHOWN:
+        raise UsageError(f"--row names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use --where.")
+    from rlcorr_cli.runs.token_rows import Choice
+
+    return Choice(names=rows, n_worst=worst, rank=by, n_random=random, seed=seed, where=where or "")

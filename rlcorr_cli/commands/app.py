@@ -70,7 +70,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
         "rlcorr check dump.parquet --accept top_p --junit rlcorr.xml",
     ),
-    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --rank abs_log_ratio"),
+    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json"),
     "convert": (
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.diffed import Diff
-    from rlcorr_cli.results.inspected import Inspected, OneRow
+    from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.swept import Sweep
     from rlcorr_cli.results.written import Converted, Filtered
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.runs.reading import Watch
     from rlcorr_cli.show.figures import Drawn
 
-    Result = Report | DiagnosedDump | Comparison | Sweep | Diff | Inspected | OneRow | Filtered | Converted | Checked
+    Result = Report | DiagnosedDump | Comparison | Sweep | Diff | Inspected | TokenRows | Filtered | Converted | Checked
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -257,14 +257,13 @@ def _a_result(result: Any) -> "Result":
 def _inputs(result: "Result") -> "Iterator[Input]":
     """The files that a result is of, which it is not written over."""
     from rlcorr_cli.results.diffed import Diff
-    from rlcorr_cli.results.inspected import OneRow
     from rlcorr_cli.results.written import Filtered
 
     if isinstance(result, Diff):
         yield from (file for report in result.dumps.values() for file in report.inputs)
     elif isinstance(result, Filtered):
         yield from result.report.inputs
-    elif not isinstance(result, OneRow):
+    else:
         yield from result.inputs
 
 

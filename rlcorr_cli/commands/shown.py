@@ -78,9 +78,9 @@ def difference(result: "Diff", *, json: bool, fail_on: Sequence[str]) -> int:
     return 1 if fail_on and result.any_moved else 0
 
 
-def columns_of_unreadable(dumps: Any, *, format: str, row: str | None, json: bool) -> None:
+def columns_of_unreadable(dumps: Any, *, format: str, row: Any, json: bool) -> None:
     """The columns of a dump that cannot be read, before the error that ends `inspect`; programs get the error alone."""
-    if json or row is not None:
+    if json or row:
         return
     from rlcorr_cli.errors import RlcorrError
     from rlcorr_cli.reading.dump import schema_of

@@ -1,71 +1,93 @@
-"""The worst sequences and tokens of a batch, by one measure: candidates for a list that is kept over a whole dump."""
+"""By what rows are called the worst: a number for each, larger for worse, on which a list over a whole dump is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.measure.arrays import Array, Device, host
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.measure.arrays import Device, host
+from rlcorr_cli.measure.decisions import decide_batch
 from rlcorr_cli.measure.statistics import EXP_LIMIT, k3
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.reading.batch import Batch
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.totals import GroupKey
+
+BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 
 
-@dataclass(frozen=True)
-class Worst:
-    """Largest first.  rows, values: sequences.  at: i64 [.., 2], the tokens' rows and places among the row's valid
-    tokens; token_values: theirs."""
-
-    rows: NDArray[np.int64]
-    values: Floats
-    at: NDArray[np.int64]
-    token_values: Floats
+def _gap(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """The largest |log-ratio| of a token."""
+    return np.maximum.reduceat(np.abs(host(tokens.log_ratio)), batch.offsets[:-1][batch.filled])
 
 
-def _k3(tokens: Tokens) -> tuple[Array, Array]:
-    each = k3(tokens.xp.clip(tokens.log_ratio, -EXP_LIMIT, EXP_LIMIT))
-    return tokens.rows.sum(each) / tokens.rows.sizes, each
+def _k3(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """The mean k3 of its tokens."""
+    limited = tokens.xp.clip(tokens.log_ratio, -EXP_LIMIT, EXP_LIMIT)
+    return np.asarray(tokens.rows.sum(k3(limited)) / tokens.rows.sizes)
 
 
-def _abs_log_ratio(tokens: Tokens) -> tuple[Array, Array]:
-    each = abs(tokens.log_ratio)
-    return tokens.rows.sum(each) / tokens.rows.sizes, each
+def _weight(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """The largest weight of a token."""
+    assert decision.weights is not None, "a plan that weights nothing has been refused"
+    return np.maximum.reduceat(decision.weights, batch.offsets[:-1][batch.filled])
 
 
-def _seq_log_ratio(tokens: Tokens) -> tuple[Array, Array]:
-    return abs(tokens.log_ratio_sum), abs(tokens.log_ratio)
+def _rejected(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """How many tokens are rejected."""
+    return (decision.n_valid - decision.n_kept)[batch.filled]
 
 
-MEASURES: dict[str, Callable[[Tokens], tuple[Array, Array]]] = {
+def _length(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """How many valid tokens it has."""
+    return batch.lengths[batch.filled].astype(np.float64)
+
+
+def _reward(batch: Batch, tokens: Tokens, decision: Decision) -> Floats:
+    """The least reward is the worst."""
+    assert batch.reward is not None, "a dump without rewards has been refused"
+    return -batch.reward[batch.filled]
+
+
+RANKS: dict[str, Callable[[Batch, Tokens, Decision], Floats]] = {
+    "gap": _gap,
     "k3": _k3,
-    "abs_log_ratio": _abs_log_ratio,
-    "seq_log_ratio": _seq_log_ratio,
+    "weight": _weight,
+    "rejected": _rejected,
+    "length": _length,
+    "reward": _reward,
 }
-"""Name -> values of sequences [B] and of tokens [V].  k3 and abs_log_ratio: mean over a sequence, and each token's own;
-seq_log_ratio: |S| of a sequence, |l| of a token."""
+"""Name -> a number for each non-empty sequence, larger for worse."""
+
+
+def check_rank(rank: str, plan: Plan, *, has_reward: bool) -> None:
+    """Refuse to rank by what neither the plan nor the dump has."""
+    if rank == "weight" and plan.weighting is None:
+        raise UsageError("--rank weight ranks by weights, and the plan gives none.", "Add --preset token_is.")
+    if rank == "rejected" and not plan.rules:
+        raise UsageError(
+            "--rank rejected ranks by what a plan rejects, and it rejects nothing.", "Add --preset geo_rs."
+        )
+    if rank == "reward" and not has_reward:
+        raise UsageError("--rank reward ranks by rewards, and the dump has no such column.", "Add --map reward=COLUMN.")
 
 
 @np.errstate(all="ignore")
-def worst(batch: Batch, measure: str, n: int, device: Device) -> Worst:
-    """The n worst of each kind, or all."""
-    filled = np.flatnonzero(batch.filled)
-    if not len(filled):
-        none = np.zeros(0, np.int64)
-        return Worst(none, np.zeros(0), none.reshape(0, 2), np.zeros(0))
-    sequences, each = (host(values) for values in MEASURES[measure](Tokens.of(batch, device)))
-    rows, tokens = largest(sequences, n), largest(each, n)
-    inside = np.searchsorted(batch.offsets, tokens, side="right") - 1
-    at = np.stack([inside, tokens - batch.offsets[inside]], axis=1)
-    return Worst(filled[rows], sequences[rows], at, each[tokens])
+def rank_values(batch: Batch, rank: str, plan: Plan, *, device: Device, budget_bounds: BudgetBounds) -> Floats:
+    """How bad each row of a batch is, f64[B]; NaN of a row without a valid token, or without a reward."""
+    values = np.full(batch.n_rows, np.nan)
+    if batch.n_tokens:
+        tokens = Tokens.of(batch, device, plan.mode)
+        values[batch.filled] = RANKS[rank](batch, tokens, decide_batch(batch, plan, device, budget_bounds))
+    return values
 
 
 def largest(values: Floats, n: int) -> NDArray[np.int64]:
-    """Indices of the n largest, largest first, the earlier one first among equals."""
-    if n < len(values):
-        bound = np.partition(values, len(values) - n)[len(values) - n]
-        candidates = np.flatnonzero(values >= bound)
-    else:
-        candidates = np.arange(len(values))
-    return candidates[np.argsort(-values[candidates], kind="stable")][:n]
+    """Indices of the n largest that are numbers, largest first, the earlier one first among equals."""
+    known = np.flatnonzero(~np.isnan(values))
+    if n < len(known):
+        bound = np.partition(values[known], len(known) - n)[len(known) - n]
+        known = known[values[known] >= bound]
+    return known[np.argsort(-values[known], kind="stable")][:n]

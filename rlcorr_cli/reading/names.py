@@ -123,6 +123,9 @@ ROLLOUTS = "rollout"
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
 """Columns that name a row's tokens, if there are as many as log-probs."""
 
+ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
+"""Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
+
 AMBIGUOUS: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": ("logprobs",),
     "old_log_probs": ("log_probs", "train_log_probs"),

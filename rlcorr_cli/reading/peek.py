@@ -1,7 +1,7 @@
 """Single rows of a dump: the first ones of its files, and one by its id or number.
 
 The first rows of each file are read before the rest of the dump, to see anomalies of whole files (`samples`).  One row
-is found whatever is wrong with it (`find_row`).
+is found whatever is wrong with it (`find_rows`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,6 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
-from rlcorr_cli.reading.names import TOKENS
 from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
 from rlcorr_cli.reading.sample import Sample
 from rlcorr_cli.reading.values import keys, texts
@@ -84,28 +83,23 @@ class Found:
     values: dict[str, Any]
     read: CheckedRows | BadRows
 
-    def tokens(self, n: int) -> Sequence[Any] | None:
-        """What the n tokens are, where the dump says."""
-        for name in TOKENS:
-            value = self.values.get(name)
-            if isinstance(value, list) and len(value) == n:
-                return value
-        return None
 
-
-def find_row(dump: Dump, name: str) -> Found:
-    """The row whose sample_id is `name`, else whose number is; a UsageError if there is none, or more than one.
+def find_rows(dump: Dump, names: Sequence[str]) -> list[Found]:
+    """The rows whose sample_ids are these, or else whose numbers are, in one reading; a UsageError if there is none of
+    a name, or more than one.
 
     A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
     """
-    matches = _matching(dump, name)
-    what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
-    if matches.row is None:
-        raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
-    if matches.n > 1:
-        places = ", ".join(place.text for place in all_resolved(matches.places))
-        raise UsageError(f"{matches.n} rows have {what}: {places}.", "Name one file, or a row by its number.")
-    return _found(dump, matches.row)
+    found = []
+    for name, matches in _matching(dump, names).items():
+        what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
+        if matches.row is None:
+            raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+        if matches.n > 1:
+            places = ", ".join(place.text for place in all_resolved(matches.places))
+            raise UsageError(f"{matches.n} rows have {what}: {places}.", "Name one file, or a row by its number.")
+        found.append(_found(dump, matches.row))
+    return found
 
 
 @dataclass
@@ -125,24 +119,27 @@ class _Matches:
             self.places.append(rows.places[i])
 
 
-def _matching(dump: Dump, name: str) -> _Matches:
+def _matching(dump: Dump, names: Sequence[str]) -> dict[str, _Matches]:
     """Rows by id; where no row has it, by number."""
-    by_id, by_number, lines = _Matches(), _Matches(), LineCounter()
-    number = int(name) if name.isascii() and name.isdigit() else None
+    by_id, by_number = ({name: _Matches() for name in names} for _ in range(2))
+    numbers, lines = {name: int(name) for name in names if name.isascii() and name.isdigit()}, LineCounter()
     for shard in dump.shards:
         for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:
-                for i in _equal(rows.data.column(dump.roles.ids[0]), name):
-                    by_id.add(rows, i)
-            row = None if number is None else rows.places.row_of(number, lines)
-            if row is not None:
-                by_number.add(rows, row)
-    return by_id if by_id.n else by_number
+                column = texts(rows.data.column(dump.roles.ids[0]))
+                for name, matches in by_id.items():
+                    for i in _equal(column, name):
+                        matches.add(rows, i)
+            for name, number in numbers.items():
+                row = rows.places.row_of(number, lines)
+                if row is not None:
+                    by_number[name].add(rows, row)
+    return {name: matches if matches.n else by_number[name] for name, matches in by_id.items()}
 
 
 def _equal(ids: pa.Array, name: str) -> list[int]:
     """Rows whose id is written so."""
-    equal = call("equal", texts(ids), pa.scalar(name, pa.large_string()))
+    equal = call("equal", ids, pa.scalar(name, pa.large_string()))
     return call("indices_nonzero", equal).to_pylist()
 
 

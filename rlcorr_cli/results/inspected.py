@@ -1,7 +1,7 @@
-"""What `inspect` shows of a dump (`Inspected`) and of one row (`OneRow`), as plain values."""
+"""What `inspect` shows of a dump (`Inspected`) and of some rows of it (`TokenRows`), as plain values."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -51,29 +51,6 @@ class ColumnSummary(Record):
     zero_fraction: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worst(Record):
-    """One of the worst sequences (token None) or tokens, with its value of the measure.
-
-    place: the row as errors name it.  token: its number among the row's valid tokens, from 0.
-    """
-
-    value: float
-    place: str
-    sample_id: str | None
-    n_tokens: int
-    token: Annotated[int | None, Key(omit=True)] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorstRows(Record):
-    """The worst sequences and tokens by a measure."""
-
-    by: str
-    sequences: tuple[Worst, ...]
-    tokens: tuple[Worst, ...]
-
-
 @dataclass(frozen=True)
 class DumpCounts:
     """What `inspect` counts over batches; they add.
@@ -117,7 +94,7 @@ class Inspected(Output):
     """A dump as it is read.
 
     schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
-    tell rows and files apart.  problems, cause: as of a Report.  by: the measure of the worst.
+    tell rows and files apart.  problems, cause: as of a Report.
     """
 
     inputs: Inputs
@@ -130,9 +107,6 @@ class Inspected(Output):
 
     tally: Annotated[DumpCounts, HIDDEN]
     bad_rows: Annotated[int, HIDDEN]
-    by: Annotated[str | None, HIDDEN] = None
-    worst_sequences: Annotated[tuple[Worst, ...], HIDDEN] = ()
-    worst_tokens: Annotated[tuple[Worst, ...], HIDDEN] = ()
 
     def __repr__(self) -> str:
         bad = plural(self.bad_rows, "bad row")
@@ -164,14 +138,6 @@ class Inspected(Output):
         """What each column of log-probs holds."""
         return {name: values.summary for name, values in self.tally.values.items()}
 
-    @property
-    @computed(after="cause")
-    def worst(self) -> WorstRows | None:
-        """What --worst lists; None without it."""
-        if self.by is None:
-            return None
-        return WorstRows(by=self.by, sequences=self.worst_sequences, tokens=self.worst_tokens)
-
 
 @dataclass(frozen=True)
 class RejectionVote(Record):
@@ -185,18 +151,25 @@ class RejectionVote(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRow(Output):
+class OneRow(Record):
     """One sequence, token by token.
 
-    facts: its plain columns.  texts: its text, by column.  tokens: what they are, where the dump says.  valid: whether
-    a token counts.  log_probs: column -> all tokens' (of a bad row as they are, whatever they are).  log_ratios: of
-    valid tokens.  weights: theirs, as the plan gives them before a batch mean divides.  problem: why the row is bad.
+    value: what it is ranked by.  facts: its plain columns.  texts: its prompt and its response, by column.  tokens:
+    what they are, where the dump says.  text: of each token, where there is one; joined, they are what the tokens
+    decode to.  valid: whether a token counts.  log_probs: column -> all tokens' (of a bad row as they are, whatever
+    they are).  log_ratios: of valid tokens.  weights: theirs, as the plan gives them before a batch mean divides.
+    entropies: of all tokens.  problem: why the row is bad.
+
+    Beside these, shown: as text, but with bytes that are no whole character.  strings: what the dump has as tokens'
+    text; prompt_ids: of the prompt's tokens; group: what samples of one prompt have in common.
     """
 
     place: str
+    value: Annotated[float | None, Key(omit=True)] = None
     facts: Mapping[str, Plain]
     texts: Mapping[str, str]
     tokens: tuple[Plain, ...] | None
+    text: tuple[str, ...] | None = None
     valid: tuple[bool, ...]
     log_probs: Annotated[
         Mapping[str, tuple[Plain, ...]],
@@ -205,8 +178,78 @@ class OneRow(Output):
     log_ratios: tuple[float, ...] = ()
     weights: tuple[float, ...] | None = None
     says: Annotated[tuple[RejectionVote, ...], Key(name="rejections")] = ()
+    entropies: Annotated[tuple[Plain, ...] | None, Key(omit=True)] = None
     problem: str | None = None
 
+    shown: Annotated[tuple[str, ...] | None, HIDDEN] = None
+    strings: Annotated[tuple[str, ...] | None, HIDDEN] = None
+    prompt_ids: Annotated[tuple[float, ...] | None, HIDDEN] = None
+    group: Annotated[str | None, HIDDEN] = None
+
+    @property
+    def n_tokens(self) -> int:
+        """All tokens, as many as the longest list of log-probs has."""
+        return max(map(len, self.log_probs.values()), default=0)
+
+    @property
+    def name(self) -> str:
+        """Its sample_id, where it has one, or else its place."""
+        return str(self.facts.get("sample_id", self.place))
+
+    def each(self) -> Iterator["OneToken"]:
+        """Its tokens in order."""
+        at, log_probs = -1, tuple(self.log_probs.values())
+        for i in range(self.n_tokens):
+            counts = i < len(self.valid) and self.valid[i]
+            at += counts
+            compared = counts and at < len(self.log_ratios)
+            yield OneToken(
+                place=i,
+                shown=self.shown[i] if self.shown is not None and i < len(self.shown) else None,
+                token=self.tokens[i] if self.tokens is not None and i < len(self.tokens) else None,
+                counts=counts,
+                log_probs=tuple(values[i] if i < len(values) else None for values in log_probs),
+                log_ratio=self.log_ratios[at] if compared else None,
+                weight=self.weights[at] if compared and self.weights is not None else None,
+                rejected_by=tuple(rule.name for rule in self.says if compared and not rule.keep[at]),
+                entropy=self.entropies[i] if self.entropies is not None else None,
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneToken:
+    """One token of a row: place, from 0 among all; counts: whether it is valid.  What it has not is None."""
+
+    place: int
+    shown: str | None
+    token: Plain | None
+    counts: bool
+    log_probs: tuple[Plain, ...]
+    log_ratio: float | None
+    weight: float | None
+    rejected_by: tuple[str, ...]
+    entropy: Plain | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRows(Output):
+    """Some rows of a dump, token by token.
+
+    plan: the plan whose weights and rejections are shown.  by: what the worst are ranked by.  n_matching: how many rows
+    there were to choose from.  text_from: where the text comes from; empty where there is none.
+    """
+
+    inputs: Inputs
+    plan: str
+    by: str | None
+    n_matching: Annotated[int, Key(about="Rows with a valid token that they were chosen from.")]
+    text_from: str
+    rows: tuple[OneRow, ...]
+    notes: tuple[str, ...]
+
+    scale: Annotated[float, HIDDEN] = 1.0
+
     def __repr__(self) -> str:
-        bad = "" if self.problem is None else f", bad: {self.problem}"
-        return f"<OneRow {self.place!r}: {plural(sum(self.valid), 'valid token')} of {len(self.valid)}{bad}>"
+        names = ", ".join(repr(row.name) for row in self.rows[:3])
+        more = f" and {len(self.rows) - 3} more" if len(self.rows) > 3 else ""
+        return f"<TokenRows of {of_inputs(self.inputs)}: {names}{more}>"

@@ -20,7 +20,7 @@ from rlcorr_cli.results.compared import Comparison
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.diffed import Diff
 from rlcorr_cli.results.groups import Counts
-from rlcorr_cli.results.inspected import Inspected, OneRow
+from rlcorr_cli.results.inspected import Inspected, TokenRows
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.swept import Sweep
 from rlcorr_cli.results.written import Coefs, Converted, Filtered
@@ -93,7 +93,7 @@ OUTPUTS: Mapping[str, Any] = {
     "filter": Filtered,
     "check": Checked,
     "inspect": Inspected,
-    "row": OneRow,
+    "rows": TokenRows,
     "diff": Diff,
     "diagnose": DiagnosedDump,
     "compare": Comparison,

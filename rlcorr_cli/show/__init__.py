@@ -12,7 +12,7 @@ DOCUMENTS = {
     "Sweep": "sweep",
     "DiagnosedDump": "diagnose",
     "Inspected": "inspect",
-    "OneRow": "inspect",
+    "TokenRows": "token_rows",
     "Filtered": "written",
     "Converted": "written",
     "Checked": "check",

@@ -200,7 +200,56 @@ class Facts:
     parts: Sequence[str]
 
 
-Block = Note | Facts | Table
+@dataclass(frozen=True, kw_only=True)
+class ShownToken:
+    """A token in running text.  level: its log-ratio by the scale of colours, None of one that is not compared;
+    is_far: whether it is listed below the text."""
+
+    place: int
+    text: str
+    counts: bool
+    level: float | None
+    is_rejected: bool
+    is_far: bool
+
+
+@dataclass(frozen=True)
+class RunningText:
+    """A row's tokens as running text; None stands for tokens that are folded, and how many they are is told by the
+    places around.  scale: the log-ratio at which colours are full; has_legend: whether what they mean stands below."""
+
+    tokens: Sequence[ShownToken | None]
+    scale: float = 1.0
+    has_legend: bool = False
+
+    def folded_away(self, i: int) -> int:
+        """How many tokens a None among these stands for."""
+        around = (self.tokens[i - 1] if i else None, self.tokens[i + 1] if i + 1 < len(self.tokens) else None)
+        start, end = (None if token is None else token.place for token in around)
+        return 0 if end is None else end - (-1 if start is None else start) - 1
+
+    @property
+    def marked(self) -> str:
+        """The text without colours: [#57 far], ~rejected~ and {masked} tokens are marked."""
+        parts, around = list[str](), ""
+        for i, token in enumerate(self.tokens):
+            if token is None:
+                text, marks = f" (... {self.folded_away(i):,} tokens ...) ", ""
+            else:
+                text, marks = token.text, "{}" if not token.counts else "~~" if token.is_rejected else ""
+                text = text.replace("\n", "↵\n")
+            word = text.lstrip(" ")
+            space = text[: len(text) - len(word)]
+            if marks != around:
+                parts += [around[1:], space, marks[:1]]
+                space, around = "", marks
+            is_far = token is not None and token.is_far
+            parts += [space, f"[#{token.place} {word.rstrip(' ')}]" if token and is_far else word]
+            parts += [" "] if is_far and word.endswith(" ") else []
+        return "".join([*parts, around[1:]])
+
+
+Block = Note | Facts | Table | RunningText
 
 
 @dataclass(frozen=True)
@@ -251,7 +300,8 @@ class Section:
     """A part of a page or of a Markdown document, under its heading; it shows what it has, in this order.
 
     anchor: its name in links to it.  about: sentences.  todo: status, finding and remedy of each.  sorts: whether
-    tables may be sorted by a column.  folds: whether it is folded on a small screen.
+    tables may be sorted by a column.  folds: whether it is folded on a small screen.  token_rows: TokenRows, which a
+    page shows and no other form; on_page: whether a page shows the section at all.
     """
 
     heading: str = ""
@@ -264,6 +314,8 @@ class Section:
     facts: Sequence[tuple[str, str]] = ()
     code: str = ""
     items: Sequence[str] = ()
+    token_rows: Any = None
+    on_page: bool = True
     sorts: bool = False
     folds: bool = False
 
@@ -325,6 +377,8 @@ def sections_of(blocks: Iterable[Block], heading: str = "") -> Iterator[Section]
                 about, heading = list[str](), ""
             case Facts(parts):
                 about.append(", ".join(parts))
+            case RunningText():
+                about.append(block.marked)
             case Note():
                 about.append(f"{block.lead}{block.text} {f'`{block.option}`' if block.option else ''}".strip())
     if any(about):

@@ -81,7 +81,19 @@ def emit_json_pieces(pieces: Iterable[str]) -> None:
 
 SPELT = "rlcorr.spelt"
 """The error handler of codecs that spells signs which an encoding lacks."""
-SPELLINGS = {"±": "+-", "²": "2", "–": "-", "−": "-", "×": "x", "…": "...", "χ": "chi", "·": "-"}
+SPELLINGS = {
+    "±": "+-",
+    "²": "2",
+    "–": "-",
+    "−": "-",
+    "×": "x",
+    "…": "...",
+    "χ": "chi",
+    "·": "-",
+    "⟨": "<",
+    "⟩": ">",
+    "↵": "\\",
+}
 """Sign -> how ASCII spells it; any other one is a question mark."""
 
 

@@ -2,19 +2,35 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
+from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
-from rlcorr_cli.show.document import ROOMY, Block, Document, Facts, Note, Table
+from rlcorr_cli.show.document import (
+    ROOMY,
+    Block,
+    Document,
+    Facts,
+    Note,
+    RunningText,
+    ShownToken,
+    Table,
+)
 from rlcorr_cli.show.stdout import render
 
 OPTION_INDENT = 6
 BESIDE = 120
 """From this width on tables that follow one another stand in a row where they have room."""
+PALE_ABOVE, FULL_ABOVE = (253, 235, 214), (244, 140, 60)
+PALE_BELOW, FULL_BELOW = (216, 232, 247), (90, 160, 222)
+"""Colours behind a token whose log-ratio is above or below 0: near it, and at the end of the scale."""
+FAINTEST = 0.04
+"""Log-ratios under this part of the scale have no colour."""
 BETWEEN, INDENT = 4, 2
 """Columns between them, and before every table."""
 
@@ -47,6 +63,8 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
                 console.print(Text("\n".join(lines)))
             case Note():
                 print_note(console, block)
+            case RunningText():
+                print_running(console, block)
         is_below_table = isinstance(block, Table) and not block.is_tight
 
 
@@ -92,6 +110,42 @@ def print_note(console: Console, note: Note) -> None:
         console.print(Padding(line, (0, 2 if note.indent else 0, 0, note.indent)))
     if note.option:
         console.print(Text(f"{' ' * OPTION_INDENT}{note.option}"), soft_wrap=True)
+
+
+def print_running(console: Console, text: RunningText) -> None:
+    """Print tokens as running text, each before a colour of its log-ratio; marks stand for colours where there are
+    none."""
+    if console.color_system is None:
+        console.print(Padding(Text(text.marked), (0, 2, 0, INDENT)))
+        legend = "[#57 x] is a far token, which is listed below its row; ~x~ is rejected, {x} masked."
+    else:
+        line = Text()
+        for i, token in enumerate(text.tokens):
+            if token is None:
+                line.append(f" (... {text.folded_away(i):,} tokens ...) ", style="dim")
+            else:
+                line.append(token.text.replace("\n", "↵\n"), style=_look(token))
+        console.print(Padding(line, (0, 2, 0, INDENT)))
+        legend = (
+            f"Orange: training gives a token more probability than the rollout did, blue: less; full at "
+            f"{text.scale:g} nats. Bold tokens are listed below their row. Struck through: rejected; dim: masked."
+        )
+    if text.has_legend:
+        console.print()
+        print_note(console, Note(legend, "dim"))
+
+
+def _look(token: ShownToken) -> Style:
+    """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap."""
+    if not token.counts:
+        return Style(dim=True)
+    level = token.level or 0.0
+    lines: dict[str, Any] = {"bold": token.is_far or None, "strike": token.is_rejected or None}
+    if abs(level) < FAINTEST:
+        return Style(**lines)
+    full, pale = (FULL_ABOVE, PALE_ABOVE) if level > 0 else (FULL_BELOW, PALE_BELOW)
+    mixed = (round(p + (f - p) * abs(level)) for p, f in zip(pale, full, strict=True))
+    return Style(color="black", bgcolor=f"rgb({','.join(map(str, mixed))})", **lines)
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -286,7 +286,10 @@ def test_a_token_without_a_rollout_log_prob_is_kept_whatever_is_compared(tmp_pat
 
 def test_one_row_is_shown_with_single_tokens_masked_or_kept(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "d.jsonl", [bad(rollout_log_probs=[-1.0, None])])
-    shown = {what: run("inspect", path, "--row", "1", "--nonfinite", what, "--json").json for what in ("mask", "keep")}
+    shown = {
+        what: run("inspect", path, "--row", "1", "--nonfinite", what, "--json").json["rows"][0]
+        for what in ("mask", "keep")
+    }
     assert [len(shown[what]["log_ratios"]) for what in ("mask", "keep")] == [1, 2]
     assert shown["keep"]["log_ratios"][1] == 0
 

@@ -77,6 +77,7 @@ PARTS = {
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.symlink(STEPS, "dump.parquet")
+    os.symlink(Path(STEPS).with_name("tokenizer.json"), "tokenizer.json")
     for name in ("old", "new", "bf16", "fp8", "int8"):
         os.symlink(STEPS, f"{name}.parquet")
     if "old.rlcorr" in example:

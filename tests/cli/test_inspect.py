@@ -1,4 +1,4 @@
-"""`rlcorr inspect`: how a dump is read, its problems counted, its worst rows named, one row token by token."""
+"""`rlcorr inspect`: how a dump is read, and its problems counted; rows that are asked for in a wrong way."""
 
 import json
 import math
@@ -78,62 +78,18 @@ def test_a_dump_without_a_valid_token_is_shown_and_refused(tmp_path: Path) -> No
     assert "no valid token" in ran.err
 
 
-def test_the_worst_rows_are_those_of_a_full_sort(tmp_path: Path) -> None:
-    table = pq.read_table(BF16)
-    pq.write_table(table, tmp_path / "d.parquet", row_group_size=9)
-    ids, a, b = (table[name].to_pylist() for name in ("sample_id", "old_log_probs", "rollout_log_probs"))
-    logs = [np.array(x) - np.array(y) for x, y in zip(a, b, strict=True)]
-    measures = {
-        "k3": ([np.mean(np.expm1(one) - one) for one in logs], [np.expm1(one) - one for one in logs]),
-        "abs_log_ratio": ([np.mean(np.abs(one)) for one in logs], [np.abs(one) for one in logs]),
-        "seq_log_ratio": ([abs(one.sum()) for one in logs], [np.abs(one) for one in logs]),
-    }
-    for by, (sequences, tokens) in measures.items():
-        found = inspected(str(tmp_path / "d.parquet"), "--worst", "5", "--rank", by, "--batch-tokens", "500")["worst"]
-        order = np.argsort(sequences)[::-1][:5]
-        assert found["by"] == by
-        assert [one["sample_id"] for one in found["sequences"]] == [ids[i] for i in order]
-        assert [one["value"] for one in found["sequences"]] == pytest.approx([sequences[i] for i in order], rel=1e-9)
-        assert found["sequences"][0]["place"].endswith(f"d.parquet, row {order[0]} (0-based)")
-        every = sorted(((x, ids[i], t) for i, one in enumerate(tokens) for t, x in enumerate(one)), reverse=True)[:5]
-        assert [(one["sample_id"], one["token"]) for one in found["tokens"]] == [key[1:] for key in every]
-        assert [one["value"] for one in found["tokens"]] == pytest.approx([key[0] for key in every], rel=1e-9)
-
-
-def test_one_row_token_by_token_with_what_the_plan_says() -> None:
-    plan = ("--is", "token:,1.02", "--rs", "k3.token:,0.001", "--rs", "ratio.seq_mean:0.999,1.001")
-    given = pq.read_table(BF16).slice(7, 1).to_pylist()[0]
-    found = run("inspect", BF16, "--row", given["sample_id"], *plan, "--json").json
-    assert found["place"].endswith("row 7 (0-based)")
-    assert found["facts"]["sample_id"] == given["sample_id"]
-    assert found["texts"]["response"] == given["response"]
-    assert found["tokens"] == given["response_token_ids"]
-    assert found["log_probs"]["old_log_probs"] == given["old_log_probs"]
-    logs = np.array(given["old_log_probs"]) - np.array(given["rollout_log_probs"])
-    assert found["log_ratios"] == pytest.approx(logs.tolist(), rel=1e-12)
-    assert found["weights"] == pytest.approx(np.minimum(np.exp(logs), 1.02).tolist(), rel=1e-9)
-    token, sequence = found["rejections"]
-    assert token["keep"] == (np.expm1(logs) - logs <= 0.001).tolist()
-    assert not all(token["keep"])
-    assert sequence["value"] == pytest.approx(math.exp(logs.mean()), rel=1e-9)
-    assert sequence["keep"] == [0.999 <= math.exp(logs.mean()) <= 1.001] * len(logs)
-    text = " ".join(run("inspect", BF16, "--row", "7", *plan).out.split())
-    assert "rejected by" in text
-    assert "+0.0918 1.020 token_k3, " in text
-
-
 @pytest.mark.parametrize(("path", "number", "index"), [(BF16, "5", 5), (JSONL, "5", 4), (STEPS, "100", 100)])
 def test_a_row_has_the_number_that_errors_give_it(path: str, number: str, index: int) -> None:
     parquet = path.endswith("parquet")
     rows = pq.read_table(path).to_pylist() if parquet else [json.loads(x) for x in Path(path).read_text().splitlines()]
-    found = run("inspect", path, "--row", number, "--json").json
+    (found,) = run("inspect", path, "--row", number, "--json").json["rows"]
     assert found["facts"]["sample_id"] == rows[index]["sample_id"]
 
 
 def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
     rows = [row(sample_id="a"), row([-1.0, None, -2.0], [-1.0], sample_id="b"), row([None, -1.0], sample_id="c")]
     for path in (parquet(tmp_path / "d.parquet", rows), jsonl(tmp_path / "d.jsonl", rows)):
-        found = run("inspect", path, "--row", "b", "--json").json
+        (found,) = run("inspect", path, "--row", "b", "--json").json["rows"]
         assert found["problem"].startswith("unequal_lengths: old_log_probs has 1 token, rollout_log_probs has 3")
         assert found["log_probs"] == {"rollout_log_probs": [-1.0, None, -2.0], "old_log_probs": [-1.0]}
         assert "! bad row, not_finite" in run("inspect", path, "--row", "c").out
@@ -144,7 +100,17 @@ def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
     [
         (("--row", "none"), "There is no row of sample_id none"),
         (("--row", "1", "--worst", "2"), "Use one of the two"),
-        (("--worst", "2", "--rank", "kl"), "k3, abs_log_ratio, seq_log_ratio"),
+        (("--random", "1", "--worst", "2"), "Use one of the two"),
+        (("--worst", "2", "--rank", "weight"), "Add --preset token_is"),
+        (("--worst", "2", "--rank", "rejected"), "Add --preset geo_rs"),
+        (("--tokenizer", "tokenizer.json"), "Add --worst 5"),
+        (("--worst", "2", "--tokenizer", "none.json"), "There is no file none.json"),
+        (("--where", "step ="), "Cannot read --where"),
+        (("--where", "stepp = 4"), "names stepp, and there is no such column"),
+        (("--where", "step + 1"), "is no condition"),
+        (("--where", "step = 99"), "No row fits"),
+        (("--where", "step = 4; drop table x"), "Cannot read --where"),
+        (("--worst", "2", "--rank", "kl"), "gap, k3, weight, rejected, length, reward"),
     ],
 )
 def test_wrong_uses(args: tuple[str, ...], part: str) -> None:
@@ -176,13 +142,15 @@ def test_text_fits_80_columns() -> None:
 
 
 def test_standard_input_is_inspected() -> None:
-    ran = run_process("inspect", "-", "--worst", "1", stdin=json.dumps(row()) + "\n" + json.dumps(row([0.5])) + "\n")
-    assert ran.status == 0, ran.err
-    assert "standard input, line 2" in ran.out
+    lines = json.dumps(row()) + "\n" + json.dumps(row([0.5])) + "\n"
+    for args, place in (((), "standard input, line 2"), (("--worst", "1"), "standard input, line 1")):
+        ran = run_process("inspect", "-", *args, stdin=lines)
+        assert ran.status == 0, ran.err
+        assert place in " ".join(ran.out.split())
 
 
 def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
-    refused(run("inspect", BF16, "--rank", "k3"), 2, "--rank orders the worst", "Add --worst 5.")
-    refused(run("inspect", BF16, "--rank", "k3", "--row", "s003"), 2, "--rank orders the worst")
-    by_k3 = run("inspect", BF16, "--worst", "2", "--rank", "k3").out
-    assert run("inspect", BF16, "--worst", "2", "-q").out == by_k3
+    refused(run("inspect", BF16, "--rank", "k3"), 2, "--rank orders the rows of --worst", "Add --worst 5.")
+    refused(run("inspect", BF16, "--rank", "k3", "--row", "s003"), 2, "--rank orders the rows of --worst")
+    by_gap = run("inspect", BF16, "--worst", "2", "--rank", "gap").out
+    assert run("inspect", BF16, "--worst", "2", "-q").out == by_gap

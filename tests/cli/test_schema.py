@@ -18,7 +18,7 @@ from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
-    *("report", "filter", "check", "inspect", "row", "diff", "diagnose"),
+    *("report", "filter", "check", "inspect", "rows", "diff", "diagnose"),
     *("compare", "sweep", "convert", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
@@ -101,13 +101,13 @@ def test_what_filter_prints_is_as_the_schema_says(tmp_path: Path) -> None:
 
 def test_what_inspect_prints_is_as_the_schema_says(tmp_path: Path) -> None:
     assert_is("inspect", run("inspect", STEPS, "--json").json)
-    assert_is("inspect", run("inspect", BF16, "--worst", "2", "--json").json)
+    assert_is("rows", run("inspect", BF16, "--worst", "2", "--json").json)
     broken = [row(), row([float("nan"), -1.0]), row([-1.0]), {**row(), "x": float("inf")}]
     for path in (parquet(tmp_path / "d.parquet", broken), jsonl(tmp_path / "d.jsonl", broken)):
         assert_is("inspect", run("inspect", path, "--json").json)
         for number in ("1", "2", "3"):
-            assert_is("row", run("inspect", path, "--row", number, "--json").json)
-    assert_is("row", run("inspect", BF16, "--row", "s001", "--preset", "seq_is_rs", "--json").json)
+            assert_is("rows", run("inspect", path, "--row", number, "--json").json)
+    assert_is("rows", run("inspect", BF16, "--row", "s001", "--preset", "seq_is_rs", "--json").json)
 
 
 def test_what_check_prints_is_as_the_schema_says() -> None:

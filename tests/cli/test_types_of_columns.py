@@ -60,7 +60,7 @@ def test_every_type_is_shown_of_one_row(all_types: str) -> None:
     ran = run("inspect", all_types, "--row", "0")
     assert ran.status == 0, ran.err
     assert "UUID 00000000-0000-0000-0000-000000000001" in " ".join(ran.out.split())
-    assert run("inspect", all_types, "--row", "2", "--json").json["facts"]["not UTF-8"] == "\\xfe"
+    assert run("inspect", all_types, "--row", "2", "--json").json["rows"][0]["facts"]["not UTF-8"] == "\\xfe"
 
 
 def test_rows_of_every_type_are_quarantined_as_they_were(tmp_path: Path) -> None:
@@ -112,7 +112,8 @@ def test_an_id_of_any_type_tells_rows_apart_and_finds_them(tmp_path: Path, name:
     ids = texts(pq.read_table(source).column("sample_id").combine_chunks()).to_pylist()
     for number, text in enumerate(ids):
         if text is not None and ids.count(text) == 1:
-            assert run("inspect", source, "--row", text, "--json").json["place"].endswith(f"row {number} (0-based)")
+            (found,) = run("inspect", source, "--row", text, "--json").json["rows"]
+            assert found["place"].endswith(f"row {number} (0-based)")
     if ids[0] is not None:
         twice = pa.concat_arrays([IN_PARQUET[name][:1]] * 3)
         refused(run("analyze", dump(tmp_path / "b.parquet", {"sample_id": twice})), 3, "is there twice")
@@ -199,7 +200,8 @@ def test_a_row_with_values_that_are_not_finite_is_shown(tmp_path: Path) -> None:
         ran = run("inspect", source, "--row", number)
         assert ran.status == 0, ran.err
         assert shown in ran.out
-        assert run("inspect", source, "--row", number, "--json").json["log_probs"]["rollout_log_probs"][1] == "nan"
+        (found,) = run("inspect", source, "--row", number, "--json").json["rows"]
+        assert found["log_probs"]["rollout_log_probs"][1] == "nan"
 
 
 def test_rewards_that_are_not_finite_are_left_out_and_counted(tmp_path: Path) -> None:

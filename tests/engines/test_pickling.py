@@ -89,7 +89,7 @@ def works(case: Case) -> Iterator[Callable[[Shard], Any]]:
     yield MeasureShard(
         reading=case.reading(), observation=case.observation, budget_bounds=budget_bounds, provenance=provenance
     )
-    yield InspectShard(reading=case.reading(), n_worst=3, by="k3")
+    yield InspectShard(reading=case.reading())
     target, computing = Target(path=Path("out.parquet")), Computing("cpu", 16)
     yield filter_work(case.dump, case.chosen, target, computing=computing, budget_bounds=budget_bounds, writes=True)
 

@@ -149,7 +149,7 @@ def inspected(dump: Dump, processes: ProcessEngine) -> list[list[Any]]:
     results: list[list[Any]] = []
     for computing in computings(processes):
         reading = Reading.alone(dump, computing)
-        work = InspectShard(reading=ShardReading.of(dump, computing), n_worst=4, by="k3")
+        work = InspectShard(reading=ShardReading.of(dump, computing))
         results.append([(shard.path, inspection) for shard, inspection in reading.each(work)])
         results[-1].append(reading.log.counts)
     return results

@@ -31,7 +31,7 @@ def sizes(folder: Path, n_files: int) -> list[int]:
     provenance = provenance_of(dump, observation, {})
     works = (
         MeasureShard(reading=reading, observation=observation, budget_bounds={}, provenance=provenance),
-        InspectShard(reading=reading, n_worst=3, by="k3"),
+        InspectShard(reading=reading),
         filter_work(
             dump, chosen, Target(path=Path("out.jsonl")), computing=Computing("cpu"), budget_bounds={}, writes=True
         ),

@@ -56,7 +56,7 @@ def test_every_command_reads_folders_that_name_columns(tmp_path: Path, form: str
     assert checked.passed
     assert {finding.key.get("step") for finding in checked.findings} >= {1, 2, 10}
     assert inspect(dump).columns["step"] == "step"
-    row = inspect(dump, row=TABLE.column("sample_id")[1].as_py())
+    (row,) = inspect(dump, row=TABLE.column("sample_id")[1].as_py()).rows
     assert (row.facts["step"], row.facts["source"]) == (1, "c")
     (picture,) = plot(dump, tmp_path / "metrics.svg", kind="metrics")
     assert picture.path

@@ -1,0 +1,382 @@
+"""token_rows(): some rows of a dump, token by token, with their text and with what a plan says of each.
+
+Rows are named, or chosen in one reading: the worst, some at random, those that a condition holds for.  The dump is read
+with all its columns, and of every batch the few rows that are among those chosen so far become OneRows at once, so that
+nothing else is held.  Text comes last, for the rows that stay.
+"""
+
+import hashlib
+import heapq
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.decisions import decide_batch, rule_results
+from rlcorr_cli.measure.observe import BudgetBounds
+from rlcorr_cli.measure.tokens import trained_policies
+from rlcorr_cli.measure.worst import check_rank, largest, rank_values
+from rlcorr_cli.places import Place
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import BadRows, CheckedRows
+from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.names import ENTROPIES, LEVELS, TOKENS
+from rlcorr_cli.reading.peek import TEXTS, Found, find_rows
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.reading.token_text import Piece, Tokenizer, of_strings
+from rlcorr_cli.results.inspected import OneRow, RejectionVote, TokenRows
+from rlcorr_cli.runs.analyze import opened
+from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.earlier_readings import search_budgets
+from rlcorr_cli.runs.inspect import ignoring_bad_rows
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
+from rlcorr_cli.runs.where import Condition
+
+MOST_MATCHING = 200
+"""Rows that `where` alone shows: the first of those that it holds for."""
+STRINGS = TOKENS[:2]
+"""Columns of tokens that may hold their text; those of all others are ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which rows: those of these ids or numbers; or the n worst by a rank, or n at random, of those that a condition
+    holds for; or all of these."""
+
+    names: tuple[str, ...] = ()
+    n_worst: int = 0
+    rank: str = "gap"
+    n_random: int = 0
+    seed: int = 0
+    where: str = ""
+
+    @property
+    def most(self) -> int:
+        """How many rows are shown at most."""
+        return self.n_worst or self.n_random or MOST_MATCHING
+
+    @cached_property
+    def condition(self) -> Condition | None:
+        """What must hold for a row."""
+        return Condition(self.where) if self.where else None
+
+
+def token_rows(
+    request: ReadRequest,
+    chosen: ChosenPlan,
+    computing: Computing,
+    choice: Choice,
+    *,
+    tokenizer: Tokenizer | None = None,
+    scale: float = 1.0,
+) -> TokenRows:
+    """Rows of a dump token by token; bad ones are shown only where they are named.  scale: as of TokenRows."""
+    dump = opened(ignoring_bad_rows(request), chosen, wanted=("reward",) if choice.rank == "reward" else ())
+    check_quarantine(dump)
+    if choice.n_worst:
+        check_rank(choice.rank, chosen.plan, has_reward=dump.roles.reward is not None)
+    if choice.names:
+        rows = [_named(found, dump, chosen.plan, computing) for found in find_rows(dump, choice.names)]
+        inputs, n_matching = tuple(dump.inputs({})), len(rows)
+    else:
+        bounds = search_budgets(dump, chosen.plan, computing).bounds
+        with one_reading(dump, computing) as reading:
+            shown = ShownColumns.of(dump)
+            work = ChooseRows(
+                reading=ShardReading.of(dump, computing, whole=True),
+                choice=choice,
+                plan=chosen.plan,
+                budget_bounds=bounds,
+                shown=shown,
+            )
+            kept, n_matching = _Kept(choice.most), 0
+            for _, part in reading.each(work):
+                n_matching += part.n_matching
+                for value, place, row in part.rows:
+                    kept.offer(value, place, row)
+            inputs = reading.inputs
+        rows = kept.in_order(by_value=bool(choice.n_worst))
+    if not rows:
+        raise UsageError(*_none(choice, n_matching))
+    texts = _Texts(tokenizer)
+    return TokenRows(
+        inputs=inputs,
+        plan=chosen.plan.name or "",
+        by=choice.rank if choice.n_worst else None,
+        n_matching=n_matching,
+        rows=tuple(texts.given_to(row) for row in rows),
+        text_from=texts.source,
+        notes=tuple(texts.notes),
+        scale=scale,
+    )
+
+
+def _none(choice: Choice, n_matching: int) -> tuple[str, str]:
+    """That there is nothing to show, and what to do."""
+    if choice.where and not n_matching:
+        return f"No row fits --where {shortened(choice.where)}.", "`rlcorr inspect DUMP` lists the columns."
+    return "No row has a valid token to show.", "`rlcorr inspect DUMP` says what the dump holds."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownColumns:
+    """Columns of a dump that a row's tokens are shown with.
+
+    log_probs: of the policies.  group: what tells samples of one prompt, where a column does.
+    """
+
+    log_probs: tuple[str, ...]
+    mask: str | None
+    group: str | None
+    names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, dump: Dump) -> "ShownColumns":
+        """Those of a dump."""
+        group = next((name for name in LEVELS["group_id"] if name in dump.available), None)
+        group = group or next((name for name in ("prompt", "prompt_token_ids") if name in dump.available), None)
+        canonical = {**dump.columns, **dump.marks}
+        return cls(log_probs=tuple(dump.roles.log_probs), mask=dump.roles.mask, group=group, names=canonical)
+
+
+@dataclass(frozen=True)
+class ChosenRows:
+    """The rows of a shard that may be among those shown, each with what it is ranked by and its place."""
+
+    n_matching: int
+    rows: tuple[tuple[float, Place, OneRow], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseRows(ShardWork[ChosenRows]):
+    """Shard -> the rows of it that may be among those shown."""
+
+    choice: Choice
+    plan: Plan
+    budget_bounds: BudgetBounds
+    shown: ShownColumns
+
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> ChosenRows:
+        """Look for rows in one shard."""
+        kept, n_matching = _Kept(self.choice.most), 0
+        for rows in batches:
+            fits = np.flatnonzero(self._fitting(rows))
+            n_matching += len(fits)
+            if not len(fits):
+                continue
+            values = self._values(rows, fits)
+            for i in sorted(largest(values, self.choice.most).tolist()):
+                at = int(fits[i])
+                if kept.takes(float(values[i])):
+                    value = float(values[i])
+                    row = self._row(rows, at)
+                    kept.offer(value, rows.places[at], replace(row, value=self._told(value)))
+        return ChosenRows(n_matching, tuple(kept.rows))
+
+    def _row(self, rows: CheckedRows, at: int) -> OneRow:
+        device, bounds = self.reading.device, self.budget_bounds
+        return one_row(rows, at, self.shown, plan=self.plan, device=device, budget_bounds=bounds)
+
+    def _fitting(self, rows: CheckedRows) -> NDArray[np.bool_]:
+        condition = self.choice.condition
+        if condition is None:
+            return rows.batch.filled
+        assert rows.original is not None, "rows are read whole"
+        return condition.holds(rows.original, self.shown.names) & rows.batch.filled
+
+    def _values(self, rows: CheckedRows, fits: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self.choice.n_worst:
+            bounds, device = self.budget_bounds, self.reading.device
+            return rank_values(rows.batch, self.choice.rank, self.plan, device=device, budget_bounds=bounds)[fits]
+        if self.choice.n_random:
+            return np.array([_drawn(self.choice.seed, rows.places[int(i)]) for i in fits])
+        return np.zeros(len(fits))
+
+    def _told(self, value: float) -> float | None:
+        """What the row says that it was ranked by."""
+        if not self.choice.n_worst:
+            return None
+        return -value if self.choice.rank == "reward" else value
+
+
+def _drawn(seed: int, place: Place) -> float:
+    """A number of a row that looks drawn, and does not depend on how the dump is cut."""
+    text = f"{seed} {place.path.rsplit('/', 1)[-1]} {place.start} {place.number}"
+    return (
+        int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).digest(), "big") / 2**48
+    )
+
+
+@dataclass
+class _Kept:
+    """The rows of the n largest values of a stream, the earlier first among equals, in a heap."""
+
+    n: int
+    _heap: list[tuple[float, int, Place, OneRow]] = field(default_factory=list[tuple[float, int, Place, OneRow]])
+    _count: int = 0
+
+    def takes(self, value: float) -> bool:
+        """Whether a row of that value would be kept."""
+        return len(self._heap) < self.n or value > self._heap[0][0]
+
+    def offer(self, value: float, place: Place, row: OneRow) -> None:
+        """Keep the row if it is among those."""
+        self._count += 1
+        push = heapq.heappushpop if len(self._heap) == self.n else heapq.heappush
+        push(self._heap, (value, -self._count, place, row))  # the count settles ties: rows are never compared
+
+    @property
+    def rows(self) -> list[tuple[float, Place, OneRow]]:
+        """In the order in which they came."""
+        return [(value, place, row) for value, _, place, row in sorted(self._heap, key=lambda each: -each[1])]
+
+    def in_order(self, *, by_value: bool) -> list[OneRow]:
+        """The largest first, or as they stand in the dump; each says where that is."""
+        rows = sorted(self.rows, key=lambda each: -each[0]) if by_value else self.rows
+        places = all_resolved([place for _, place, _ in rows])
+        return [replace(row, place=place.text) for (_, _, row), place in zip(rows, places, strict=True)]
+
+
+def one_row(
+    rows: CheckedRows, at: int, shown: ShownColumns, *, plan: Plan, device: Any, budget_bounds: BudgetBounds
+) -> OneRow:
+    """One of some checked rows, with what the plan says of it; its place and its text are still to come."""
+    assert rows.original is not None, "rows are read whole"
+    batch, values = rows.batch.between(at, at + 1), rows.original.values(at)
+    start, end = int(rows.offsets[at]), int(rows.offsets[at + 1])
+    training_logp, _ = trained_policies(batch, plan.mode)
+    decision = decide_batch(batch, plan, device, budget_bounds)
+    says = [
+        RejectionVote(rule.name, rule.rule, None if rule.scope == "token" else float(value[0]), tuple(keep.tolist()))
+        for rule, value, keep in rule_results(batch, plan, device, budget_bounds)
+    ]
+    valid = (True,) * (end - start) if rows.valid is None else tuple(rows.valid[start:end].tolist())
+    return replace(
+        _as_read(values, end - start, shown),
+        valid=valid,
+        log_probs={column: tuple(values[column]) for column in shown.log_probs},
+        log_ratios=tuple((training_logp.astype(np.float64) - batch.rollout_logp).tolist()),
+        weights=None if decision.weights is None else tuple(decision.weights.tolist()),
+        says=tuple(says),
+    )
+
+
+def _as_read(values: Mapping[str, Any], n: int, shown: ShownColumns) -> OneRow:
+    """What a row says beside its log-probs.  n: how many tokens it has."""
+    group = values.get(shown.group) if shown.group else None
+    return OneRow(
+        place="",
+        facts={k: v for k, v in values.items() if k not in TEXTS and not isinstance(v, (list, dict))},
+        texts={name: text for name in TEXTS if (text := _text(values.get(name)))},
+        tokens=_first_list(values, TOKENS, lambda v: len(v) == n),
+        strings=_first_list(values, STRINGS, lambda v: len(v) == n and all(isinstance(x, str) for x in v)),
+        prompt_ids=_first_list(values, ("prompt_token_ids", "prompt_ids"), _are_ids),
+        entropies=_first_list(values, ENTROPIES, lambda v: len(v) == n),
+        group=None if group is None else group if isinstance(group, str) else json.dumps(group, default=str),
+        valid=(),
+        log_probs={},
+    )
+
+
+def _text(value: Any) -> str:
+    """A text, or the messages of a chat as one."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(x, dict) and "content" in x for x in value):
+        return "\n".join(f"{x.get('role', '')}: {x['content']}" for x in value)
+    return ""
+
+
+def _first_list(
+    values: Mapping[str, Any], names: Sequence[str], fits: Callable[[list[Any]], bool]
+) -> tuple[Any, ...] | None:
+    """The first of some columns that holds a list that is fit."""
+    lists = (value for value in map(values.get, names) if isinstance(value, list))
+    return next((tuple(value) for value in lists if fits(value)), None)
+
+
+def _are_ids(value: Sequence[Any]) -> bool:
+    return bool(value) and all(type(x) is int or _is_whole(x) for x in value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _named(found: Found, dump: Dump, plan: Plan, computing: Computing) -> OneRow:
+    """A row that was asked for; a bad one as it stands."""
+    shown = ShownColumns.of(dump)
+    if not isinstance(found.read, BadRows):
+        device, bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
+        return replace(one_row(found.read, 0, shown, plan=plan, device=device, budget_bounds=bounds), place=found.place)
+    if not found.read.reasons:
+        raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")
+    lists = {name: found.values.get(name) for name in shown.log_probs}
+    log_probs = {name: tuple(value) for name, value in lists.items() if isinstance(value, list)}
+    mask = found.values.get(shown.mask) if shown.mask else None
+    n = max([len(values) for values in log_probs.values()], default=0)
+    valid = tuple(value == 1 for value in mask) if isinstance(mask, list) else (True,) * n
+    row = _as_read(found.values, n, shown)
+    return replace(row, place=found.place, valid=valid, log_probs=log_probs, problem=found.read.reasons[0])
+
+
+@dataclass
+class _Texts:
+    """Gives rows their text, and says where it comes from: the first that a row has of token strings, ids and a
+    tokenizer, and a text that has as many tokens."""
+
+    tokenizer: Tokenizer | None
+    notes: list[str] = field(default_factory=list[str])
+    _sources: set[str] = field(default_factory=set[str])
+
+    @property
+    def source(self) -> str:
+        """Where the texts come from."""
+        return ", ".join(sorted(self._sources))
+
+    def given_to(self, row: OneRow) -> OneRow:
+        """A row with its text."""
+        if self.tokenizer is not None and "prompt" not in row.texts and row.prompt_ids is not None:
+            prompt = self.tokenizer.decode([int(i) for i in row.prompt_ids])
+            row = replace(row, texts={"prompt": prompt, **row.texts})
+        pieces = self._pieces(row)
+        if pieces is None:
+            return row
+        return replace(row, text=tuple(piece.text for piece in pieces), shown=tuple(piece.shown for piece in pieces))
+
+    def _pieces(self, row: OneRow) -> Sequence[Piece] | None:
+        if row.strings is not None:
+            self._sources.add("the dump's token strings")
+            return of_strings(row.strings)
+        if self.tokenizer is None:
+            return None
+        response = next((row.texts[name] for name in ("response", "completion", "output") if name in row.texts), None)
+        if row.tokens is not None and _are_ids(row.tokens):
+            self._sources.add(f"token ids, decoded by {self.tokenizer.name}")
+            pieces = self.tokenizer.pieces([int(i) for i in row.tokens])
+            self._compare("".join(piece.text for piece in pieces), response)
+            return pieces
+        n = max(map(len, row.log_probs.values()), default=0)
+        if row.tokens is None and response is not None and len(ids := self.tokenizer.encode(response)) == n:
+            self._sources.add(f"the dump's text, cut into tokens by {self.tokenizer.name}")
+            return self.tokenizer.pieces(ids)
+        return None
+
+    def _compare(self, decoded: str, response: str | None) -> None:
+        """Note that the dump has another text than what its ids decode to."""
+        plain = decoded.strip()
+        if self.notes or response is None or response.strip() in plain or plain in response:
+            return
+        if response[:20].strip() not in plain:
+            self.notes.append(
+                "The ids decode to another text than the dump has. Is this the tokenizer that the dump was made with?"
+            )

@@ -1,0 +1,174 @@
+"""`rlcorr inspect --row`, `--worst`, `--random`, `--where`: rows token by token, with their text."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from running import BF16, STEPS, jsonl, parquet, row, run
+
+TOKENIZER = str(Path(BF16).with_name("tokenizer.json"))
+GAP = {"rollout_log_probs": [-1.0, -2.0, -1.0], "old_log_probs": [-1.0, -2.5, -3.0]}
+
+
+def rows_of(*args: str) -> list[dict[str, Any]]:
+    return run("inspect", *args, "--json").json["rows"]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, Any]]]:
+    """Real rows in small row groups, one of them without a valid token."""
+    table = pq.read_table(STEPS)
+    path = tmp_path_factory.mktemp("rows") / "d.parquet"
+    pq.write_table(table, path, row_group_size=37)
+    return str(path), table.to_pylist()
+
+
+@pytest.mark.parametrize("rank", ["gap", "k3", "weight", "rejected", "length", "reward"])
+def test_the_worst_rows_are_those_of_a_full_sort(rank: str, many: tuple[str, list[dict[str, Any]]]) -> None:
+    path, rows = many
+    logs = [np.array(r["old_log_probs"]) - np.array(r["rollout_log_probs"]) for r in rows]
+    values = {
+        "gap": [np.abs(one).max() for one in logs],
+        "k3": [np.mean(np.expm1(one) - one) for one in logs],
+        "weight": [np.exp(one).max() for one in logs],
+        "rejected": [(np.expm1(one) - one > 0.01).sum() for one in logs],
+        "length": [len(one) for one in logs],
+        "reward": [-r["reward"] for r in rows],
+    }[rank]
+    order = np.argsort(-np.array(values), kind="stable")[:5]
+    plan = ("--is", "token", "--rs", "k3.token:,0.01")
+    for more in ((), ("--batch-tokens", "500"), ("--engine", "threads", "--workers", "3")):
+        found = rows_of(path, "--worst", "5", "--rank", rank, *plan, *more)
+        assert [one["facts"]["sample_id"] for one in found] == [rows[i]["sample_id"] for i in order]
+        told = [-values[i] if rank == "reward" else values[i] for i in order]
+        assert [one["value"] for one in found] == pytest.approx(told, rel=1e-9)
+    assert found[0]["place"].endswith(f"d.parquet, row {order[0]} (0-based)")
+
+
+def test_rows_at_random_are_those_of_the_seed(many: tuple[str, list[dict[str, Any]]]) -> None:
+    path, _ = many
+
+    def drawn(*args: str) -> list[str]:
+        return [one["place"] for one in rows_of(path, "--random", "7", *args)]
+
+    assert len(set(drawn())) == 7
+    assert drawn() == drawn("--batch-tokens", "500") == drawn("--seed", "0")
+    assert drawn() != drawn("--seed", "1")
+    numbers = [int(place.split("row ")[1].split()[0]) for place in drawn()]
+    assert numbers == sorted(numbers)
+
+
+@pytest.mark.parametrize("form", [parquet, jsonl])
+def test_a_condition_chooses_rows(form: Any, tmp_path: Path) -> None:
+    rows = [row(sample_id=f"s{i}", global_step=i % 3, worker=None if i == 4 else f"w{i % 2}", **GAP) for i in range(9)]
+    path = form(tmp_path / f"d.{form.__name__}", rows)
+
+    def ids(*args: str) -> list[str]:
+        return [one["facts"]["sample_id"] for one in rows_of(path, *args)]
+
+    assert ids("--where", "global_step = 1 and worker = 'w1'") == ["s1", "s7"]
+    assert ids("--where", "step = 1") == ["s1", "s4", "s7"]
+    assert ids("--where", "worker <> 'w1'") == ["s0", "s2", "s6", "s8"]
+    assert ids("--where", "step > 0", "--worst", "2") == ["s1", "s2"]
+    assert len(ids("--where", "step in (0, 1)", "--random", "3")) == 3
+    assert ids("--where", "1 = 1", "--worst", "1") == ["s0"]
+
+
+def test_a_row_token_by_token_with_what_the_plan_says() -> None:
+    plan = ("--is", "token:,1.02", "--rs", "k3.token:,0.001", "--rs", "ratio.seq_mean:0.999,1.001")
+    given = pq.read_table(BF16).slice(7, 1).to_pylist()[0]
+    (found,) = rows_of(BF16, "--row", given["sample_id"], "--tokenizer", TOKENIZER, *plan)
+    assert found["place"].endswith("row 7 (0-based)")
+    assert found["texts"] == {"prompt": given["prompt"], "response": given["response"]}
+    assert found["tokens"] == given["response_token_ids"]
+    assert "".join(found["text"]) == given["response"]
+    assert found["log_probs"]["old_log_probs"] == given["old_log_probs"]
+    logs = np.array(given["old_log_probs"]) - np.array(given["rollout_log_probs"])
+    assert found["log_ratios"] == pytest.approx(logs.tolist(), rel=1e-12)
+    assert found["weights"] == pytest.approx(np.minimum(np.exp(logs), 1.02).tolist(), rel=1e-9)
+    token, sequence = found["rejections"]
+    assert token["keep"] == (np.expm1(logs) - logs <= 0.001).tolist()
+    assert not all(token["keep"])
+    assert sequence["value"] == pytest.approx(math.exp(logs.mean()), rel=1e-9)
+    assert sequence["keep"] == [0.999 <= math.exp(logs.mean()) <= 1.001] * len(logs)
+
+
+def test_several_rows_are_shown_in_the_order_that_was_asked_for() -> None:
+    found = rows_of(BF16, "--row", "s003", "--row", "7", "--row", "s001")
+    assert [one["facts"]["sample_id"] for one in found] == ["s003", "s007", "s001"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_marks_far_tokens_and_lists_them(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = run("inspect", STEPS, "--worst", "3", "--tokenizer", TOKENIZER)
+    lines = ran.out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("The 3 worst rows by the gap of one token. The furthest token is '<|im_end|>'")
+    assert any("[#11 <|im_end|>]" in line for line in lines)
+    (told,) = (line.split() for line in lines if line.startswith("  11  '<|im_end|>'"))
+    assert {"-3.114", "-8.285", "-5.170"} <= set(told)
+
+
+def test_without_a_tokenizer_ids_are_shown_and_what_gives_text_is_said() -> None:
+    out = run("inspect", BF16, "--row", "s008").out
+    assert "[#27 433]" in out
+    assert "Token ids are shown: --tokenizer FILE gives their text." in " ".join(out.split())
+
+
+def test_a_long_row_is_folded_around_its_far_tokens(tmp_path: Path) -> None:
+    n, far = 1000, 567
+    train = [-1.0 - 0.5 * (i == far) for i in range(n)]
+    words = [f"word{i} " for i in range(n)]
+    one = row(sample_id="a", rollout_log_probs=[-1.0] * n, old_log_probs=train, response_tokens=words)
+    out = run("inspect", parquet(tmp_path / "d.parquet", [one]), "--row", "a").out
+    assert len(out.splitlines()) < 25
+    text = " ".join(out.split())
+    assert "word0 " in text
+    assert "word999 " in text
+    assert f"word566 [#{far} word{far}] word568" in text
+    assert "word100 " not in text
+    n_folded = sum(int(part.split()[0].replace(",", "")) for part in text.split("(... ")[1:])
+    assert n_folded == n - len(set(re.findall(r"word\d+", text)))
+
+
+def test_masked_tokens_and_rejected_ones_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = row(sample_id="a", response_tokens=["a", " b", " c"], response_mask=[1, 0, 1], **GAP)
+    out = run("inspect", parquet(tmp_path / "d.parquet", [one]), "--row", "a", "--rs", "k3.token:,0.1").out
+    assert "a {b} ~[#2 c]~" in out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    colours = run("inspect", str(tmp_path / "d.parquet"), "--row", "a", "--rs", "k3.token:,0.1").out
+    assert "\x1b[2m b" in colours
+    assert re.search(r"\x1b\[[\d;]*9[\d;]*m c", colours), colours
+
+
+def test_text_comes_from_strings_before_a_tokenizer(tmp_path: Path) -> None:
+    one = row(sample_id="a", tokens=["Ġone", "å", "Ń"], response_token_ids=[33, 34, 35], **GAP)
+    path = parquet(tmp_path / "d.parquet", [one])
+    for more in ((), ("--tokenizer", TOKENIZER)):
+        (found,) = rows_of(path, "--row", "a", *more)
+        assert found["text"][0] == " one"
+    assert "one[#1 <E5>][#2 <AD>]" in run("inspect", path, "--row", "a").out
+
+
+def test_a_tokenizer_that_is_not_the_dumps_is_noticed(tmp_path: Path) -> None:
+    one = row(sample_id="a", response_token_ids=[33, 34, 35], response="A cat flew over the house.", **GAP)
+    found = run("inspect", parquet(tmp_path / "d.parquet", [one]), "--row", "a", "--tokenizer", TOKENIZER)
+    assert "Is this the tokenizer that the dump was made with?" in " ".join(found.out.split())
+
+
+def test_rows_are_written_in_every_form(tmp_path: Path) -> None:
+    files = [tmp_path / f"rows.{suffix}" for suffix in ("json", "csv", "md", "html")]
+    args = [part for path in files for part in ("-o", str(path))]
+    ran = run("inspect", STEPS, "--worst", "2", "--tokenizer", TOKENIZER, *args)
+    assert ran.status == 0, ran.err
+    found, lines, markdown, page = (path.read_text() for path in files)
+    assert len(json.loads(found)["rows"]) == 2
+    assert len(lines.splitlines()) == 1 + sum(len(one["valid"]) for one in json.loads(found)["rows"])
+    assert "s4-s005" in markdown
+    assert "s4-s005" in page
