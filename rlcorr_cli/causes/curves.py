@@ -26,9 +26,9 @@ TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
 AGAINST_TOP_P = 0.08
 """Most errors that a sharp top-p bound may have, as a share of judged tokens.  Measured: top-p alone at most .03, min-p
 at least .13, top-p beside staleness or 4-bit weights up to .2."""
-TOP_P_LEFT = 40.0
+TOP_P_LEFT = 32.0
 """(1 - step.bound) / step.least_left over the share of errors, from which a bound that is not sharp is top-p's.
-Measured on six models: top-p beside another fault at least 46, min-p at most 25."""
+Measured on six models: top-p beside another fault at least 38, min-p at most 25."""
 LEVEL_LOSS = 0.3
 """The deviation of l over its mean, below which all tokens lose alike; measured: padding at least .84, min-p and top-k
 at least .38, top-p on flat models .1 to .3."""

@@ -17,6 +17,7 @@ from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, D
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
+from rlcorr_cli.causes.recording import slipped_rows, top1_recorded
 from rlcorr_cli.causes.rows import (
     Attribution,
     attributions,
@@ -28,7 +29,7 @@ from rlcorr_cli.causes.rows import (
     turn_gaps,
 )
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty
+from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
@@ -37,7 +38,7 @@ MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
-MINOR, MINOR_NOISE = 0.15, 0.4
+MINOR, MINOR_OF = 0.15, {"noise": 0.4, "repetition_penalty": 0.1}
 """A cause of a smaller share is told last and is no verdict."""
 LEAST = 0.01
 """A cause of a smaller share is not told."""
@@ -101,22 +102,27 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
 
 
 def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
+    recorded = top1_recorded(case)
+    if recorded is not None:
+        return [recorded]  # of the sampled tokens nothing is known
+    slipped = slipped_rows(case)
     grid, column = grid_cause(case), hot_column(case, columns)
     repeated = repetition_penalty(case)
-    curve = None if repeated else _first(case, CURVES_OF_ROWS if column else CURVES)
-    changed = repeated or curve
+    changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
+    if changed is not None and changed.cause == "padded_vocabulary" and stale_policy(case) is not None:
+        changed = None  # rows that lean with their advantage lose mass by a heavy tail
     # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
     spread = None if changed else _first(case, RULES)
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
     candidates = [
         grid,
-        mispaired_rows(case),
+        slipped or mispaired_rows(case),
         *place_faults(case),
         # Tokens that repeat stand late: a penalty makes an error that grows.
-        None if repeated else position_fault(case, beside=changed is not None),
+        None if repeated or slipped else position_fault(case, beside=changed is not None),
         changed,
         column,
-        some_rows(case) if column is None else None,
+        some_rows(case) if column is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
     causes = _with_lag([cause for cause in candidates if cause is not None and cause.share >= LEAST])
@@ -151,7 +157,7 @@ def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
     marked = [
         replace(
             cause,
-            is_minor=cause.share < (MINOR_NOISE if cause.cause == "noise" else MINOR),
+            is_minor=cause.share < MINOR_OF.get(cause.cause, MINOR),
             advice=cause.advice or CAUSES[cause.cause].advice,
             certainty="proven" if cause.cause in PROVEN else cause.certainty,
         )

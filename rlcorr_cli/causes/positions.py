@@ -3,6 +3,7 @@
 A place is the first token of a row, its last one, or the tokens after a masked stretch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, exp, floor, sqrt
 
@@ -31,6 +32,9 @@ MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
 
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""
+SIZE_SHARE, SIZE_TIMES, SIZE_Z = 0.5, 1.1, 4.0
+"""Tokens of a place whose mean x lies higher, by this much (a factor of 3) and so many errors, where they hold most of
+the gap."""
 FEW_PROMPTS = 64
 """So many prompts are told apart by their buckets."""
 CERTAIN_TIMES = 5.0
@@ -50,14 +54,14 @@ def place_faults(case: Case) -> list[CauseFinding]:
         here = case.place(*parts)
         share = case.features.share(here["l2"] - case.features.core**2 * here["n"])
         far = int(here["n_far"])
-        if share < MIN_SHARE or far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
-            continue
-        if cause == "first_token" and not _in_prompts(case, rate):
-            continue
-        if poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) >= FAR_CHANCE:
+        by_size = share >= SIZE_SHARE and _is_larger(case, cause, here, body)
+        if share < MIN_SHARE or not (by_size or _is_far(case, cause, here, body)):
             continue
         size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
         found = f"{far:,} of {int(here['n']):,} such tokens differ by more than a factor of 2"
+        if by_size:
+            sizes = [figures(typical(ratio(part["x"], part["n_graded"]))) for part in (here, body)]
+            found = f"The typical relative error of such tokens is {sizes[0]}, that of the others {sizes[1]}; {found}"
         findings.append(
             CauseFinding(
                 cause=cause,
@@ -71,6 +75,28 @@ def place_faults(case: Case) -> list[CauseFinding]:
             )
         )
     return findings
+
+
+def _is_far(case: Case, cause: str, here: Mapping[str, float], body: Mapping[str, float]) -> bool:
+    """Whether more of these tokens are off by more than a factor of 2 than elsewhere, beyond chance."""
+    rate, far = ratio(body["n_far"], body["n"]), int(here["n_far"])
+    if far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
+        return False
+    if cause == "first_token" and not _in_prompts(case, rate):
+        return False
+    return poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) < FAR_CHANCE
+
+
+def _is_larger(case: Case, cause: str, here: Mapping[str, float], body: Mapping[str, float]) -> bool:
+    """Whether the typical one of these tokens is farther off than elsewhere, however near both are."""
+    if min(here["n_graded"], body["n_graded"]) < MIN_TOKENS:
+        return False
+    means = [ratio(part["x"], part["n_graded"]) for part in (here, body)]
+    variance = max(0.0, ratio(here["x2"], here["n_graded"]) - means[0] ** 2)
+    # Samples of a prompt have one first distribution.
+    n = here["n_graded"]
+    n = min(n, float((case.totals.firsts[:, 0] > 0).sum())) if cause == "first_token" else n
+    return means[0] - means[1] >= max(SIZE_TIMES, SIZE_Z * sqrt(max(variance, 1e-4) / n))
 
 
 def _in_prompts(case: Case, rate: float) -> bool:

@@ -111,11 +111,12 @@ def _names(rows: WorstRows) -> str:
 MIN_LEVEL_ROWS = 4
 MIN_Z = 4.0
 """Plus log10 of the levels tried in all columns, which holds the chance of any false one."""
-MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0}
-"""A data source goes with the content, and content with the size of noise."""
+PROMPT = "group_id"
+MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
+"""A data source and a prompt go with the content, and content with the size of noise."""
 MIN_EXCESS, EXCESS_RATIO = 0.1, 1.4
 LEAST_DEVIATION = 0.05
-NEVER_HOT = ("group_id", "length")
+NEVER_HOT = ("length",)
 STEP = "step"
 """It only tells the time: what grows along steps has a cause of its own."""
 REPLACED_BY_LAG = (STEP, "policy_version")
@@ -195,7 +196,9 @@ class Attribution:
     @property
     def grows(self) -> bool:
         """Whether a line through the levels stands out, where no single one does."""
-        if self.trend is None or self.hot or not self.may_be_hot or self.levels.rows[:, 0].sum() < 2 * MIN_LEVEL_ROWS:
+        if self.trend is None or self.hot or not self.may_be_hot or self.name == PROMPT:
+            return False
+        if self.levels.rows[:, 0].sum() < 2 * MIN_LEVEL_ROWS:
             return False
         factor, z = self.trend
         return abs(z) >= self.least_z and max(factor, 1 / factor) >= MIN_SIZE
@@ -235,9 +238,17 @@ def attributions(totals: GapTotals) -> list[Attribution]:
     """Of each column of levels."""
     # A column that `lag` stands for can be no cause.
     never = (*NEVER_HOT, *(REPLACED_BY_LAG if "lag" in totals.columns else ()))
-    tried = sum(len(levels.keys) for name, levels in totals.columns.items() if name not in never)
+    counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name not in never}
+    # Prompts are many, and would hide what another column shows.
+    tried = sum(n for name, n in counts.items() if name != PROMPT)
     return [
-        Attribution(name=name, levels=levels, totals=totals, tried=tried, may_be_hot=name not in never)
+        Attribution(
+            name=name,
+            levels=levels,
+            totals=totals,
+            tried=tried + counts[PROMPT] if name == PROMPT else tried,
+            may_be_hot=name not in never,
+        )
         for name, levels in totals.columns.items()
     ]
 

@@ -208,6 +208,28 @@ _ROWS = (
         advice="Join the two sides by id, not by the order of rows; `rlcorr inspect DUMP --row ID` shows one of these.",
     ),
     Cause(
+        name="slipped_rows",
+        effect="fault",
+        meaning="Inside some rows one column slips: from some token on its log-probs are of earlier or later tokens.",
+        looks="These rows agree up to some token, and from there on agree again 1 to 8 places earlier or later.",
+        certainty="3 rows at least, in which the slip explains 70% or more of what differs after it.",
+        alike="mispaired_rows, which agree at no shift; shifted_columns, where all rows are shifted from their start.",
+        advice="Look at the token where it begins (`rlcorr inspect DUMP --row ID`): one side added or lost tokens "
+        "there, often at a tool call or a stop string.",
+        source="rLLM #816, TRL #5224",
+    ),
+    Cause(
+        name="top1_recorded",
+        effect="fault",
+        meaning="The rollout column holds the log-prob of the likeliest token, not of the sampled one.",
+        looks="Where the two columns differ by more than 1, the rollout's is always the higher one, and the two "
+        "probabilities sum to 1 at most, as those of two different tokens do.",
+        certainty="Both must hold for 99.5% of 30 tokens or more.",
+        alike="top_k, which raises all tokens alike; a higher temperature raises only unlikely ones.",
+        advice="Read the log-prob of the sampled token, not the first candidate of the engine's top_logprobs.",
+        source="NeMo-RL #3297",
+    ),
+    Cause(
         name="first_token",
         effect="fault",
         meaning="The first token of a response is off, and the others are not.",
