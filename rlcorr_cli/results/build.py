@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
-from rlcorr_cli.results.course import POOLED
+from rlcorr_cli.records.fields import plain
+from rlcorr_cli.results.course import POOLED, neighbours
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
@@ -94,17 +97,21 @@ def build(
     numbers = Numbers.of_plan(whole_total, plan, 0)
     by_values = totals.regrouped(lambda key: key[1 : 1 + len(group_by)])
     groups = _groups(by_values, group_by, plan=plan, profile=profile) if group_by else []
-    steps: list[Group] = []
+    steps, ranges = list[Group](), list[Group]()
     if step_at is not None:
-        n_clusters = {step: min(clusters.n, FEW_CLUSTERS) for step, clusters in (step_clusters or {}).items()}
+        of_steps = dict[Any, DistinctKeys]() if step_clusters is None else step_clusters
+
+        def counted(group: Group) -> Group:
+            clusters = of_steps.get(*group.key.values())
+            return group if clusters is None else replace(group, clusters=min(clusters.n, FEW_CLUSTERS))
+
         if len(group_by) == 1 and step_at == 0:
-            groups = [replace(group, clusters=n_clusters.get(*group.key.values())) for group in groups]
+            by_step = by_values
+            groups = [counted(group) for group in groups]
         else:
             by_step = totals.regrouped(lambda key: (key[1 + step_at],))
-            steps = [
-                replace(group, clusters=n_clusters.get(*group.key.values()))
-                for group in _groups(by_step, STEPS[:1], plan=plan, profile=profile)
-            ]
+            steps = [counted(group) for group in _groups(by_step, STEPS[:1], plan=plan, profile=profile)]
+        ranges = _ranges(by_step, steps or groups, of_steps, plan=plan, profile=profile)
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
@@ -129,6 +136,7 @@ def build(
         intervals=drawn_intervals if profile is None else {},
         groups=tuple(groups),
         steps=tuple(steps),
+        ranges=tuple(ranges),
         notes=(
             *notes,
             *(() if profile is None else profile.remarks(numbers, plan)),
@@ -172,6 +180,41 @@ def _groups(totals: Totals, group_by: Sequence[str], *, plan: Plan, profile: "Fr
         some = totals.at(places[first : first + GROUPS_AT_ONCE])
         groups += _some_groups(some, group_by, plan=plan, profile=profile)
     return groups
+
+
+def _ranges(
+    totals: Totals,
+    steps: Sequence[Group],
+    clusters: Mapping[Any, DistinctKeys],
+    *,
+    plan: Plan,
+    profile: "Framework | None",
+) -> list[Group]:
+    """Small neighbouring steps that are large enough together, each range a group; in order.
+
+    totals: by step.  steps: in order.  clusters: of each step.
+    """
+    values = [next(iter(step.key.values())) for step in steps]
+    found = neighbours(steps, [clusters.get(value) for value in values])
+    if not found:
+        return []
+    range_of = {values[place]: n for n, places in enumerate(found) for place in places}
+    small = totals.at([place for place, (value,) in enumerate(totals.keys) if value in range_of])
+    together = _groups(small.regrouped(lambda key: (range_of[key[0]],)), STEPS[:1], plan=plan, profile=profile)
+    column = next(iter(steps[0].key))
+    ranges: list[Group] = []
+    for places, group in zip(found, together, strict=True):
+        of_steps = tuple(plain(values[place]) for place in places)
+        keys = [clusters[values[place]] for place in places if values[place] in clusters]
+        ranges.append(
+            replace(
+                group,
+                key={column: f"{of_steps[0]} to {of_steps[-1]}"},
+                of_steps=of_steps,
+                clusters=min(reduce(add, keys).n, FEW_CLUSTERS) if keys else None,
+            )
+        )
+    return ranges
 
 
 def _some_groups(

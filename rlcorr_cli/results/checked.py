@@ -12,7 +12,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import POOLED, is_judged, small_steps
+from rlcorr_cli.results.course import POOLED, small_steps
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn, Policy
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
@@ -26,10 +26,10 @@ from rlcorr_cli.results.verdict import Level
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    sections: the whole dump, then its groups, then the steps that are large enough to be judged.  situation: what
-    remedies depend on.  story: what is wrong with the data, whatever their numbers are.  column: of the steps.
-    last_step: the last of them, and its level; None where it is too small.  notes: on what of the dump was not read, or
-    not judged.
+    sections: the whole dump, then its groups, then the steps that are large enough to be judged, or ranges of them that
+    are so together.  situation: what remedies depend on.  story: what is wrong with the data, whatever their numbers
+    are.  column: of the steps.  ranges: the steps of each range, by its name.  last_step: the last of them, or the last
+    range, and its level; None where it is too small.  notes: on what of the dump was not read, or not judged.
     """
 
     inputs: tuple[Input, ...]
@@ -37,13 +37,15 @@ class Measurements:
     situation: RemedyContext
     story: Story = field(default_factory=Story)
     column: str = ""
+    ranges: Mapping[Any, tuple[Scalar, ...]] = field(default_factory=dict[Any, tuple[Scalar, ...]])
     last_step: tuple[Any, Level] | None = None
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastStep(Record):
-    """The last step: how far apart its policies are, and the metrics whose rules it fails, and warns of."""
+    """The last step, or range of steps: how far apart its policies are, and the metrics whose rules it fails, and warns
+    of."""
 
     step: Scalar
     level: Level
@@ -147,14 +149,17 @@ class Checked(Output):
 def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
     steps = report.by_step
-    judged = [step for step in steps if is_judged(step)]
+    judged = report.judged_steps
     groups = () if report.follows_steps and report.groups is steps else report.groups
-    followed = judged if groups is not steps else []
+    followed = judged if groups is not steps else ()
     last: tuple[Any, Level] | None = None
-    if steps and is_judged(steps[-1]):
-        (step,) = steps[-1].plain_key.values()
-        last = step, report.verdict_on(steps[-1]).level
-    small = len(steps) - len(judged)
+    ends = judged[-1].of_steps[-1:] or tuple(judged[-1].plain_key.values()) if judged else ()
+    if steps and ends == tuple(steps[-1].plain_key.values()):
+        (step,) = judged[-1].plain_key.values()
+        last = step, report.verdict_on(judged[-1]).level
+    ranges = {step: group.of_steps for group in report.ranges for step in group.key.values()}
+    n_together = sum(map(len, ranges.values()))
+    n_small = len(steps) - n_together - sum(not group.of_steps for group in judged)
     return Measurements(
         inputs=report.inputs,
         sections=(
@@ -164,12 +169,13 @@ def measurements_of(report: Report) -> Measurements:
         ),
         situation=report.situation,
         column=next(iter(steps[0].key)) if steps else "",
+        ranges=ranges,
         last_step=last,
         story=report.story,
         notes=(
             *report.search_notes,
             *(note for note in report.notes if note == POOLED),
-            *([small_steps(small, len(steps))] if small and groups is not steps else []),
+            *(small_steps(n_small, n_together, len(steps)) if groups is not steps else ()),
         ),
     )
 

@@ -5,15 +5,16 @@ step; of each rule the steps that break it; and of k3_kl whether it rises for go
 where it does so steadily.  `course` is asked by every report that has steps, and the sentence on it stands in
 `show/words.py`.
 
-Few sequences tell little.  So a step is held to rules only where it has FEWEST_TOKENS and FEWEST_CLUSTERS, and metrics
-that rest on less than FEWEST_EFFECTIVE sequences or tokens have no value in a course (`reliable`): chi2_seq of a few
+Few sequences tell little.  So a step is held to rules only where it has FEWEST_TOKENS and FEWEST_CLUSTERS; of smaller
+steps, neighbours are held to them together (`neighbours`), as one range that is `steps 980 to 983`.  And metrics that
+rest on less than FEWEST_EFFECTIVE sequences or tokens have no value in a course (`reliable`): chi2_seq of a few
 rows is as likely negative as not.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Annotated, Any, Protocol
 
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
@@ -23,6 +24,7 @@ from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.measured import MOST_STEPS
+from rlcorr_cli.totals.row_keys import DistinctKeys
 
 POOLED = (
     f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by step."
@@ -81,7 +83,14 @@ class GroupLike(Protocol):
     def values(self) -> Mapping[str, Value]: ...
 
 
-class StepLike(GroupLike, Protocol):
+class JudgedLike(GroupLike, Protocol):
+    """What is read of what is held to rules."""
+
+    @property
+    def of_steps(self) -> tuple[Scalar, ...]: ...
+
+
+class StepLike(JudgedLike, Protocol):
     """What is read of each step."""
 
     @property
@@ -112,7 +121,8 @@ class MetricCourse(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenRule(Record):
-    """A rule, the groups that break it, and the worst of these.  of: how many groups are held to it."""
+    """A rule, the groups that break it, and the worst of these.  of: how many groups are held to it.  Steps that are
+    judged together are among the groups each by itself; the worst of them has the key of their range."""
 
     metric: str
     rule: str
@@ -140,7 +150,7 @@ class Rise(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Course(Record):
-    """The metrics along the steps.  judged: how many steps are large enough to be held to rules."""
+    """The metrics along the steps.  judged: how many steps are held to rules, by themselves or with neighbours."""
 
     column: str
     steps: int
@@ -167,17 +177,60 @@ def reliable(metric: str, group: GroupLike) -> Value:
 
 def is_judged(group: StepLike) -> bool:
     """Whether a step is large enough to be held to rules; by its sequences where no clusters are counted."""
-    n_clusters = group.counts["sequences"] if group.clusters is None else group.clusters
-    return group.counts["tokens"] >= FEWEST_TOKENS and n_clusters >= FEWEST_CLUSTERS
+    return _is_enough(group.counts["tokens"], group.counts["sequences"] if group.clusters is None else group.clusters)
 
 
-def small_steps(n: int, of: int) -> str:
-    """That n of the steps are too small to be held to rules."""
-    which = "All steps are" if n == of else f"{n:,} of {of:,} steps are"
-    return f"{which} too small for rules: a step needs {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters."
+def _is_enough(n_tokens: int, n_clusters: int) -> bool:
+    return n_tokens >= FEWEST_TOKENS and n_clusters >= FEWEST_CLUSTERS
 
 
-def broken_rules(groups: Iterable[GroupLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
+def neighbours(steps: Sequence[StepLike], clusters: Sequence[DistinctKeys | None]) -> list[range]:
+    """Places of small steps that are next to each other and large enough together.
+
+    Each range is as short as it can be; what is left over at the end of small steps belongs to the range before it.
+    clusters: of each step; None where its sequences are counted instead.
+    """
+    found: list[range] = []
+    for is_large, run in groupby(range(len(steps)), key=lambda place: is_judged(steps[place])):
+        if is_large:
+            continue
+        ranges, tokens, keys, n_sequences = list[range](), 0, None, 0
+        places = list(run)
+        start = places[0]
+        for place in places:
+            counts, of_step = steps[place].counts, clusters[place]
+            tokens, n_sequences = tokens + counts["tokens"], n_sequences + counts["sequences"]
+            keys = of_step if keys is None or of_step is None else keys + of_step
+            if _is_enough(tokens, n_sequences if keys is None else keys.n):
+                ranges.append(range(start, place + 1))
+                start, tokens, keys, n_sequences = place + 1, 0, None, 0
+        if ranges:
+            ranges[-1] = range(ranges[-1].start, places[-1] + 1)
+        found += ranges
+    return found
+
+
+def _least() -> str:
+    return f"{FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters"
+
+
+def small_steps(n: int, n_together: int, of: int) -> Iterator[str]:
+    """That n of the steps are too small to be held to rules, and n_together are judged with their neighbours."""
+    if n_together:
+        which = "All steps are small" if n_together == of else f"{n_together:,} of {of:,} steps are small"
+        yield f"{which}: rules judge neighbours together, until they have {_least()}."
+    if n:
+        which = "All steps are" if n == of else f"{n:,} of {of:,} steps are"
+        yield f"{which} too small for rules: a step needs {_least()}."
+
+
+def _keys(group: JudgedLike) -> list[dict[str, Any]]:
+    """Its key, or those of the steps that are judged together."""
+    name = next(iter(group.key), "")
+    return [{name: plain(step)} for step in group.of_steps] or [_plain(group.key)]
+
+
+def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
     """Each rule of fixed ends that groups break, with them; in the order of the rules, those that fail first."""
     groups = list(groups)
     broken: list[BrokenRule] = []
@@ -185,21 +238,21 @@ def broken_rules(groups: Iterable[GroupLike], rules: Iterable[Rule]) -> tuple[Br
         if rule.over == "total" or rule.limit:
             continue
         of_groups = [(group, value) for group in groups if (value := group.values.get(rule.metric)) is not None]
-        outside = [(group.key, value) for group, value in of_groups if not rule.holds(value)]
+        outside = [(group, value) for group, value in of_groups if not rule.holds(value)]
         if not outside:
             continue
-        key, value = max(outside, key=lambda item: rule.excess(item[1]))
+        worst, value = max(outside, key=lambda item: rule.excess(item[1]))
         values = [value for _, value in outside]
         broken.append(
             BrokenRule(
                 metric=rule.metric,
                 rule=str(rule),
                 status=rule.severity,
-                groups=tuple(_plain(key) for key, _ in outside),
+                groups=tuple(key for group, _ in outside for key in _keys(group)),
                 of=len(of_groups),
                 lowest=min(values),
                 highest=max(values),
-                worst=_plain(key),
+                worst=_plain(worst.key),
                 worst_value=value,
                 remedy=rule.remedy,
             )
@@ -211,17 +264,19 @@ def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in key.items()}
 
 
-def course(steps: Sequence[StepLike], rules: Iterable[Rule], known: Mapping[str, Value]) -> Course | None:
-    """The course of two steps or more, in order; None of fewer.  known: the metrics of the whole dump."""
+def course(
+    steps: Sequence[StepLike], judged: Sequence[StepLike], rules: Iterable[Rule], known: Mapping[str, Value]
+) -> Course | None:
+    """The course of two steps or more, in order; None of fewer.  judged: the steps and ranges of steps that are held to
+    rules.  known: the metrics of the whole dump."""
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
     metrics = (_metric_course(metric, steps, column) for metric in MAIN if known.get(metric) is not None)
-    judged = [step for step in steps if is_judged(step)]
     return Course(
         column=column,
         steps=len(steps),
-        judged=len(judged),
+        judged=sum(len(step.of_steps) or 1 for step in judged),
         metrics=tuple(metric for metric in metrics if metric is not None),
         broken=broken_rules(judged, rules),
         rise=_rise([plain(step.key[column]) for step in steps], [step.values.get("k3_kl") for step in steps]),

@@ -15,9 +15,9 @@ from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed, plain
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course
+from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, is_judged
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -90,7 +90,8 @@ class Group(Record):
     key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
     95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
-    counted as far as 20.  curves: what those of the group alone are drawn from, if asked for.
+    counted as far as 20.  of_steps: those that a range of steps is of.  curves: what those of the group alone are drawn
+    from, if asked for.
     """
 
     key: GroupKey
@@ -100,6 +101,7 @@ class Group(Record):
     intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
     objective: GroupObjective = field(default_factory=lambda: _NONE)
     clusters: Annotated[int | None, Key(omit=True)] = None
+    of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
     curves: Annotated[GroupCurves | None, HIDDEN] = field(default=None, repr=False)
 
     @property
@@ -146,7 +148,7 @@ class Report(Output):
     asked for.  cause: the likely cause of the gap, told from a sample of the rows; null where none is named.  clusters:
     what intervals were drawn of; null where nothing was.  story: what is to be told of the dump first.  follows_steps:
     whether the groups are steps, or there are steps beside them, without having been asked for.  steps: the steps,
-    where the groups are of other columns.
+    where the groups are of other columns.  ranges: small steps that are held to rules together with their neighbours.
     """
 
     inputs: Inputs
@@ -159,6 +161,7 @@ class Report(Output):
     groups: tuple[Group, ...]
     follows_steps: Annotated[bool, Key(omit=True)] = False
     steps: Annotated[tuple[Group, ...], Key(omit=True)] = ()
+    ranges: Annotated[tuple[Group, ...], Key(omit=True)] = ()
     problems: Problems
     anomalies: Suspicions
     impossible: Annotated[Impossible | None, OPTIONAL] = None
@@ -267,10 +270,18 @@ class Report(Output):
         return self.groups if is_step else ()
 
     @cached_property
+    def judged_steps(self) -> tuple[Group, ...]:
+        """The steps that are large enough to be held to rules, and the ranges of small ones, in order."""
+        large = {place: step for place, step in enumerate(self.by_step) if is_judged(step)}
+        place_of = {plain(*step.key.values()): place for place, step in enumerate(self.by_step)}
+        judged = large | {place_of[plain(steps.of_steps[0])]: steps for steps in self.ranges}
+        return tuple(judged[place] for place in sorted(judged))
+
+    @cached_property
     @computed(after="cause", optional=True)
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
-        return course(self.by_step, self.rules, known=self.whole.values)
+        return course(self.by_step, self.judged_steps, self.rules, known=self.whole.values)
 
     @cached_property
     def broken_in_groups(self) -> tuple[BrokenRule, ...]:
@@ -315,7 +326,7 @@ class Report(Output):
         """What `plot` needs beside the rest, where it was counted; under a profile the canonical values, too."""
         if self.pictures is None:
             return None
-        groups = () if self.profile == "canonical" else (self.whole, *self.groups, *self.steps)
+        groups = () if self.profile == "canonical" else (self.whole, *self.groups, *self.steps, *self.ranges)
         buckets, counts = histogram_to_list(self.log_ratios)
         values = tuple(group.values for group in groups)
         return Pictures(**self.pictures.to_dict(), log_ratios=(tuple(buckets), tuple(counts)), values=values)
@@ -328,7 +339,8 @@ class Report(Output):
         named = {} if objective is None else objective.named_metrics
         whole = Group(key={}, counts=values.pop("counts"), values=values.pop("metrics"), objective=named)
         n_groups = len(values["groups"])
-        groups = [whole, *values.pop("groups"), *values.pop("steps", ())]
+        n_steps = len(values.get("steps", ()))
+        groups = [whole, *values.pop("groups"), *values.pop("steps", ()), *values.pop("ranges", ())]
         if named:
             groups = [replace(group, objective=group.objective or dict.fromkeys(named)) for group in groups]
         canonical = () if pictured is None else pictured.values
@@ -349,7 +361,8 @@ class Report(Output):
             **values,
             whole=whole,
             groups=tuple(groups[1 : 1 + n_groups]),
-            steps=tuple(groups[1 + n_groups :]),
+            steps=tuple(groups[1 + n_groups : 1 + n_groups + n_steps]),
+            ranges=tuple(groups[1 + n_groups + n_steps :]),
             log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
             pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
         )

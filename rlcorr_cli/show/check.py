@@ -35,7 +35,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import input_facts, joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
-from rlcorr_cli.show.words import listed, steps_named
+from rlcorr_cli.show.words import listed, step_named, steps_named
 
 SHOWN = 8
 """How many sections of a broken rule are shown; the others are counted."""
@@ -145,7 +145,9 @@ def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
         yield from (_line(finding) for finding in of_rule if finding not in of_steps)
         if of_steps:
             first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
-            named = steps_named([each.key[column] for each in of_steps], column)
+            ranges = checked.measurements.ranges
+            steps = [step for each in of_steps for step in ranges.get(each.key[column], (each.key[column],))]
+            named = steps_named(steps, column)
             ends = dict.fromkeys(shown(value, first.low, first.high) for value in (values[0], values[-1]))
             range_of = " to ".join(ends)
             yield replace(_line(first), where=named, message=f"{first.metric} is {range_of}, should be {first.rule}.")
@@ -179,11 +181,11 @@ def last_step(checked: Checked) -> str:
     last = checked.last_step
     if last is None:
         return ""
-    breaks = [
-        f"{verb} {listed(metrics)}" for verb, metrics in (("fails", last.failed), ("warns of", last.warned)) if metrics
-    ]
-    name = f"{clean(checked.measurements.column)} {clean(last.step)}"
-    return f"The last, {name}: {APART[last.level]}; it {' and '.join(breaks) or 'passes every rule'}."
+    it, s = ("they", "") if last.step in checked.measurements.ranges else ("it", "s")
+    verbs = (f"fail{s}", last.failed), (f"warn{s} of", last.warned)
+    breaks = [f"{verb} {listed(metrics)}" for verb, metrics in verbs if metrics] or [f"pass{s and 'es'} every rule"]
+    name = step_named(clean(checked.measurements.column), clean(last.step))
+    return f"The last, {name}: {APART[last.level]}; {it} {' and '.join(breaks)}."
 
 
 def baseline_update(checked: Checked) -> str:
@@ -200,9 +202,10 @@ def baseline_update(checked: Checked) -> str:
 
 
 def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
-    """A section's name: 'whole dump', or 'step 4, source math'."""
+    """A section's name: 'whole dump', 'steps 3 to 8', or 'step 4, source math'."""
     parts = (
-        f"{_short(name, longest)} {_short(NOTHING if value is None else value, longest)}" for name, value in key.items()
+        step_named(_short(name, longest), _short(NOTHING if value is None else value, longest))
+        for name, value in key.items()
     )
     return ", ".join(parts) or "whole dump"
 
@@ -216,8 +219,9 @@ def counts(checked: Checked) -> str:
     """The last line: how many checks passed or failed, of how many rules and groups."""
     n, sections = checked.counts, checked.measurements.sections[1:]
     column = checked.measurements.column
-    steps = sum(list(section.key) == [column] for section in sections)
-    parts = ((len(sections) - steps, "group"), (steps, "step"))
+    of_steps = [section.key[column] for section in sections if list(section.key) == [column]]
+    steps = sum(len(checked.measurements.ranges.get(step, (step,))) for step in of_steps)
+    parts = ((len(sections) - len(of_steps), "group"), (steps, "step"))
     head = f"Passed: {n['passed']:,}" if checked.passed else f"Failed: {n['failed']:,}"
     warned = f", {n['warned']:,} warned" if n["warned"] else ""
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"

@@ -274,8 +274,9 @@ def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
     if any(known) and not all(known):
         yield f"{NOTHING} fewer than {FEWEST_EFFECTIVE} effective sequences: no seq_ess."
     course = report.course
-    if course is not None and course.judged < course.steps:
-        yield small_steps(course.steps - course.judged, course.steps)
+    if course is not None:
+        n_together = sum(len(steps.of_steps) for steps in report.ranges)
+        yield from small_steps(course.steps - course.judged, n_together, course.steps)
 
 
 def _group_table(report: Report, groups: Sequence[Group]) -> Table:

@@ -12,6 +12,7 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap,
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.course import AtStep, BrokenRule, Course
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
@@ -184,7 +185,7 @@ def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
 
 
 def steps_named(steps: Sequence[Any], column: str) -> str:
-    """'step 3', 'steps 10 and 11', 'steps 90 to 99', '37 steps from 12 to 99'."""
+    """'step 3', 'steps 10 and 11', 'steps 90 to 99', 'steps 3, 8 and 20 to 99', '37 steps from 12 to 99'."""
     names = [clean(step) for step in steps]
     if len(names) == 1:
         return f"{clean(column)} {names[0]}"
@@ -195,7 +196,21 @@ def steps_named(steps: Sequence[Any], column: str) -> str:
         return f"{noun} {names[0]} to {names[-1]}"
     if len(names) <= MOST_NAMED:
         return f"{noun} {listed(names)}"
+    if gaps and len(runs := _runs(numbers)) <= MOST_NAMED:
+        return f"{noun} {listed(runs)}"
     return f"{len(names):,} {noun} from {names[0]} to {names[-1]}"
+
+
+def _runs(numbers: Sequence[int]) -> list[str]:
+    """'3', '8 to 12': numbers that follow each other as one."""
+    starts = [place for place, number in enumerate(numbers) if place == 0 or number != numbers[place - 1] + 1]
+    runs = [numbers[start:end] for start, end in pairwise([*starts, len(numbers)])]
+    return [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+
+
+def step_named(column: str, step: str) -> str:
+    """'step 4', 'steps 3 to 8', 'worker a'."""
+    return f"{column}{'s' if column in STEPS and ' to ' in step else ''} {step}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -205,7 +220,7 @@ def listed(names: Sequence[str]) -> str:
 
 def broken_group(broken: BrokenRule) -> tuple[str, str]:
     """A rule that groups break: the worst of these with its value, and how many there are."""
-    worst = ", ".join(f"{clean(name)} {clean(value)}" for name, value in broken.worst.items())
+    worst = ", ".join(step_named(clean(name), clean(value)) for name, value in broken.worst.items())
     n, of = len(broken.groups), f"{broken.of:,}"
     column = next(iter(broken.worst))
     if len(broken.worst) > 1:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from running import parquet, refused, row, run
 
@@ -124,3 +125,72 @@ def test_a_baseline_is_compared_with_the_whole_dump_alone(folder: Path, tmp_path
     compared = [each["key"] for each in found["findings"] if "baseline" in each["rule"]]
     assert compared == [{}]
     refused(run("analyze", saved.replace(".json", ".rlcorr"), "--pool"), 3, "base.rlcorr")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """16 steps of 4 rows, of which 3 are large enough for rules together; the policies part from step 10 on."""
+    rows = [
+        {**each, "step": step, "sample_id": f"{step}-{i}"}
+        for step in range(16)
+        for i, each in enumerate(rows_of(N_STEPS - 2 if step >= 10 else 0)[:4])
+    ]
+    for n, each in enumerate(rows):  # no two rows are one rollout
+        each["rollout_log_probs"][0] = -2 - n / 100
+        each["old_log_probs"][0] = -2 - n / 100
+    return parquet(tmp_path_factory.mktemp("small") / "d.parquet", rows)
+
+
+def test_small_steps_are_judged_with_their_neighbours(small: str) -> None:
+    ran = run("check", small)
+    said = " ".join(ran.out.split())
+    assert ran.status == 1
+    assert "All steps are small: rules judge neighbours together, until they have 1,000 tokens and 5 clusters." in said
+    assert "fail steps 10 to 15: k3_kl is 0.1" in said
+    assert "The last, steps 14 to 15: " in said
+    assert "; they fail k3_kl and warn of " in said
+    assert said.endswith("6 rules on d.parquet, 16 steps.")
+    found = json.loads(run("check", small, "--json").out)
+    assert found["last_step"]["step"] == "14 to 15"
+    judged = [one["key"].get("step") for one in found["findings"] if one["metric"] == "k3_kl"]
+    assert judged == [None, *(f"{first} to {first + 1}" for first in range(0, 16, 2))]
+    pooled = json.loads(run("check", small, "--pool", "--json").out)
+    assert not [one for one in pooled["findings"] if one["key"]]
+
+
+def test_a_range_has_the_numbers_of_its_rows(small: str) -> None:
+    report = analyze(small)
+    table = pq.read_table(small)
+    (course, some) = report.course, report.ranges[5]
+    assert course is not None
+    assert (some.key, some.of_steps) == ({"step": "10 to 11"}, (10, 11))
+    rows = table.filter([step in some.of_steps for step in table["step"].to_pylist()])
+    assert dict(some.values) == pytest.approx(dict(analyze(rows).whole.values), rel=1e-9)
+    (broken,) = (rule for rule in course.broken if rule.metric == "k3_kl")
+    assert [key["step"] for key in broken.groups] == list(range(10, 16))
+    assert course.judged == 16
+    assert "Steps 10 to 15 break " in " ".join(run("analyze", small).out.split())
+
+
+def test_ranges_are_those_of_parts_and_of_saved_reports(small: str, tmp_path: Path) -> None:
+    table, parts = pq.read_table(small), list[str]()
+    for n, half in enumerate((table.slice(0, 30), table.slice(30))):  # a step is in both
+        parts.append(str(tmp_path / f"{n}.rlcorr"))
+        pq.write_table(half, tmp_path / f"{n}.parquet")
+        assert run("analyze", str(tmp_path / f"{n}.parquet"), "-o", parts[-1]).status == 0
+    whole = run("check", small).out.splitlines()
+    saved = str(tmp_path / "r.json")
+    for given in ([small], parts):
+        assert run("analyze", *given, "-o", saved).status == 0
+        assert run("check", saved).out.splitlines()[:4] == whole[:4]
+
+
+def test_a_small_step_between_large_ones_is_not_judged(tmp_path: Path) -> None:
+    rows = [each for step in (0, 1, 2) for each in rows_of(step)[: 4 if step == 1 else N_ROWS]]
+    ran = run("check", parquet(tmp_path / "d.parquet", rows))
+    assert "1 of 3 steps are too small for rules: a step needs 1,000 tokens" in " ".join(ran.out.split())
+    rows += [{**each, "step": 3, "sample_id": f"3-{i}"} for i, each in enumerate(rows_of(9)[:4])]
+    rows += [{**each, "step": 4, "sample_id": f"4-{i}"} for i, each in enumerate(rows_of(10)[:4])]
+    rows += [{**each, "step": 5, "sample_id": "5-0"} for each in rows_of(11)[:1]]
+    report = analyze(parquet(tmp_path / "e.parquet", rows))
+    assert [group.of_steps for group in report.ranges] == [(3, 4, 5)]  # what is left over goes with those before it

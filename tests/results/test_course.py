@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
-from rlcorr_cli.results.course import Course, Rise, course, reliable
+from rlcorr_cli.results.course import Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.words import steps_named, steps_that_break
 from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.row_keys import DistinctKeys
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,13 @@ class Step:
     values: Mapping[str, Value]
     counts: Mapping[str, int] = field(default_factory=lambda: {"sequences": 64, "tokens": 5_000})
     clusters: int | None = 20
+    of_steps: tuple[int, ...] = ()
 
 
 def of(k3: list[float | None], first: object = 0) -> Course | None:
     places = [first, *range(1, len(k3))]
     steps = [Step({"step": place}, {"k3_kl": value}) for place, value in zip(places, k3, strict=True)]
-    return course(steps, RULES, known={"k3_kl": 0.1})
+    return course(steps, steps, RULES, known={"k3_kl": 0.1})
 
 
 def rise(*k3: float | None, first: object = 0) -> Rise | None:
@@ -80,7 +83,9 @@ def test_steps_are_named_by_the_rules_that_they_break() -> None:
     assert steps_named([3], "step") == "step 3"
     assert steps_named([3, 5, 9], "step") == "steps 3, 5 and 9"
     assert steps_named(range(90, 100), "step") == "steps 90 to 99"
-    assert steps_named([1, 2, 3, 5, 8], "step") == "5 steps from 1 to 8"
+    assert steps_named([1, 2, 3, 5, 8], "step") == "steps 1 to 3, 5 and 8"
+    assert steps_named([1, 3, 5, 8, 9, 11], "step") == "6 steps from 1 to 11"
+    assert steps_named(list("abcde"), "step") == "5 steps from a to e"
 
 
 @pytest.mark.parametrize(("n_tokens", "n_clusters", "judged"), [(1_000, 5, 1), (999, 5, 0), (1_000, 4, 0)])
@@ -89,9 +94,28 @@ def test_a_step_is_held_to_rules_from_1000_tokens_and_5_clusters_on(
 ) -> None:
     counts = {"sequences": 64, "tokens": n_tokens}
     steps = [Step({"step": i}, {"k3_kl": 0.5}, counts if i else {"sequences": 1, "tokens": 1}) for i in range(2)]
-    found = course([steps[0], Step(steps[1].key, steps[1].values, counts, n_clusters)], RULES, known={"k3_kl": 0.5})
+    steps[1] = Step(steps[1].key, steps[1].values, counts, n_clusters)
+    found = course(steps, list(filter(is_judged, steps)), RULES, known={"k3_kl": 0.5})
     assert found is not None
     assert (found.judged, len(found.broken)) == (judged, judged)
+
+
+def test_small_steps_are_together_until_they_are_enough() -> None:
+    def ranges(*tokens: int, clusters: int = 3) -> list[tuple[int, ...]]:
+        of_step = [DistinctKeys.of(np.arange(clusters * n, clusters * (n + 1), dtype=np.uint64), 21) for n in range(9)]
+        steps = [Step({"step": n}, {}, {"sequences": 9, "tokens": of}, clusters) for n, of in enumerate(tokens)]
+        return [tuple(places) for places in neighbours(steps, of_step[: len(steps)])]
+
+    assert ranges(500, 500, 500, 499, 1) == [(0, 1), (2, 3, 4)]
+    assert ranges(500, 499) == []
+    assert ranges(5_000, 5_000, 5_000) == [(0, 1, 2)]  # 3 clusters are too few for a step alone, and go with others
+    assert ranges(5_000, 900, 5_000, clusters=5) == []
+    assert ranges(900, 900, 5_000, 900, 900, 900, clusters=5) == [(0, 1), (3, 4, 5)]
+    same = DistinctKeys.of(np.arange(3, dtype=np.uint64), 21)
+    steps = [Step({"step": n}, {}, clusters=3) for n in range(4)]
+    assert neighbours(steps, [same] * 4) == []  # three prompts over and over are no more than three
+    steps = [Step({"step": n}, {}, {"sequences": 2, "tokens": 900}, None) for n in range(4)]
+    assert neighbours(steps, [None] * 4) == [range(4)]  # sequences count where clusters are not known
 
 
 def test_what_rests_on_under_10_effective_sequences_is_blank() -> None:
