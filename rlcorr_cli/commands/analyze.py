@@ -21,6 +21,7 @@ from rlcorr_cli.commands.arguments import (
     HowRead,
     Names,
     Outputs,
+    Overwrite,
     Pool,
     Seed,
     SheetOutputs,
@@ -80,6 +81,7 @@ def analyze(
     ] = False,
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
     output: Outputs = (),
+    overwrite: Overwrite = False,
     **how: Unpack[HowCorrected],
 ) -> "Report":
     """Diagnose a dump, and show what a correction would do.
@@ -96,7 +98,7 @@ def analyze(
         raise UsageError("--by-step draws a curve for each group, and the dump has no groups.", "Add --group-by step.")
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
-    places = [place for path in outputs for place in forms.destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in outputs for place in forms.destinations(path)]
     if parts:
         from rlcorr_cli.results.run_totals import RunTotals
         from rlcorr_cli.results.saved_totals import report_in
@@ -173,6 +175,7 @@ def diagnose(
     ] = (),
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
+    overwrite: Overwrite = False,
     **how: Unpack[How],
 ) -> "DiagnosedDump":
     """Find the cause of a gap: its size, its evidence, and what to do.
@@ -189,7 +192,7 @@ def diagnose(
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
     failing = _causes(fail_on)
     outputs = sheet_files(output, with_totals=True)
-    places = [place for path in outputs for place in forms.sheet_destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in outputs for place in forms.sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
 

@@ -308,6 +308,7 @@ Outputs = Annotated[
 ]
 SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
 TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join((*SHEETS, *TOTALLED))}. Repeatable.")]
+Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 Junit = Annotated[
     str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
 ]

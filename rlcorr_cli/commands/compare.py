@@ -23,6 +23,7 @@ from rlcorr_cli.commands.arguments import (
     ModeName,
     Names,
     OnBadRow,
+    Overwrite,
     Paths,
     Read,
     Seed,
@@ -102,6 +103,7 @@ def compare(
     allow_overlap: AllowOverlap = False,
     sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth",
     output: TotalledOutputs = (),
+    overwrite: Overwrite = False,
     **how: Unpack[CompareOptions],
 ) -> "Comparison":
     """Compare corrections side by side, and recommend one.
@@ -121,7 +123,7 @@ def compare(
     compared = asked or default_plans()
     objectives = _objectives(compared, how)
     outputs = sheet_files(output, with_totals=True)
-    places = [place for path in outputs for place in sheet_destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.compared import ComparisonRun, comparison_of
 
@@ -221,6 +223,7 @@ def sweep(
     points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
+    overwrite: Overwrite = False,
     **how: Unpack[HowPlanned],
 ) -> "Sweep":
     """Try a range of limits for one bound of a correction.
@@ -238,7 +241,7 @@ def sweep(
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
     outputs = sheet_files(output, with_totals=True)
-    places = [place for path in outputs for place in sheet_destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     is_named = asks_for_plan(how) or vary is not None
     moved = _swept(vary, chosen_plan(how)) if is_named or not parts else None
@@ -332,6 +335,7 @@ def diff(
     on_bad_row: OnBadRow = "error",
     junit: Junit = None,
     output: SheetOutputs = (),
+    overwrite: Overwrite = False,
     watch: Watching = None,
     **how: Unpack[Computed],
 ) -> "Diff":
@@ -356,7 +360,7 @@ def diff(
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
     read: Read = {"format": format, "map": _paired_by(pair_by, map), "limit": limit, "on_bad_row": on_bad_row}
     asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
-    places = [place for path in files for place in sheet_destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in files for place in sheet_destinations(path)]
     notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
     with Outputs() as staging, computing(how) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)

@@ -20,6 +20,7 @@ from rlcorr_cli.commands.arguments import (
     Map,
     Names,
     Nonfinite,
+    Overwrite,
     Paths,
     Watching,
     computing,
@@ -69,7 +70,6 @@ RowsPerFile = Annotated[
         rare=True,
     ),
 ]
-Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 
 
 def filter(

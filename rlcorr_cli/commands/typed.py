@@ -4,7 +4,7 @@
 and to all of them --debug; `shown` prints the result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ def options_of(run: Callable[..., Any]) -> dict[str, Declared]:
     """A command's options by name: its function's, those of printing its results, and those that the app adds."""
     every = {each.name: each for each in options(run)}
     # Files that a result is written to, too, stand behind --json.
-    late = {"output": every.pop("output")} if list(every)[-1] == "output" else {}
+    late = {name: every.pop(name) for name in ("output", "overwrite")} if [*every][-2:-1] == ["output"] else {}
     results = results_of(run)
     for name in results:
         every.update((each.name, each) for each in options(printer(name)))
@@ -71,12 +71,22 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
         if result is None:
             return 0
         name = type(result).__name__
-        return printer(name)(result, **printing[name]) or 0
+        status = printer(name)(result, **printing[name]) or 0
+        if isinstance(values.get("output"), list) and not values.get("quiet"):
+            _say_written(values["output"])
+        return status
 
     parameters = [_parameter(option) for option in every.values()]
     started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
     started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return started
+
+
+def _say_written(files: Sequence[str]) -> None:
+    """Which files stand beside what was printed."""
+    from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+
+    write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in files)))
 
 
 def _parameter(option: Declared) -> Parameter:

@@ -252,7 +252,10 @@ def test_no_data_is_null_in_json(tmp_path: Path) -> None:
 def test_output_file_holds_what_json_prints(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("an earlier report")
-    printed = run("analyze", BF16, "--json", "-o", str(path))
+    refused(run("analyze", BF16, "-o", str(path)), 4, "report.json exists", "--overwrite")
+    assert path.read_text() == "an earlier report"
+    printed = run("analyze", BF16, "--json", "-o", str(path), "--overwrite")
+    assert (printed.status, printed.err) == (0, f"Wrote {path}.\n")
     written = json.loads(path.read_text())
     assert written.pop("pictures")["counts"]
     assert written == json.loads(printed.out)
@@ -279,7 +282,7 @@ def test_a_failed_run_leaves_an_earlier_report_alone(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("an earlier report")
     bad = parquet(tmp_path / "bad.parquet", [row(), row([-0.5, float("nan")])])
-    assert run("analyze", bad, "-o", str(path)).status == 3
+    assert run("analyze", bad, "-o", str(path), "--overwrite").status == 3
     assert path.read_text() == "an earlier report"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.parquet", "report.json"]
 

@@ -188,7 +188,7 @@ def test_far_policies_are_told_only_with_advantages(tmp_path: Path) -> None:
     far = made(tmp_path / "d.parquet", 40, std=0.6)
     without = compared(far, *LOSSY)["recommendation"]
     assert (without["plan"], without["flags"]) == (None, ["far"])
-    assert "--map advantages=COLUMN" in without["headline"]
+    assert "map advantages=COLUMN" in without["headline"]
     # Advantages that differ are enough, though their shift rests on too few effective sequences.
     known = compared(made(tmp_path / "d.parquet", 40, std=0.6, advantage=[float(i % 7) for i in range(40)]), *LOSSY)
     assert known["metrics"]["advantage_shift"] is None

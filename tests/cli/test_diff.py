@@ -105,7 +105,7 @@ def test_one_dump_that_moved_among_several_fails(tmp_path: Path) -> None:
 
 
 def test_one_dump_is_not_compared_with_nothing() -> None:
-    refused(run("diff", BF16), 2, "nothing to be compared with", "Name another")
+    refused(run("diff", BF16), 2, "diff compares two dumps or more, and one is named", "Name another")
 
 
 def test_rows_that_pair_narrow_the_interval_and_tell_the_side(rescored: Path) -> None:
@@ -314,7 +314,7 @@ def test_every_form_is_written(tmp_path: Path) -> None:
     forms = [str(tmp_path / f"d{suffix}") for suffix in (".json", ".md", ".html", ".csv", ".png", ".svg", ".pdf")]
     args = [part for form in forms for part in ("-o", form)]
     ran = run("diff", BF16, INT8, "--all", "--group-by", "group_id", *args)
-    assert (ran.status, ran.err) == (0, "")
+    assert (ran.status, ran.err) == (0, "".join(f"Wrote {form}.\n" for form in forms))
     assert json.loads(Path(forms[0]).read_bytes())["metrics"] == diffed(BF16, INT8, "--group-by", "group_id")["metrics"]
     assert "| k3\\_kl |" in Path(forms[1]).read_text()
     assert "B is farther apart" in Path(forms[2]).read_text()

@@ -24,7 +24,7 @@ DIGEST = 32
 N_EDITS, N_AT_ONCE = 300, 30
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("analyze", "{edited}", "{other}"),
-    ("analyze", "{edited}", "-o", "{folder}/out.csv"),
+    ("analyze", "{edited}", "-o", "{folder}/out.csv", "--overwrite"),
     ("check", "{edited}", "--max", "kl=9"),
     ("diff", "{edited}", "{other}"),
     ("diff", "{other}", "{edited}"),

@@ -87,7 +87,8 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program, *args = shlex.split(example)
     assert program == "rlcorr"
     ran = run(*args)
-    assert (ran.status, ran.err) == (0, "")
+    written = [f"Wrote {name}.\n" for name in re.findall(r"-o (\S+\.(?:html|png))", example)]
+    assert (ran.status, ran.err) == (0, "".join(written))
     assert ran.out
 
 

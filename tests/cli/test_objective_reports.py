@@ -249,7 +249,7 @@ def test_saved_totals_of_parts_merge_to_the_objective_of_all(of_steps: Any, tmp_
     merged = run("analyze", *(str(tmp_path / f"{part}.rlcorr") for part in (2, 0, 1)), "--json").json["objective"]
     assert_close(merged["metrics"], of_steps["metrics"])
     assert merged["settings"] == of_steps["settings"]
-    other = run("analyze", str(tmp_path / "0.parquet"), *TOKEN_IS[1:], "--clip-high", "0.3", "-o", saved)
+    other = run("analyze", str(tmp_path / "0.parquet"), *TOKEN_IS[1:], "--clip-high", "0.3", "-o", saved, "--overwrite")
     assert other.status == 0
     refused(run("analyze", str(tmp_path / "1.rlcorr"), saved), 2, "objective.clip_high is 0.3", " and 0.2 in ")
 

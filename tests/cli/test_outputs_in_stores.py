@@ -68,7 +68,8 @@ def test_reports_and_pictures_are_written(store: Proxy) -> None:
     assert json.loads(get(server(), "reports/r.json"))["counts"]["rows"] == 64
     assert get(server(), "reports/r.html").rstrip().endswith(b"</html>")
     assert {f"reports/{name}" for name in names} < set(keys(server(), "reports"))
-    assert run("analyze", STEPS, *outputs[2:]).status == 0, "a report replaces an older one"
+    refused(run("analyze", STEPS, *outputs[2:]), 4, "r.json exists", "--overwrite")
+    assert run("analyze", STEPS, *outputs[2:], "--overwrite").status == 0, "a report replaces an older one"
     assert json.loads(get(server(), "reports/r.json"))["counts"]["rows"] == 320
     assert run("plot", BF16, "--kind", "ratio", "--kind", "weights", "-o", "s3://dumps/pictures").status == 0
     assert keys(server(), "pictures") == ["pictures/ratio.png", "pictures/weights.png"]
@@ -307,7 +308,7 @@ def test_an_older_directory_of_rejected_rows_goes_where_none_are_rejected(store:
 
 
 def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
-    args = ("analyze", STEPS, "--group-by", "step", "-o", "s3://dumps/scalars/run.tb")
+    args = ("analyze", STEPS, "--group-by", "step", "-o", "s3://dumps/scalars/run.tb", "--overwrite")
     for _ in range(2):
         assert run(*args).status == 0
         (key,) = keys(server(), "scalars")

@@ -77,7 +77,7 @@ def test_a_page_and_a_sheet_know_none_either(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     env = by_variables(tmp_path)
     for command, output in (("analyze", "r.html"), ("compare", "c.svg")):
-        ran = run_lean(WARNED, command, BF16, "-o", output, env=env)
+        ran = run_lean(WARNED, command, BF16, "-o", output, "-q", env=env)
         assert (ran.status, ran.err) == (0, "")
         assert not list(tmp_path.glob("matplotlib-*"))
 

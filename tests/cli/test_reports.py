@@ -134,7 +134,7 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["analyze", "compare"])
 def test_markdown_links_to_pictures_whatever_its_file_is_called(command: str, tmp_path: Path) -> None:
     document = tmp_path / os.fsdecode(b"a (b)\xff.md")
-    ran = run(command, BF16, "-o", str(document))
+    ran = run(command, BF16, "-o", str(document), "-q")
     assert (ran.status, ran.err) == (0, "")
     links = re.findall(r"!\[[^]]*]\((.*?)\)", document.read_text())
     assert links

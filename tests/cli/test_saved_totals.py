@@ -360,7 +360,7 @@ WITH_OTHER_OPTIONS = {
     ("compare", "--objective", "ppo"): "--objective: ppo is asked for",
     ("diagnose", "--by", "group_id"): "--by: group_id is asked for",
     ("sweep", "--vary", "k3.token"): "The free bound: k3.token, its high bound is asked for",
-    ("sweep", "--target-keep", "0.9"): "A target is found by reading the dump again",
+    ("sweep", "--target-keep", "0.9"): "To find a target the dump is read again",
 }
 """Command and options -> what is said where its totals were made with others."""
 

@@ -118,14 +118,14 @@ def test_a_sweep_is_written_in_every_form(tmp_path: Path, suffix: str) -> None:
 
 
 REFUSED = (
-    ((), "sweep moves one bound, and --vary does not say which"),
+    ((), "sweep varies one bound: name it with --vary"),
     (("--vary", "ratio.seq_mean", "--target-keep", "2"), "must lie in (0, 1]"),
     (("--vary", "ratio.seq_mean", "--target-ess", "0"), "must lie in (0, 1]"),
     (("--vary", "ratio.seq_mean", "--target-keep", "0.5", "--target-ess", "0.5"), "two targets"),
     (("--preset", "m2po", "--vary", "ratio.token"), "budget"),
     (
         ("--preset", "prime_dppo", "--is", "token", "--vary", "is.high", "--batch-by", "step"),
-        "--batch-by changes nothing",
+        "--batch-by has no effect",
     ),
     (("--vary", "is.high"), "no weights"),
     (("--is", "token", "--vary", "is"), "Cannot read what to vary, 'is'"),
@@ -149,7 +149,7 @@ def test_advantages_beyond_every_square_say_nothing_of_numpy(tmp_path: Path) -> 
     rows = [row(rollout=(-1.0, -0.5 - i / 50), old=(-1.01, -0.5), advantages=[1e308, 1e308]) for i in range(6)]
     dump = parquet(tmp_path / "d.parquet", rows)
     for command in (("sweep", dump, "--vary", "ratio.seq_mean"), ("sweep", dump, "--is", "token", "--vary", "is.high")):
-        ran = run(*command, "-o", str(tmp_path / "s.json"))
+        ran = run(*command, "-o", str(tmp_path / "s.json"), "--overwrite", "-q")
         assert (ran.status, ran.err) == (0, "")
     assert (run("compare", dump).status, run("compare", dump).err) == (0, "")
 
