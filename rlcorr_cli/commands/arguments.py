@@ -129,6 +129,16 @@ BatchBy = Annotated[
         rare=True,
     ),
 ]
+Sample = Annotated[
+    int | str | None,
+    Opt(
+        help="Look for the cause in so many tokens of whole rows (default: about a million), or in all.",
+        panel=READING,
+        typed=TEXT,
+        metavar="N|all",
+        rare=True,
+    ),
+]
 Limit = Annotated[
     int | None, Opt(help="Read only the first N rows.", panel=READING, metavar="N", least=1, most=MOST_ROWS, rare=True)
 ]
@@ -172,6 +182,7 @@ class Read(TypedDict, total=False):
     map: Map
     batch_by: BatchBy
     limit: Limit
+    sample: Sample
     on_bad_row: OnBadRow
     quarantine: Annotated[
         str | Path | None,
@@ -328,7 +339,19 @@ def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | 
         batch_by=how.get("batch_by"),
         limit=how.get("limit"),
         bad_rows=bad_row_policy(how),
+        sample=_sample(how.get("sample")),
     )
+
+
+def _sample(tokens: int | str | None) -> int | None:
+    """How many tokens the cause is looked for in; all are as many as there can be."""
+    if tokens is None or tokens == "all":
+        return None if tokens is None else MOST_ROWS
+    number = int(tokens) if isinstance(tokens, str) and tokens.isdecimal() and len(tokens) < 17 else tokens
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_ROWS:
+        message = f"--sample should be a number of tokens or all, not {shortened(str(tokens))}."
+        raise UsageError(message, "Write --sample 100000 or --sample all.")
+    return number
 
 
 def computing(how: Computed) -> "AbstractContextManager[Computing]":

@@ -222,6 +222,7 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
             **asdict(observation.settings),
             "cluster_by": dump.cluster,
             "pictures": observation.pictures,
+            **({} if dump.request.sample is None else {"sample": dump.request.sample}),
             **({"by_step": True} if observation.by_step else {}),
             **({"by_rollout": True} if observation.by_rollout else {}),
             **of_objectives,

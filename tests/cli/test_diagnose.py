@@ -186,3 +186,19 @@ def test_plot_of_a_diagnosis_takes_neither_a_plan_nor_a_report(tmp_path: Path) -
 
 def test_a_column_of_levels_that_is_not_there_is_named_for_what_it_is() -> None:
     refused(run("diagnose", BF16, "--by", "nosuch"), 3, "no column 'nosuch' to look at level by level")
+
+
+def test_a_sample_is_as_large_as_the_command_line_says(tmp_path: Path) -> None:
+    """The cause of all rows, of some, and of too few to tell; what is neither a number nor all is refused."""
+    dump = TOP_P
+    of = {tokens: run("diagnose", dump, "--sample", tokens, "--json").json for tokens in ("all", "3000", "500")}
+    default = run("diagnose", dump, "--json").json
+    assert of["all"]["verdict"] == default["verdict"] == of["3000"]["verdict"] == "top_p"
+    assert of["all"]["causes"] == default["causes"] != of["3000"]["causes"]
+    assert of["500"]["verdict"] == "too_few"
+    for wrong in ("0", "-1", "some", "1e3"):
+        refused(run("diagnose", dump, f"--sample={wrong}"), 2, "--sample should be a number of tokens or all")
+    parts = [str(tmp_path / f"{tokens}.rlcorr") for tokens in ("500", "3000")]
+    for part in parts:
+        assert run("diagnose", dump, "--sample", Path(part).stem, "-o", part).status == 0
+    refused(run("diagnose", *parts), 2, "cannot be added: sample is 500")
