@@ -83,3 +83,10 @@ def every_library(request: pytest.FixtureRequest) -> Generator[None]:
 def _outside_of_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
         monkeypatch.delenv(name, raising=False)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests of pages were skipped for want of a browser: none is what .ci/run should say."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    n = sum("chromium" in str(report.longrepr) or "playwright" in str(report.longrepr) for report in skipped)
+    terminalreporter.write_line(f"browser tests skipped: {n}")

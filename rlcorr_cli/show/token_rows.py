@@ -89,7 +89,7 @@ def facts_of(row: OneRow, by: str | None) -> list[str]:
     parts = [n, *([f"{kept:,} kept"] if row.says else [])]
     if by is not None and row.value is not None and by not in ("length", "reward"):
         parts.append(f"{by} {number(row.value)}")
-    return parts + [f"{clean(name)} {_short(value)}" for name, value in row.facts.items() if name != "sample_id"]
+    return parts + [f"{clean(name)} {short(value)}" for name, value in row.facts.items() if name != "sample_id"]
 
 
 def votes(row: OneRow) -> list[str]:
@@ -113,7 +113,7 @@ def headline(result: TokenRows) -> str:
     if not far:
         return first
     _, row, token = max(far, key=lambda each: each[0])
-    where = f"#{token.place} of {_short(row.name)}"
+    where = f"#{token.place} of {short(row.name)}"
     told = where if token.shown is None else f"{_quoted(token)} ({where})"
     return f"{first} The furthest token is {told}: log-ratio {signed(token.log_ratio)}."
 
@@ -139,9 +139,9 @@ def sections(result: TokenRows, heading: str = "Rows") -> Iterator[Section]:
     for row in result.rows:
         text = [("prompt", inert(row.texts["prompt"]))] if "prompt" in row.texts else []
         yield Section(
-            heading=_short(row.name),
+            heading=short(row.name),
             about=[", ".join(facts_of(row, result.by)), *_problems(row), *votes(row)],
-            tables=[_far_table(row)] if far_tokens(row) else [],
+            tables=[far_table(row)] if far_tokens(row) else [],
             facts=[*text, ("text", running(row, result.scale).marked)],
             on_page=False,
         )
@@ -164,7 +164,7 @@ def _lines(result: TokenRows) -> Iterator[Block]:
         yield Note(f"! {clean(note)}", "yellow")
     for i, row in enumerate(result.rows):
         yield BLANK
-        yield Note(f"  {'  '.join(facts_of(row, result.by))}", lead=_short(row.name), lead_look="bold", indent=0)
+        yield Note(f"  {'  '.join(facts_of(row, result.by))}", lead=short(row.name), lead_look="bold", indent=0)
         if row.name != row.place:
             yield Note(clean(row.place), "dim")
         yield from (Note(each, "yellow") for each in _problems(row))
@@ -175,7 +175,7 @@ def _lines(result: TokenRows) -> Iterator[Block]:
         yield running(row, result.scale, has_legend=i == len(result.rows) - 1)
         if far_tokens(row):
             yield BLANK
-            yield _far_table(row)
+            yield far_table(row)
     yield BLANK
     yield Note(f"# counts tokens from 0. {text_source(result)}", "dim")
 
@@ -226,14 +226,14 @@ def _folded(tokens: Sequence[ShownToken]) -> list[ShownToken | None]:
     return shown
 
 
-def _far_table(row: OneRow) -> Table:
+def far_table(row: OneRow) -> Table:
     """The far tokens, the furthest first."""
     tokens = far_tokens(row)
     columns = [Column(heading="#", cell=lambda token: Cell(str(token.place), token.place))]
     if row.shown is not None:
         columns.append(Column(heading="token", cell=lambda token: Cell(_quoted(token)), words=True))
     if row.tokens is not None and row.strings is None:
-        columns.append(Column(heading="id", cell=lambda token: Cell(_short(token.token)), drop=4))
+        columns.append(Column(heading="id", cell=lambda token: Cell(short(token.token)), drop=4))
     for i, name in enumerate(policies(row)):
         columns.append(Column(heading=name, cell=lambda token, i=i: _cell(token.log_probs[i])))
     if row.problem is None:
@@ -254,7 +254,7 @@ def _exp(value: Any) -> float | None:
 
 
 def _cell(value: Any) -> Cell:
-    return number_cell(value) if isinstance(value, float) else Cell(_short("" if value is None else value))
+    return number_cell(value) if isinstance(value, float) else Cell(short("" if value is None else value))
 
 
 def _quoted(token: OneToken) -> str:
@@ -263,9 +263,10 @@ def _quoted(token: OneToken) -> str:
     return f"'{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}'"
 
 
-def _short(value: object) -> str:
+def short(value: object, longest: int = LONGEST) -> str:
+    """A value in one line of few characters."""
     text = number(value) if isinstance(value, float) else clean(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _last_lines(prompt: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hostile_tokens import HOSTILE
 from running import BF16, STEPS, jsonl, parquet, row, run
 
 TOKENIZER = str(Path(BF16).with_name("tokenizer.json"))
@@ -172,3 +173,30 @@ def test_rows_are_written_in_every_form(tmp_path: Path) -> None:
     assert len(lines.splitlines()) == 1 + sum(len(one["valid"]) for one in json.loads(found)["rows"])
     assert "s4-s005" in markdown
     assert "s4-s005" in page
+
+
+@pytest.mark.parametrize("colours", ["", "1"])
+def test_nothing_in_a_token_escapes_on_a_terminal(
+    colours: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", colours)
+    n = len(HOSTILE)
+    one = row(
+        sample_id="a",
+        rollout_log_probs=[-1.0] * n,
+        old_log_probs=[-1.0 - 0.01 * i for i in range(n)],
+        tokens=[*HOSTILE],
+        prompt="".join(HOSTILE),
+        note="".join(HOSTILE),
+    )
+    for i in range(0, n, 5):  # each of them once among the far tokens, which are listed
+        one["old_log_probs"] = [-9.0 if i <= at < i + 5 else -1.0 for at in range(n)]
+        path = tmp_path / "d.jsonl"
+        path.write_text(json.dumps(one) + "\n")
+        ran = run("inspect", str(path), "--row", "a", "-o", str(tmp_path / "t.md"), "-o", str(tmp_path / "t.csv"))
+        assert ran.status == 0, ran.err
+        plain = re.sub(r"\x1b\[[\d;]*m", "", ran.out) if colours else ran.out
+        assert [c for c in plain if not c.isprintable() and c != "\n"] == []
+        assert not re.search(r"^\s*::\w|#\w*#\[|^##", plain, re.MULTILINE)
+        markdown = (tmp_path / "t.md").read_text()
+        assert [c for c in markdown if not c.isprintable() and c != "\n"] == []

@@ -22,10 +22,11 @@ from markupsafe import Markup, escape
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Document, Panel, Picture, Section, Table
 from rlcorr_cli.show.figures import style
+from rlcorr_cli.show.forms.tokens import shades, viewer
 
 WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
 """Most columns of a table -> its class, which says on what screen its rows become cards."""
-SCRIPTS = ("sort.js", "fold.js")
+SCRIPTS, TOKENS = ("sort.js", "fold.js"), "tokens.js"
 INKS = {
     style.INK: "currentColor",
     style.PAPER: "none",
@@ -46,17 +47,26 @@ class Drawing:
 
 def text(document: Document) -> str:
     """The page of a document."""
-    sections = list(document.sections)
+    sections = [section for section in document.sections if section.on_page]
     pictures = [picture for section in sections for picture in section.pictures]
     drawings = {picture.name: drawn for picture in pictures if (drawn := list(_drawings(picture)))}
     folder = files("rlcorr_cli.show.forms")
-    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    has_tokens = any(section.token_rows is not None for section in sections)
+    scripts = (*SCRIPTS, *((TOKENS,) if has_tokens else ()))
+    script = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in scripts)
+    styled = _templates().get_template("style.html").render()
+    if has_tokens:
+        styled += _templates().get_template("tokens_style.html").render(shades=list(shades()))
     return _template().render(
         d=document,
         sections=[section for section in sections if _has_something(section, drawings)],
         drawings=drawings,
         script=Markup(script),
-        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        digest=_digest(script),
+        style=Markup(styled),
+        # Drawings of matplotlib have their styles in their elements, which only this lets pass.
+        style_source=Markup("'unsafe-inline'" if drawings else f"'sha256-{_digest(styled)}'"),
+        token_rows=viewer,
     )
 
 
@@ -64,12 +74,22 @@ def _has_something(section: Section, drawings: dict[str, list[Drawing]]) -> bool
     return not section.pictures or any(picture.name in drawings for picture in section.pictures)
 
 
-@cache
+def _digest(text: str) -> str:
+    """What a content policy knows a text by."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
 def _template() -> Template:
-    """The template of all pages, with what it calls."""
+    """The template of all pages."""
+    return _templates().get_template("page.html")
+
+
+@cache
+def _templates() -> Environment:
+    """All templates, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
     templates.filters |= {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
-    return templates.get_template("page.html")
+    return templates
 
 
 def _breakable(name: str) -> Markup:
