@@ -199,7 +199,7 @@ def test_a_drawing_has_a_font_where_its_own_is_not_installed(pages: dict[str, Pa
 @pytest.mark.parametrize("name", ["steps", *RESULTS])
 def test_a_page_is_called_by_its_command_and_dump(name: str, pages: dict[str, Path]) -> None:
     command, text = name if name in RESULTS else "analyze", pages[name].read_text()
-    (title,) = re.findall("<title>(.+)</title>", text)
+    (title,) = re.findall("^<title>(.+)</title>", text, re.MULTILINE)
     assert re.fullmatch(rf"{command} - smollm2_\w+\.parquet.* - rlcorr", title)
     assert f"<h1>{title.removesuffix(' - rlcorr')}</h1>" in text
 
