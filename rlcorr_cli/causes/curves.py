@@ -221,15 +221,17 @@ class Temperature:
 def temperature(case: Case) -> CauseFinding | None:
     """A straight line of d on log-odds, with tokens drawn from one of the two."""
     features = case.features
+    if features.curve < MIN_CURVE:
+        return None
     side = drawn_from(case)
     which = "v" if side == "training" else "u"
     line, high = features.lines[which], features.lines[f"{which}_high"]
     # Where hardly a token is likely, all of them make the line.
     high = high if high.n >= MIN_HIGH else line
-    shared = case.shared_prefixes
+    shared = case.shared_prefixes if is_sloped(line) else None
     alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
     fan = 1.0 if shared is not None and alike and shared.r2 >= STRAIGHT else features.fan
-    if features.curve < MIN_CURVE or not _is_line(line, high, fan):
+    if not _is_line(line, high, fan):
         return None
     if side is None:
         return _unnormalised_finding(case)

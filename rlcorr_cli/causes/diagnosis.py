@@ -14,9 +14,23 @@ from rlcorr_cli.records.record import Record
 
 Parameter = float | str
 Bound = Literal["at_least", "at_most"]
-Certainty = Literal["proven", "likely", "unclear"]
-"""proven: a bound or an identity is broken.  likely: the statistics of its rule say so.  unclear: none stands out."""
-UNCLEAR, CLEAN, TOO_FEW = "unclear", "none", "too_few"
+Certainty = Literal["proven", "likely", "one of", "unclear"]
+"""proven: a bound or an identity is broken.  likely: the statistics of its rule say so.  one of: another reading is as
+good.  unclear: none stands out."""
+READINGS = {
+    "top_p": "top-p",
+    "min_p": "min-p",
+    "top_k": "top-k",
+    "padded_vocabulary": "a padded vocabulary",
+    "temperature": "a temperature",
+    "logit_softcap": "a soft-cap",
+    "other_weights": "changed weights",
+    "noise": "rounding noise",
+    "heavy_tail": "a few tokens far off",
+    "drift": "another drift of the weights",
+}
+"""Causes that another may be as well, in a clause after 'or'."""
+UNCLEAR, CLEAN, TOO_FEW = "no_cause", "none", "too_few"
 """Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
 
 
@@ -36,7 +50,7 @@ class CauseFinding(Record):
     it explains too little to be a verdict.  explains: anomalies of files that this cause makes by itself, which are no
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
     say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
-    certainty: see Certainty.
+    certainty: see Certainty.  alternatives: the other readings of a cause that is one of several, by their names.
     """
 
     cause: Annotated[str, Form(check=_is_known)]
@@ -52,6 +66,12 @@ class CauseFinding(Record):
     evidence: tuple[str, ...]
     advice: str = ""
     certainty: Certainty = "likely"
+    alternatives: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> str:
+        """The headline, and what else it may be: 'rounding noise of bf16 size, or changed weights'."""
+        return ", or ".join([self.headline, *(READINGS[name] for name in self.alternatives)])
 
     @property
     def share_words(self) -> str:
@@ -186,6 +206,13 @@ class Diagnosis(Record):
     def cause(self) -> CauseFinding | None:
         """The cause that the verdict names, if it names one."""
         return next((each for each in self.causes if each.cause == self.verdict), None)
+
+    @property
+    def certainty(self) -> Certainty:
+        """Of the verdict."""
+        if self.cause is None:
+            return "likely" if self.verdict == CLEAN else "unclear"
+        return self.cause.certainty
 
     @property
     @computed(after="")

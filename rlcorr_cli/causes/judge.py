@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
+from rlcorr_cli.causes.certainty import with_certainty
 from rlcorr_cli.causes.curves import (
     padded_vocabulary,
     softcap,
@@ -56,8 +57,6 @@ CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
 OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
 """What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
-PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised"})
-"""What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, or two means that no policy gives."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
     **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays", "heavy_tail"), 2),
@@ -74,7 +73,7 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
     features = case.features
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
-    causes = _ranked(_causes(case, columns)) if enough else ()
+    causes = _ranked([with_certainty(case, cause) for cause in _causes(case, columns)]) if enough else ()
     steps = hot_steps(case, columns) if enough and all(cause.cause != "column" for cause in causes) else ()
     verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
     lacking: list[NotLookedFor] = []
@@ -159,7 +158,6 @@ def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
             cause,
             is_minor=cause.share < MINOR_OF.get(cause.cause, MINOR),
             advice=cause.advice or CAUSES[cause.cause].advice,
-            certainty="proven" if cause.cause in PROVEN else cause.certainty,
         )
         for cause in causes
     ]

@@ -235,7 +235,7 @@ def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
         share=min(noise_share(case), left),
         bound="at_most",
         parameters={"core": core, "size": size},
-        headline=size if case.by_token is not None else f"{size}, or changed weights",
+        headline=size,
         evidence=tuple(evidence),
     )
 

@@ -8,7 +8,15 @@ cannot be, any other cause, and else that none stands out.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Certainty, Diagnosis, Impossible, unexplained
+from rlcorr_cli.causes.diagnosis import (
+    UNCLEAR,
+    AnomalyFinding,
+    CauseFinding,
+    Certainty,
+    Diagnosis,
+    Impossible,
+    unexplained,
+)
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES, NOISE, Effect
 from rlcorr_cli.records.record import Record
 
@@ -30,12 +38,12 @@ class DataFault(Record):
 class Story(Record):
     """What a dump is to be told of first.
 
-    first: the name of the first fault, else of the likely cause, else of a verdict that names none (unclear, none,
+    first: the name of the first fault, else of the likely cause, else of a verdict that names none (no_cause, none,
     too_few).  effect: of the worst that was found.  certainty: of `first`.  headline: `first` in a sentence or two.
     faults: all that make numbers meaningless, the first one first.  do: at most three actions, most useful first.
     """
 
-    first: str = "unclear"
+    first: str = UNCLEAR
     effect: Effect = "none"
     certainty: Certainty = "unclear"
     headline: str = "No cause stands out."
@@ -78,6 +86,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
         return Story(
             first=diagnosis.verdict,
             effect="warning" if warnings else "none",
+            certainty=diagnosis.certainty,
             headline=diagnosis.conclusion,
             do=_actions(warnings),
         )
@@ -95,7 +104,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
 def cause_words(cause: CauseFinding) -> str:
     """'Likely cause: staleness: old_log_probs is of a policy updated since rollout. At least 85% of the gap.'"""
     lead = "Cause" if cause.certainty == "proven" else "Likely cause"
-    return f"{lead}: {cause.headline}. {cause.share_words}."
+    return f"{lead}: {cause.claim}. {cause.share_words}."
 
 
 def impossible_words(impossible: Impossible) -> str:

@@ -300,7 +300,7 @@ def _group_table(dump: DiagnosedDump, most: int) -> Table:
 
 def verdict_name(verdict: str) -> str:
     """A verdict in a table."""
-    return {UNCLEAR: "unclear", CLEAN: "none", TOO_FEW: "too few"}.get(verdict, verdict)
+    return {UNCLEAR: "no cause", CLEAN: "none", TOO_FEW: "too few"}.get(verdict, verdict)
 
 
 def parameter(finding: CauseFinding) -> str:

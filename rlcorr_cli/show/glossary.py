@@ -361,14 +361,20 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="certainty",
-            meaning="In a story: proven (a bound or an identity is broken), likely (the statistics say so) or unclear.",
+            meaning="Of a cause: proven (a bound or an identity is broken), likely (the statistics say so), one of "
+            "(another reading is as good) or unclear (no cause is named).",
         ),
         Term(name="proven", meaning="A certainty: the data break a bound or an identity, so the cause is sure."),
         Term(name="likely", meaning="A certainty: the statistics point to this cause.", also=("likely cause",)),
         Term(
-            name="unclear",
-            meaning="No cause stands out: no known cause explains enough of the gap.",
-            also=("one of",),
+            name="one of",
+            meaning="A certainty: two readings fit the data as well; the cause is one of them.",
+        ),
+        Term(
+            name="no_cause",
+            meaning="A verdict that names nothing: no known cause explains enough of the gap. Its certainty is "
+            "unclear.",
+            also=("unclear", "no cause"),
         ),
         Term(
             name="none",

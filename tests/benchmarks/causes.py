@@ -29,7 +29,7 @@ Confusion = Counter[tuple[str, str]]
 QUIET = ("noise_bf16_fp32", "noise_bf16_bf16", "temp07_matched", "top_p09_raw_both", "tool_clean", "grid_bf16_train")
 """Dumps of noise alone, which more of them are drawn from."""
 NOISE_ROWS = (16, 24, 32, 64, 128)
-NO_FAULT = {"noise", "none", "unclear", "too_few"}
+NO_FAULT = {"noise", "none", "no_cause", "too_few"}
 
 
 def verdict(table: pa.Table) -> str:

@@ -84,3 +84,21 @@ def test_without_prompts_the_interval_is_wide() -> None:
     low, high = found.intervals["temperature"]
     assert low < 0.9 < high
     assert high - low > 0.3 * 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "certainty", "alternatives"),
+    [
+        ({"top_p": 0.7}, "proven", ()),
+        ({"temperature": 0.9}, "likely", ()),
+        ({"top_p": 0.95}, "one of", ("top_k", "padded_vocabulary")),
+        ({"padded": True}, "one of", ("top_k", "top_p")),
+    ],
+)
+def test_how_sure_a_cause_is(settings: dict[str, Any], certainty: str, alternatives: tuple[str, ...]) -> None:
+    result = diagnose(flat_dump(**settings))
+    found = result.whole.diagnosis
+    assert (found.certainty, result.story.certainty) == (certainty, certainty)
+    assert found.cause is not None
+    assert found.cause.alternatives == alternatives
+    assert (", or " in result.story.headline) == bool(alternatives)

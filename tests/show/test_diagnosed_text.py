@@ -136,7 +136,7 @@ def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(te
 @pytest.mark.parametrize(
     ("verdict", "conclusion"),
     [
-        ("unclear", "No cause stands out: the largest is rounding noise of bf16 size, at most 46% of the gap."),
+        ("no_cause", "No cause stands out: the largest is rounding noise of bf16 size, at most 46% of the gap."),
         ("none", "The two policies are equal but for rounding."),
         ("too_few", "Too little data to tell: 12 sequences, and a diagnosis takes 16."),
     ],
@@ -202,7 +202,7 @@ def test_each_group_has_a_line(text: Printed) -> None:
         (("top_p", "top_p"), "All 2 groups agree."),
         (("top_p", "too_few"), "The one group with enough data agrees. 1 group has too little data."),
         (("top_p", "top_p", "too_few"), "All 2 groups with enough data agree. 1 group has too little data."),
-        (("top_p", "noise", "unclear"), "2 of 3 groups show another cause: noise at step 1, for example."),
+        (("top_p", "noise", "no_cause"), "2 of 3 groups show another cause: noise at step 1, for example."),
         (("noise", "noise"), "No single group shows this cause: noise at step 0, for example."),
         (("too_few", "too_few"), "No group has enough data by itself."),
     ],

@@ -1,0 +1,127 @@
+"""How sure a cause is: by how far each of its numbers lies from the limit of its rule, in errors where it has one.
+
+proven: a bound or an identity is broken.  likely: the statistics say so.  one of: another reading is as good, because a
+number that parts the two lies near its limit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, TOP_P_LEFT, is_cut, is_sharp
+from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case, Step
+from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.vocabulary import BY_TOKEN, MIN_BUCKETS
+from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, OTHER_CORE, STALE_Z_ALONE
+
+PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised", "top1_recorded"})
+"""What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, two means that no policy gives, or two
+tokens of one distribution."""
+NEAR_BOUND = 2.0
+"""A bound of truncation is near the limit between top-p and min-p within this factor."""
+MOST_AGAINST = 0.35
+"""Errors of the bound, of judged tokens: min-p alone makes .12 to .29; what blurs it more hides which cut it is."""
+ERRORS, TOKEN_ERRORS = 2.0, 2.5
+NEAR_SIZE, NEAR_ETA2 = 1.5, 1.5
+QUIET = 0.6
+"""Noise that makes less of a gap may be noise and a few tokens far off."""
+
+
+def with_certainty(case: Case, cause: CauseFinding) -> CauseFinding:
+    """The cause with how sure it is, and the other readings where it is one of several."""
+    doubt = DOUBTS.get(cause.cause)
+    alternatives = () if doubt is None else tuple(doubt(case, cause))
+    if alternatives:
+        return replace(cause, certainty="one of", alternatives=alternatives)
+    return replace(cause, certainty="proven" if cause.cause in PROVEN else "likely")
+
+
+def _step(case: Case, cause: CauseFinding) -> Step | None:
+    """Of the column that was cut: training's where that is what was found."""
+    mirrored = case.mirrored if "swapped_columns" in cause.explains else None
+    return (mirrored or case).step
+
+
+def _of_top_p(case: Case, cause: CauseFinding) -> list[str]:
+    step = _step(case, cause)
+    if step is None or not is_cut(step):
+        return ["top_k", "padded_vocabulary"]  # no token shows the bound
+    return ["min_p"] if not is_sharp(step) and _left(step) < NEAR_BOUND * TOP_P_LEFT else []
+
+
+def _of_min_p(case: Case, cause: CauseFinding) -> list[str]:
+    step = _step(case, cause)
+    if step is None:
+        return []
+    blurred = step.errors > MOST_AGAINST * step.judged
+    return ["top_p"] if blurred or _left(step) > TOP_P_LEFT / NEAR_BOUND else []
+
+
+def _left(step: Step) -> float:
+    return ratio(1 - step.bound, step.least_left * ratio(step.errors, step.judged), float("inf"))
+
+
+def _of_padding(case: Case, cause: CauseFinding) -> list[str]:
+    rare = case.rare_loss
+    return ["top_k", "top_p"] if rare is not None and rare.ratio - ERRORS * rare.error < 1 else []
+
+
+def _of_top_k(case: Case, cause: CauseFinding) -> list[str]:
+    rare = case.rare_loss
+    return ["padded_vocabulary"] if rare is not None and rare.ratio + ERRORS * rare.error > 1 else []
+
+
+def _of_line(case: Case, cause: CauseFinding) -> list[str]:
+    if case.shared_prefixes is not None or not CAP_FAN <= case.features.fan < LINE_FAN:
+        return []
+    return ["logit_softcap" if cause.cause == "temperature" else "temperature"]
+
+
+def _of_weights(case: Case, cause: CauseFinding) -> list[str]:
+    by_token = case.by_token
+    if by_token is None or case.features.core > OTHER_CORE:
+        return []
+    near = by_token.omega2 - ERRORS * by_token.error < BY_TOKEN or case.size_by_token < NEAR_SIZE * LEAST_BY_TOKEN
+    return ["noise"] if near else []
+
+
+def _of_noise(case: Case, cause: CauseFinding) -> list[str]:
+    readings = ["other_weights"] if _may_go_with_token(case) else []
+    return [*readings, "heavy_tail"] if cause.share < QUIET else readings
+
+
+def _may_go_with_token(case: Case) -> bool:
+    """Whether noise may be changed weights: ids are not there, or move log-odds by some errors but less than asked."""
+    by_token = case.by_token
+    if by_token is None or by_token.buckets < MIN_BUCKETS:
+        return True
+    return by_token.omega2 >= TOKEN_ERRORS * by_token.error and case.size_by_token >= LEAST_BY_TOKEN
+
+
+def _of_tail(case: Case, cause: CauseFinding) -> list[str]:
+    return ["noise"] if case.features.tail < HEAVY_TAIL else []
+
+
+def _of_staleness(case: Case, cause: CauseFinding) -> list[str]:
+    return ["drift"] if case.features.lean.z_correlation < STALE_Z_ALONE else []
+
+
+def _of_repetition(case: Case, cause: CauseFinding) -> list[str]:
+    repetition = case.repetition
+    return ["other_weights"] if repetition is not None and repetition.eta2 < NEAR_ETA2 * MIN_ETA2 else []
+
+
+DOUBTS: Mapping[str, Callable[[Case, CauseFinding], list[str]]] = {
+    "top_p": _of_top_p,
+    "min_p": _of_min_p,
+    "padded_vocabulary": _of_padding,
+    "top_k": _of_top_k,
+    "temperature": _of_line,
+    "logit_softcap": _of_line,
+    "other_weights": _of_weights,
+    "noise": _of_noise,
+    "heavy_tail": _of_tail,
+    "stale_policy": _of_staleness,
+    "repetition_penalty": _of_repetition,
+}
+"""Cause -> what else it may be, where that is as good."""
