@@ -2,6 +2,7 @@
 
 import inspect as signatures
 import json
+import keyword
 import math
 import pickle
 import pydoc
@@ -99,7 +100,7 @@ NO_OPTIONS = {"watch", "pictures", "totals", "summary"}
 def test_every_option_is_an_argument_of_the_same_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, "--help-all"]) == 0
     shown = re.findall(r"^  (?:-\w, )?--([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
-    options = {"is_" if name == "is" else name.replace("-", "_") for name in {*shown} - OF_THE_TERMINAL}
+    options = {f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_") for name in {*shown} - OF_THE_TERMINAL}
     parameters = signatures.signature(getattr(rlcorr_cli, command)).parameters
     assert options <= set(parameters)
     by_name = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
@@ -227,7 +228,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "wrong records": (lambda: analyze(BF16, plan={"weighting": 3}), "weighting"),
     "a config without its profile": (
         lambda: analyze(BF16, plan={"rollout_is": "token", "x": 1}),
-        "its profile (verl-0.6",
+        "of verl in 2025-10 with its profile",
     ),
     "a preset of another": (lambda: analyze(BF16, preset="opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
     "a plan beside a profile": (lambda: analyze(BF16, plan=Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),

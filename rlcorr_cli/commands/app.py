@@ -79,7 +79,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr diff old.parquet new.parquet",
         "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
     ),
-    "presets": ("rlcorr presets trl", "rlcorr presets geo_rs"),
+    "presets": ("rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
     "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
     "help": ("rlcorr help", "rlcorr help corrections"),
 }

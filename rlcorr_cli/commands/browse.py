@@ -27,16 +27,31 @@ def presets(
     # `rlcorr presets show NAME` and `rlcorr presets NAME` are the same.
     shown: Annotated[str | None, Opt(help="", metavar="", hidden=True, offers=completion.presets)] = None,
     *,
+    for_: Annotated[
+        str | None,
+        Opt(
+            help="Print NAME, a preset or a plan file, as lines of this framework's config; without NAME, all that "
+            "compare takes.",
+            panel="Options",
+            metavar="FRAMEWORK",
+            offers=completion.writable_frameworks,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """List named corrections by framework, or show one with its plan."""
+    """List named corrections by framework, show one with its plan, or write one as a framework's config."""
     from rlcorr_cli.errors import UsageError
-    from rlcorr_cli.show.presets import print_presets, print_presets_json
+    from rlcorr_cli.show.presets import print_lines, print_presets, print_presets_json
 
     if shown is not None and name != "show":
         raise UsageError("`rlcorr presets` takes one name.", "Write `rlcorr presets NAME`.")
     if name == "show" and shown is None:
         raise UsageError("`rlcorr presets show` names no preset.", "Write `rlcorr presets NAME`.")
+    if for_ is not None:
+        if json:
+            raise UsageError("`rlcorr presets --for` writes YAML.", "Leave --json out.")
+        print_lines(name if shown is None else shown, for_)
+        return
     (print_presets_json if json else print_presets)(name if shown is None else shown)
 
 

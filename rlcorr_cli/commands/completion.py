@@ -36,6 +36,13 @@ def preset_words() -> Offers:
     return [*offers_of(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
 
 
+def writable_frameworks() -> Offers:
+    """Every framework whose config `presets --for` writes."""
+    from rlcorr_cli.frameworks.write import names
+
+    return [(name, f"The lines for {name}'s config.") for name in names()]
+
+
 def profiles() -> Offers:
     """Every profile."""
     from rlcorr_cli.frameworks.chosen import RELEASES

@@ -6,6 +6,8 @@ Its k1 is +l, its k3 that of the reverse direction.  binary_kl is KPop; in float
 probability 1.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
@@ -71,11 +73,31 @@ def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
     return Weighting(scope, Bounds(None, cap), "zero" if how == "mask" else "clamp"), ()
 
 
+def _to_config(plan: Plan) -> Config:
+    actor: dict[str, Any] = {}
+    weighting, rejections = plan.weighting, plan.rejections
+    if plan.budgets:
+        actor["m2_threshold"] = plan.budgets[0].mean_below
+    if weighting is not None and weighting.bounds != Bounds():
+        level = "token" if weighting.scope == "token" else "sequence"
+        options: dict[str, Any] = {"level": level, "action": "clamp", "metric": "ratio", "upper": weighting.bounds.high}
+        actor["rejection_sampling"] = options | ({"lower": weighting.bounds.low} if weighting.bounds.low else {})
+    elif len(rejections) == 1:
+        (only,) = rejections
+        metric = next((name for name, statistic in _METRICS.items() if statistic == only.statistic), "")
+        agg = next((name for name, scope in _SCOPES.items() if scope == only.scope), None)
+        options = {"level": "token" if agg is None else "sequence", "action": "mask", "metric": metric}
+        options |= ({} if agg is None else {"agg": agg}) | {"upper": only.bounds.high}
+        actor["rejection_sampling"] = options | ({"lower": only.bounds.low} if only.bounds.low else {})
+    return {"actor": actor}
+
+
 AREAL = Framework(
     name="AReaL",
     keys=(*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
     blocks=(("actor",),),
     read=_read,
+    to_config=_to_config,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),
 )

@@ -7,11 +7,12 @@ each of the other modules makes one for every release that it knows; the table o
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.plans.plan import LEVELS, Plan, WeightScope
+from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
@@ -82,6 +83,46 @@ def contradiction(first: str, second: str, hint: str) -> UsageError:
     return UsageError(f"{first} and {second} contradict each other.", hint)
 
 
+DIGITS = 9
+"""Significant digits of a bound that is written, and in which bounds are compared: those of a ratio and of its log are
+not each other's to the last."""
+
+
+def scalar(value: Any) -> str:
+    """A value of a config in YAML: numbers without an exponent, which PyYAML takes for text; text that looks like a
+    number in quotes."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            text = format(Decimal(f"{value:.{DIGITS + 1}g}"), "f")
+            return text if "." in text else f"{text}.0"
+        case list():
+            return f"[{', '.join(map(scalar, value))}]"
+        case str() if value[:1].isdigit() or "," in value:
+            return f'"{value}"'
+        case _:
+            return str(value)
+
+
+def no_config(plan: Plan) -> Config | None:
+    """Of a framework whose config rlcorr does not write."""
+    return None
+
+
+def under(path: str, options: Config) -> dict[str, Any]:
+    """Options under a dotted path."""
+    first, *rest = path.split(".")
+    return {first: under(".".join(rest), options) if rest else options}
+
+
+def rejections_by(plan: Plan) -> dict[tuple[str, Scope], Rejection]:
+    """A plan's rejections by statistic and scope, of which a framework picks those that it has options for."""
+    return {(each.statistic, each.scope): each for each in plan.rejections}
+
+
 def _nothing(*_: object) -> tuple[str, ...]:
     return ()
 
@@ -103,6 +144,7 @@ class Framework:
     whose name is an option of another framework, too: they are there where they hold options.  common: keys that, at
     the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
+    to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     batch_mean: what it divides weights by where the plan normalises them.
     by_rollout: whether it averages over rollouts, where a dump tells which sample is of which.
     Three kinds of notes.  notes: what a user of such a plan should know about the framework.  config_notes: what a
@@ -119,6 +161,7 @@ class Framework:
     common: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
+    to_config: Callable[[Plan], Config | None] = no_config
     batch_mean: BatchMean = field(default_factory=BatchMean)
     by_rollout: bool = False
     notes: Callable[[Plan], tuple[str, ...]] = _nothing

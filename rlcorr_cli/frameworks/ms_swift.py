@@ -5,8 +5,10 @@ geometric mean; sequence_mask drops sequences by it and weighs the tokens of the
 off-policy sequence mask compares current with rollout policy, where a sequence's mean advantage is negative.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, number, positive
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, number, positive, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _MODE, _THRESHOLD = "rollout_importance_sampling_mode", "rollout_importance_sampling_threshold"
@@ -36,4 +38,19 @@ def _read(config: Config) -> Plan:
     return Plan("ms-swift", weighting, rejections, limit_on="first")
 
 
-MS_SWIFT = Framework(name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read)
+def _to_config(plan: Plan) -> Config:
+    rejections, weighting = rejections_by(plan), plan.weighting
+    options: dict[str, Any] = {}
+    if weighting is not None:
+        geometric = rejections.get(("ratio", "seq_mean"))
+        how = "mask" if weighting.outside == "zero" or geometric is not None else "truncate"
+        level = "sequence" if weighting.scope == "geometric" or geometric is not None else "token"
+        bounds = weighting.bounds if geometric is None else geometric.bounds
+        options = {_MODE: f"{level}_{how}", _THRESHOLD: bounds.high}
+    opsm = rejections.get(("k1", "seq_mean"))
+    return options | ({} if opsm is None else {_DELTA: opsm.bounds.high})
+
+
+MS_SWIFT = Framework(
+    name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read, to_config=_to_config
+)

@@ -7,8 +7,19 @@ With force_on_policy_ratio the loss takes the current policy for the previous on
 and PPO's own ratio is 1, which is bypass mode without a clip.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, positive
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    flag,
+    positive,
+    rejections_by,
+    under,
+)
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _CORRECTION = "use_importance_sampling_correction"
@@ -90,11 +101,29 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
         raise contradiction(f"{_TYPE}: {kind}", f"{_SEQUENCE}: true", "seq-mask-tis weighs tokens.")
 
 
+def _to_config(plan: Plan) -> Config:
+    options: dict[str, Any] = {_CORRECTION: plan.weighting is not None}
+    rejections, weighting = rejections_by(plan), plan.weighting
+    if weighting is not None:
+        geometric = rejections.get(("ratio", "seq_mean"))
+        kind = "icepop" if weighting.outside == "zero" else None if weighting.bounds == Bounds() else "tis"
+        kind = "seq-mask-tis" if geometric is not None else kind
+        bounds = weighting.bounds if geometric is None else geometric.bounds
+        options |= {_SEQUENCE: True} if weighting.scope == "sequence" else {}
+        options |= {} if kind is None else {_TYPE: kind, _RATIO: bounds.high}
+        options |= {_MIN: bounds.low} if kind is not None and bounds.low else {}
+    if plan.mode == "bypass":
+        options[_ON_POLICY] = True
+    error = rejections.get(("exp_abs_log_ratio", "seq_mean"))
+    return under("loss_fn", options) | ({} if error is None else under("grpo", {_ERROR: error.bounds.high}))
+
+
 NEMO = Framework(
     name="NeMo-RL",
     keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL),
     blocks=(("loss_fn",), ("grpo",)),
     read=_read,
+    to_config=_to_config,
     others=("reference_policy_kl_penalty",),
     notes=_notes,
     config_notes=_config_notes,

@@ -8,7 +8,7 @@ takes of a sequence outside only the tokens whose update leads further away.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, flag, number
+from rlcorr_cli.frameworks.framework import Config, Framework, flag, number, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _USE, _SEQUENCE, _TV = "use_rho_correction", "rho_mask_sequence_level", "rho_mask_tv_divergence"
@@ -41,4 +41,27 @@ def _bounds(config: Config, stem: str, high: float) -> Bounds:
     return Bounds(*(value or None for value in ends))
 
 
-OPEN_INSTRUCT = Framework(name="open-instruct", keys=(_USE, *_BOUNDS, _SEQUENCE, _TV), blocks=(), read=_read)
+def _to_config(plan: Plan) -> Config:
+    weighting, rejections = plan.weighting, rejections_by(plan)
+    options: dict[str, Any] = {_USE: weighting is not None}
+    if weighting is None:
+        return options
+    options |= _ends(_CLAMP, weighting.bounds) | ({_SEQUENCE: True} if weighting.scope == "geometric" else {})
+    for key in (("ratio", "token"), ("ratio", "seq_mean"), ("ratio_gap", "seq_mean")):
+        if key in rejections:
+            options |= ({_TV: True} if key[0] == "ratio_gap" else {}) | _ends(_MASK, rejections[key].bounds)
+    return options
+
+
+def _ends(stem: str, bounds: Bounds) -> dict[str, Any]:
+    """Two bounds, of which 0 is none."""
+    return {f"{stem}_lower_bound": bounds.low or 0.0, f"{stem}_upper_bound": bounds.high or 0.0}
+
+
+OPEN_INSTRUCT = Framework(
+    name="open-instruct",
+    keys=(_USE, *_BOUNDS, _SEQUENCE, _TV),
+    blocks=(),
+    read=_read,
+    to_config=_to_config,
+)

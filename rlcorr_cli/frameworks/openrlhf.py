@@ -7,7 +7,16 @@ level where the geometric ratio is inside.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, positive
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    flag,
+    positive,
+    rejections_by,
+    under,
+)
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
@@ -53,4 +62,17 @@ def _bounds(config: Config, key: str) -> Bounds:
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 
-OPENRLHF = Framework(name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read)
+def _to_config(plan: Plan) -> Config:
+    weighting, geometric = plan.weighting, rejections_by(plan).get(("ratio", "seq_mean"))
+    if weighting is None:
+        return under("algo.advantage", {_NEW[0]: "off"})
+    bounds = weighting.bounds if geometric is None else geometric.bounds
+    level = "token" if geometric is None else "seq"
+    mode = "mask" if geometric is not None or weighting.outside == "zero" else "clip"
+    options = {_NEW[0]: level, _NEW[1]: mode, _NEW[3]: [bounds.low, bounds.high] if bounds.low else [bounds.high]}
+    return under("algo.advantage", options)
+
+
+OPENRLHF = Framework(
+    name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read, to_config=_to_config
+)

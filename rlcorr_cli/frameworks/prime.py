@@ -4,8 +4,10 @@ The masks compare the trainer's policy with the inference one, and so does the l
 Bounds are strict there and so inclusive for what stays.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, number
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, number, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -74,10 +76,31 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
     return tuple(rejections)
 
 
+def _to_config(plan: Plan) -> Config:
+    rejections = rejections_by(plan)
+    by_gate = {each.gate: each.bounds for each in plan.rejections if each.statistic == "prob_gap"}
+    options: dict[str, Any] = {"type": "default"}
+    if ("binary_kl", "token") in rejections:
+        options = {"type": "kpop", "kpop_threshold": rejections["binary_kl", "token"].bounds.high}
+    elif "any" in by_gate:
+        options = {"type": "ipo", "ipo_threshold": by_gate["any"].high}
+    elif by_gate.keys() == {"positive", "nonpositive"} and by_gate["nonpositive"].low is not None:
+        options |= {"dppo_mask_low": -by_gate["nonpositive"].low, "dppo_mask_high": by_gate["positive"].high}
+    elif ("ratio", "token") in rejections:
+        options = {}
+        for stem, scope in (("token", "token"), ("geo", "seq_mean")):
+            bounds = rejections["ratio", scope].bounds if ("ratio", scope) in rejections else Bounds()
+            options |= {f"{stem}_mask_low": bounds.low, f"{stem}_mask_high": bounds.high}
+        highest = rejections.get(("ratio", "seq_max"))
+        options |= {} if highest is None else {"sequence_mask_high": highest.bounds.high}
+    return under("trainer.loss", options)
+
+
 PRIME = Framework(
     name="prime-rl",
     keys=("type", *_DPPO, *_IPO, *_KPOP, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),
     read=_read,
+    to_config=_to_config,
     common=("type", "geo_mask_low", "geo_mask_high"),
 )

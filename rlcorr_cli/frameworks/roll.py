@@ -94,11 +94,31 @@ def _block(block: Any, where: str, keys: tuple[str, ...]) -> Config:
     return block
 
 
+def _to_config(plan: Plan) -> Config:
+    options: dict[str, Any] = {}
+    weighting = plan.weighting
+    if weighting is not None and weighting.of == "drift":
+        variant = next((name for name, meant in _VARIANTS.items() if meant == weighting), None)
+        return {"actor_train": {"pg_variant": variant}}
+    if weighting is not None:
+        level = next((name for name, (scope, _) in _LEVELS.items() if scope == weighting.scope), "")
+        options["is_weight"] = {"enabled": True, "weight_type": level, "upper_bound": weighting.bounds.high}
+    filters: list[Config] = []
+    for each in plan.rejections:
+        level = next((name for name, (_, scope) in _LEVELS.items() if scope == each.scope), "")
+        kind = "diff" if each.statistic == "prob_gap" else "ratio"
+        ends = {f"{kind}_low": each.bounds.low, f"{kind}_high": each.bounds.high}
+        own = {"ratio_enabled": False, "diff_enabled": True} if kind == "diff" else {}
+        filters.append({"enabled": True, "agg_type": level, **own, **ends})
+    return {"train_infer_correction": options | ({"filters": filters} if filters else {})}
+
+
 ROLL = Framework(
     name="ROLL",
     keys=("is_weight", "filters", "pg_variant"),
     blocks=(("actor_train",),),
     read=_read,
+    to_config=_to_config,
     own=(("train_infer_correction",),),
     common=("filters",),
 )

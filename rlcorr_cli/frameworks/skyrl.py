@@ -9,8 +9,10 @@ policy_loss_type dppo masks tokens whose divergence between rollout and current 
 delta_high in their advantage's direction; its ratio is current / rollout.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, positive
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, positive, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
@@ -69,6 +71,31 @@ def _dppo(config: Config) -> tuple[Rejection, ...]:
     )
 
 
+def _to_config(plan: Plan) -> Config:
+    rejections, weighting = rejections_by(plan), plan.weighting
+    options: dict[str, Any] = {}
+    if weighting is not None and weighting.of == "mismatch" and weighting.scope in _HIGH:
+        options |= {"tis_ratio_type": weighting.scope, _HIGH[weighting.scope][0]: weighting.bounds.high}
+    for scope, end in (("seq_min", "low"), ("seq_max", "high")):
+        if ("ratio", scope) in rejections:
+            options[f"{_OUTLIER}_{end}"] = getattr(rejections["ratio", scope].bounds, end)
+    token = rejections.get(("ratio", "token"))
+    if token is not None:
+        options |= {f"{_TOKEN}_low": token.bounds.low, f"{_TOKEN}_high": token.bounds.high}
+    for metric, (scope, short, _, _) in _MASKS.items():
+        if ("ratio", scope) in rejections:
+            bounds = rejections["ratio", scope].bounds
+            options["sequence_mask_metric"] = metric
+            options |= {f"{short}_mask_low": bounds.low, f"{short}_mask_high": bounds.high}
+    algorithm: Config = {"off_policy_correction": options}
+    for kind, statistic in _DIVERGENCES.items():
+        ends = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
+        if ends.keys() == {"positive", "negative"} and ends["negative"].low is not None:
+            deltas = {"delta_low": -ends["negative"].low, "delta_high": ends["positive"].high}
+            algorithm = {"policy_loss_type": "dppo", "dppo": {"dppo_type": kind, **deltas}}
+    return under("trainer.algorithm", algorithm)
+
+
 def _notes(plan: Plan) -> tuple[str, ...]:
     """What differs where a token mask stands beside what SkyRL computes on the tokens that it leaves."""
     if all(rejection.name != "token" for rejection in plan.rejections):
@@ -93,6 +120,7 @@ SKYRL = Framework(
     ),
     blocks=(("trainer", "algorithm"), ("trainer", "algorithm", "dppo"), ("dppo",)),
     read=_read,
+    to_config=_to_config,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
     common=("geo_mask_low", "geo_mask_high", "policy_loss_type", "delta_low", "delta_high"),
     notes=_notes,

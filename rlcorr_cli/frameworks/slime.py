@@ -11,6 +11,7 @@ or less.  Limits act after reducing.  With use_tis off slime returns before it r
 """
 
 from dataclasses import replace
+from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
@@ -24,11 +25,12 @@ from rlcorr_cli.frameworks.framework import (
     number,
     positive,
     ratio_level,
+    rejections_by,
 )
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluate
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
@@ -188,11 +190,41 @@ def _read_run(config: Config) -> Plan:
     return replace(plan, mode="bypass") if flag(config, "use_rollout_logprobs") else plan
 
 
+def _to_config(plan: Plan) -> Config:
+    weighting, rejections = plan.weighting, rejections_by(plan)
+    options: dict[str, Any] = {"use_tis": weighting is not None}
+    opsm = rejections.get(("k1", "seq_mean"))
+    if opsm is not None:
+        options |= {"use_opsm": True, "opsm_delta": opsm.bounds.high}
+    if weighting is not None and weighting.outside == "zero":
+        options |= {"tis_clip": weighting.bounds.high, "tis_clip_low": weighting.bounds.low or 0.0}
+        options["custom_tis_function_path"] = "slime.backends.megatron_utils.loss.icepop_function"
+    elif weighting is not None:
+        bounds = weighting.bounds
+        options |= {"tis_level": weighting.scope, "tis_mode": "clip" if bounds.low else "truncate"}
+        options |= {"tis_upper_bound": bounds.high} | ({"tis_lower_bound": bounds.low} if bounds.low else {})
+        options |= {"tis_batch_normalize": True} if weighting.normalize == "batch" else {}
+        own = next((each for each in plan.rejections if each.statistic == "ratio" and each.scope in _SCOPE_NAMES), None)
+        low = next((each.bounds.low for each in plan.rejections if each.is_veto), None)
+        if own is not None:
+            options |= {"use_rs": True, "rs_level": _SCOPE_NAMES[own.scope]}
+            options |= {"rs_lower_bound": own.bounds.low or 0.0, "rs_upper_bound": own.bounds.high}
+            options |= {} if low is None else {"rs_veto_threshold": low}
+            if bounds == Bounds():
+                options |= {"tis_mode": "mask", "tis_upper_bound": own.bounds.high}
+                options |= {"tis_lower_bound": own.bounds.low or 0.0, "use_rs": False}
+    return options | ({"use_rollout_logprobs": True} if plan.mode == "bypass" else {})
+
+
+_SCOPE_NAMES: dict[Scope, str] = {scope: name for name, scope in LEVELS.items()}
+
+
 SLIME_RUN = Framework(
     name="slime",
     keys=(*KEYS, *_FLAGS),
     blocks=(("custom_config",), ("mis",)),
     read=_read_run,
+    to_config=_to_config,
     config_notes=lambda config: _config_notes(config) if "use_rs" in config else (),
 )
 """A run's own flags, which need no profile.  OPSM looks at each token's own advantage."""

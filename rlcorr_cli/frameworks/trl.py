@@ -4,8 +4,10 @@ The sequence ratio is the product, nothing is limited before the exponential, an
 The off-policy sequence mask compares the current policy with the sampling one.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Weighting, WeightScope
 
 _PREFIX = "vllm_importance_sampling"
@@ -41,6 +43,18 @@ def _high(config: Config) -> float | None:
     return number(config, old if capped else new, 3.0)
 
 
+def _to_config(plan: Plan) -> Config:
+    options: dict[str, Any] = {f"{_PREFIX}_correction": plan.weighting is not None}
+    if plan.weighting is not None:
+        kind = (plan.weighting.scope, plan.weighting.outside)
+        mode = next((name for name, meant in MODES.items() if meant == kind), None)
+        bounds = plan.weighting.bounds
+        options |= {f"{_PREFIX}_mode": mode, f"{_PREFIX}_clip_max": bounds.high}
+        options |= {f"{_PREFIX}_clip_min": bounds.low} if bounds.low else {}
+    opsm = rejections_by(plan).get(("k1", "seq_mean"))
+    return options | ({} if opsm is None else {"off_policy_mask_threshold": opsm.bounds.high})
+
+
 TRL = Framework(
     name="TRL",
     keys=(
@@ -49,4 +63,5 @@ TRL = Framework(
     ),
     blocks=(),
     read=_read,
+    to_config=_to_config,
 )

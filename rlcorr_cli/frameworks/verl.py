@@ -22,7 +22,18 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frameworks.empty_rows import counted_empty
-from rlcorr_cli.frameworks.framework import Config, Framework, checked, choice, flag, number, positive, ratio_level
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    checked,
+    choice,
+    flag,
+    number,
+    positive,
+    ratio_level,
+    scalar,
+    under,
+)
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import StatisticFamily
@@ -187,6 +198,52 @@ def _positive(text: str, where: str) -> float:
     return positive({where: text}, where) or 0.0
 
 
+def _to_config(release: Release, plan: Plan) -> Config:
+    weighting = plan.weighting
+    options: dict[str, Any] = {"rollout_is": None if weighting is None else weighting.scope}
+    if weighting is not None:
+        low, high = weighting.bounds.low, weighting.bounds.high
+        is_pair = weighting.outside == "zero" and low is not None
+        options["rollout_is_threshold"] = f"{scalar(low)}_{scalar(high)}" if is_pair else high
+        options |= {"rollout_is_batch_normalize": True} if weighting.normalize == "batch" else {}
+    by_ratio = release.rejects_by == "ratio"
+    options |= _ratio_options(plan) if by_ratio else _divergence_options(plan)
+    if plan.mode == "bypass":
+        options["bypass_old_logprob_for_rollout" if by_ratio else "bypass_mode"] = True
+    if plan.loss == "reinforce":
+        options |= {"use_pure_rollout_correction": True} if by_ratio else {"loss_type": "reinforce"}
+    return under("algorithm.rollout_correction", options)
+
+
+def _ratio_options(plan: Plan) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for each in plan.rejections:
+        name = next((level for level, scope in LEVELS.items() if scope == each.scope), None)
+        if each.is_veto:
+            options["rollout_token_veto_threshold"] = each.bounds.low
+        elif each.statistic == "ratio" and name:
+            options |= {"rollout_rs": name, "rollout_rs_threshold": each.bounds.high}
+            options["rollout_rs_threshold_lower"] = each.bounds.low or 0.0
+    return options
+
+
+def _divergence_options(plan: Plan) -> dict[str, Any]:
+    names: list[str] = []
+    thresholds: list[str] = []
+    for each in plan.rejections:
+        low, high = each.bounds.low, each.bounds.high
+        if each.statistic == "ratio":  # verl's k1 acts on -l
+            if not low or high is None:
+                return {}
+            low, high = -math.log(high), -math.log(low)
+        statistic = "k1" if each.statistic == "ratio" else each.statistic
+        names.append(statistic if statistic in KPOP else f"{each.scope}_{statistic}")
+        is_pair = statistic == "k1" and low is not None and high is not None
+        ends = [math.exp(low), math.exp(high)] if is_pair else [high]
+        thresholds.append("_".join(scalar(end) for end in ends))
+    return {"rollout_rs": ",".join(names), "rollout_rs_threshold": ",".join(thresholds)} if names else {}
+
+
 _ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of its legacy workers (the default)"}
 """Releases whose actor, in decoupled mode, computes the 13 diagnostics again: from the current policy, per micro-batch,
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
@@ -250,6 +307,7 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
         blocks=BLOCKS,
         read=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
         write=partial(write, release),
+        to_config=partial(_to_config, release),
         batch_mean=batch_mean(release),
         notes=_notes,
         config_notes=partial(_config_notes, release),

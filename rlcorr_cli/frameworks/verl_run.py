@@ -8,7 +8,7 @@ in their advantage's direction, and weigh the others by current / old, at most c
 from dataclasses import replace
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, positive
+from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, positive, under
 from rlcorr_cli.frameworks.verl import BLOCKS, KEYS_0_6, VERL_0_6, VERL_0_9
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
@@ -66,11 +66,24 @@ def _config_notes(config: Config) -> tuple[str, ...]:
     return (read, *release.notes(release.read(correction)), *release.config_notes(correction))
 
 
+def _to_config(plan: Plan) -> Config | None:
+    """DPPO's losses; what the releases have is written by their profiles."""
+    for mode, statistic in _STATISTICS.items():
+        ends = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
+        if ends.keys() == {"positive", "nonpositive"} and ends["nonpositive"].low is not None and plan.weighting:
+            bounds = {"clip_ratio_low": -ends["nonpositive"].low, "clip_ratio_high": ends["positive"].high}
+            options = {"policy_loss": {"loss_mode": mode}, **bounds, "clip_ratio_c": plan.weighting.bounds.high}
+            bypass = under("algorithm.rollout_correction", {"bypass_mode": True}) if plan.mode == "bypass" else {}
+            return under(".".join(_ACTOR), options) | bypass
+    return None
+
+
 VERL = Framework(
     name="verl",
     keys=(*KEYS_0_6, *_LOSS),
     blocks=(_ACTOR, (*_ACTOR, "policy_loss")),
     read=_read,
+    to_config=_to_config,
     own=BLOCKS,
     common=("rollout_is", "rollout_is_threshold", *_LOSS),
     config_notes=_config_notes,

@@ -5,8 +5,10 @@ rollout_is_mask_threshold and by weights before they are clamped.  A veto drops 
 outside, on either side.  Log-ratios are limited at +-20.
 """
 
+from typing import Any
+
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, ratio_level
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, ratio_level, rejections_by, under
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting
 
 _KEYS = tuple(f"rollout_is_{end}" for end in ("level", "mode", "threshold", "mask_threshold", "veto_threshold"))
@@ -44,11 +46,33 @@ def _bounds(config: Config, key: str) -> Bounds | None:
     return Bounds(low, high)
 
 
+def _to_config(plan: Plan) -> Config:
+    weighting, rejections = plan.weighting, rejections_by(plan)
+    options: dict[str, Any] = {}
+    if weighting is not None:
+        level = LEVELS[weighting.scope]
+        mask = rejections.get(("ratio", level))
+        is_open = weighting.bounds == Bounds()
+        mode = "truncate" if mask is None else "mask" if is_open else "both"
+        bounds = mask.bounds if mask is not None and is_open else weighting.bounds
+        options = {_LEVEL: weighting.scope, _MODE: mode, _THRESHOLD: _pair(bounds)}
+        options |= {_MASK: _pair(mask.bounds)} if mask is not None and not is_open else {}
+    low, high = (rejections.get(("ratio", scope)) for scope in ("seq_min", "seq_max"))
+    if high is not None:
+        options[_VETO] = _pair(Bounds(None if low is None else low.bounds.low, high.bounds.high))
+    return under("rollout_is", options)
+
+
+def _pair(bounds: Bounds) -> list[float | None]:
+    return [bounds.high, bounds.low or 0.0]
+
+
 XTUNER = Framework(
     name="xtuner",
     keys=_KEYS,
     blocks=(),
     read=_read,
+    to_config=_to_config,
     own=(("rollout_is",),),
     common=_KEYS,
     shared=(("rollout_is",),),

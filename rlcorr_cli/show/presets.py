@@ -1,11 +1,15 @@
 """`presets` on a terminal, from the tables the code uses; loads neither torch nor numpy."""
 
 import textwrap
+from typing import TYPE_CHECKING
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
-from rlcorr_cli.plans.presets import FAMILIES, PRESETS, Preset, families, of_family, preset
+from rlcorr_cli.plans.presets import COMPARED, FAMILIES, PRESETS, Preset, families, of_family, preset
 from rlcorr_cli.show.stdout import emit, emit_json
+
+if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.write import Lines
 
 WIDTH = 80
 DEEDS = {
@@ -93,6 +97,35 @@ def print_preset(name: str) -> None:
     if config is not None:
         lines += ["", f"# In the framework's own words{_how_to_read(config)}:", config.text]
     emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(row.plan)]))
+
+
+def print_lines(name: str | None, framework: str) -> None:
+    """Print a plan as lines of a framework's config, or that it cannot express it; without a name, those of each plan
+    that `compare` takes."""
+    from rlcorr_cli.frameworks.write import lines_of
+
+    plans = [_plan_called(name)] if name else [row.plan for row in COMPARED]
+    written = [(plan, lines_of(plan, framework)) for plan in plans]
+    emit("\n\n".join("\n".join(_as_lines(plan, lines, framework)) for plan, lines in written) + "\n")
+
+
+def _plan_called(name: str) -> Plan:
+    """The plan of a preset, or of a plan file."""
+    from rlcorr_cli.plans.files import SUFFIXES
+
+    if not name.endswith(SUFFIXES):
+        return preset(name).plan
+    from rlcorr_cli.frameworks.read import read_plan
+
+    return read_plan(name, None).plan
+
+
+def _as_lines(plan: Plan, lines: "Lines | None", framework: str) -> list[str]:
+    if lines is None:
+        text = f"{plan.name}: {framework}'s config cannot express it: {records(plan)}."
+        return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
+    about = f"{plan.name} for {lines.framework}. {' '.join(lines.notes)}".strip()
+    return [*textwrap.wrap(about, WIDTH, initial_indent="# ", subsequent_indent="# "), lines.text]
 
 
 def _how_to_read(config: PeerConfig) -> str:

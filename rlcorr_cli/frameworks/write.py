@@ -1,0 +1,121 @@
+"""A plan as the options of a framework's own config: the lines to paste, or that the framework has no such options.
+
+Each framework proposes options for a plan (`to_config`), as well as it can; what is proposed is read back, and is an
+answer only where it is read as the same plan.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frameworks.framework import DIGITS, Framework, scalar
+from rlcorr_cli.frameworks.read import FRAMEWORKS, plan_in
+from rlcorr_cli.plans.plan import Plan, Rejection
+
+_ALSO = {"nemo": "nemo_rl", "prime": "prime_rl", "miles": "slime", "swift": "ms_swift"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """framework: its name, with its release where only that reads them.  text: YAML.  notes: what differs."""
+
+    framework: str
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def lines_of(plan: Plan, name: str) -> Lines | None:
+    """The lines of a framework's config that mean a plan; None where it cannot express it."""
+    for framework in _called(name):
+        config = framework.to_config(plan)
+        if config is None:
+            continue
+        try:
+            found = plan_in(dict(config), framework if framework.is_profile else None).plan
+        except UsageError:
+            continue
+        if _meaning(found) == _meaning(plan):
+            return Lines(framework=framework.name, text="\n".join(_yaml(config)), notes=_notes(plan, found))
+    return None
+
+
+def names() -> tuple[str, ...]:
+    """The frameworks whose lines can be had."""
+    return tuple(_key(framework.name) for framework in FRAMEWORKS if not framework.is_profile)
+
+
+def _called(name: str) -> tuple[Framework, ...]:
+    """A framework of a name, however it is written; verl's releases, newest first."""
+    key = _key(name)
+    key = _ALSO.get(key, key)
+    found = tuple(each for each in FRAMEWORKS if not each.is_profile and _key(each.name) == key)
+    if not found:
+        raise UsageError(f"Unknown framework '{name}'.", f"Try one of: {', '.join(names())}.")
+    releases = (each for each in reversed(FRAMEWORKS) if each.is_profile and each.name.startswith(f"{key}-0"))
+    return (*releases, *found)
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("-", "_")
+
+
+def _notes(plan: Plan, found: Plan) -> tuple[str, ...]:
+    """What the framework does otherwise where log-ratios are far out."""
+    if plan.log_ratio_limit == found.log_ratio_limit:
+        return ()
+    limit = "no limit" if found.log_ratio_limit is None else f"a limit of +-{found.log_ratio_limit:g}"
+    return (f"It has {limit} on log-ratios; the plan has {_limit(plan)}.",)
+
+
+def _limit(plan: Plan) -> str:
+    return "none" if plan.log_ratio_limit is None else f"+-{plan.log_ratio_limit:g}"
+
+
+def _meaning(plan: Plan) -> object:
+    """What a plan does to tokens whose log-ratio is far from any limit; of what its records are called, nothing."""
+    weighting = plan.weighting
+    weights: object = None
+    if weighting is not None:
+        low, high = weighting.bounds.low or None, weighting.bounds.high
+        outside = "clamp" if (low, high) == (None, None) or weighting.outside == "cap" else weighting.outside
+        low = None if weighting.outside == "cap" else low
+        of = "mismatch" if plan.mode == "bypass" else weighting.of
+        weights = (weighting.scope, _rounded(low), _rounded(high), outside, weighting.normalize, of, weighting.gate)
+    rejections = sorted(repr(_rejection(each, plan)) for each in plan.rejections)
+    budgets = sorted(repr((each.statistic, each.mean_below, each.of)) for each in plan.budgets)
+    return weights, rejections, budgets, plan.mode, plan.loss
+
+
+def _rejection(rejection: Rejection, plan: Plan) -> tuple[object, ...]:
+    statistic, low, high = rejection.statistic, rejection.bounds.low, rejection.bounds.high
+    if statistic in ("k1", "log_ratio") and rejection.scope in ("token", "seq_sum", "seq_mean"):
+        if statistic == "k1":
+            low, high = (None if high is None else -high), (None if low is None else -low)
+        statistic, low, high = "ratio", *(None if end is None else math.exp(end) for end in (low, high))
+    of = "mismatch" if plan.mode == "bypass" else rejection.of
+    nonnegative = statistic in ("ratio", "k2", "k3", "k3_reverse", "binary_kl", "abs_log_ratio", "ratio_gap")
+    low = None if nonnegative and not low else low
+    acts = (of, rejection.gate, rejection.gates_tokens, rejection.applied)
+    return (statistic, rejection.scope, _rounded(low), _rounded(high), *acts)
+
+
+def _rounded(bound: float | None) -> float | None:
+    return None if bound is None else float(f"{bound:.{DIGITS}g}")
+
+
+def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
+    lines: list[str] = []
+    for key, each in value.items():
+        head = f"{'  ' * depth}{key}:"
+        if isinstance(each, Mapping):
+            lines += [head, *_yaml(each, depth + 1)]
+        elif isinstance(each, list) and each and all(isinstance(one, Mapping) for one in each):
+            lines.append(head)
+            for one in each:
+                first, *rest = _yaml(one, depth + 2)
+                lines += [f"{'  ' * (depth + 1)}- {first.strip()}", *rest]
+        else:
+            lines.append(f"{head} {scalar(each)}")
+    return lines
