@@ -254,6 +254,8 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     notes = list(inverse_notes(plan))
     if any(not rejection.applied for rejection in plan.rejections):
         notes.append("verl 0.6.1 in bypass mode logs a veto without rollout_rs, and does not apply it; nor is it here.")
+    if any(rejection.statistic in KPOP for rejection in plan.rejections):
+        notes.append("rollout_rs: binary_kl is of verl's pull request 6800, and in no release yet.")
     if plan.mode == "bypass" and plan.loss == "ppo_clip" and plan.weighting is not None:
         notes.append("In bypass mode with the PPO loss verl's weights are for metrics only.")
     return tuple(notes)

@@ -37,7 +37,11 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
         except UsageError:
             continue
         if _meaning(found) == _meaning(plan):
-            return Lines(framework=framework.name, text="\n".join(_yaml(config)), notes=_notes(plan, found))
+            return Lines(
+                framework=framework.name,
+                text="\n".join(_yaml(config)),
+                notes=(*_notes(plan, found), *framework.notes(found)),
+            )
     return None
 
 

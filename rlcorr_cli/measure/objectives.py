@@ -5,6 +5,7 @@ known only where all of the batch has been seen, so it is not in any number here
 first, as everywhere.  Formulas: `plans/objective.py`.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,14 @@ CHANGE_LIMIT = 20.0
 """d is clamped to this on either side before r = e^d, and a clamped token has no gradient."""
 MEAN_CHANGE_LIMIT = 10.0
 """The same from above of the mean d that GSPO takes."""
+RATIO_CAP = 20.0
+"""DPPO's ratio is at most this."""
+SAPO_TAU = (1.0, 1.05)
+"""SAPO's steepness where A > 0, and elsewhere."""
+VESPO_K_LAMBDA = ((2.0, 3.0), (3.0, 2.0))
+"""VESPO's k and lambda where A >= 0, and elsewhere."""
+VESPO_LOG_LIMITS = (math.log(1e-8), 20.0)
+"""Between which VESPO takes the log of a sequence's ratio."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
 
 def uncorrected(tokens: Tokens, objective: Objective) -> TokenLosses:
     """The objective with nothing weighted or rejected; in bypass mode, where PPO's ratio corrects, reinforce's."""
-    plain = replace(objective, name="reinforce", dual_clip=None) if objective.mode == "bypass" else objective
+    plain = replace(objective, name="reinforce", dual_clip=None, beta=None) if objective.mode == "bypass" else objective
     return _losses(tokens, plain, change=_change(tokens, objective), weights=None, keep=None)
 
 
@@ -135,9 +144,39 @@ def terms(tokens: Tokens, objective: Objective, change: Array, keep: Array | Non
             mean = _kept_mean(tokens.rows, change, keep)
             ratio = xp.exp(xp.clip(mean, None, MEAN_CHANGE_LIMIT))
             return _ppo(ratio, mean > MEAN_CHANGE_LIMIT, advantages, objective)
+        case "dppo":
+            ratio = xp.clip(xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT)), None, RATIO_CAP)
+            moved = xp.exp(_current(tokens)) - xp.exp(_current(tokens) - change)
+            passed = xp.where(advantages > 0, moved > objective.clip_high, moved < -objective.clip_low)
+            weight = xp.where(passed, 0.0, ratio * advantages)
+            return TokenTerms(-weight * _current(tokens), -weight, passed, _nowhere(ratio))
+        case "sapo":
+            ratio = xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT))
+            steepness = xp.where(advantages > 0, SAPO_TAU[0], SAPO_TAU[1])
+            gate = 1 / (1 + xp.exp(-steepness * (ratio - 1)))
+            slope = xp.where(abs(change) > CHANGE_LIMIT, 0.0, -advantages * 4 * gate * (1 - gate) * ratio)
+            return TokenTerms(-advantages * 4 / steepness * gate, slope, _nowhere(ratio), _nowhere(ratio))
+        case "vespo":
+            weight = _gamma(tokens, change, keep) * advantages
+            return TokenTerms(-weight * _current(tokens), -weight, _nowhere(weight), _nowhere(weight))
+        case "dro":
+            assert objective.beta is not None
+            loss = objective.beta * change * change / 2 - advantages * _current(tokens)
+            return TokenTerms(loss, objective.beta * change - advantages, _nowhere(loss), _nowhere(loss))
         case "ppo":
             ratio = xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT))
             return _ppo(ratio, abs(change) > CHANGE_LIMIT, advantages, objective)
+
+
+def _gamma(tokens: Tokens, change: Array, keep: Array | None) -> Array:
+    """VESPO's phi = e^lambda W^k e^(-lambda W) at each token, f64[V], by the sign of its advantage; 1 at W = 1."""
+    xp, rows = tokens.xp, tokens.rows
+    limited = xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT)
+    kept = limited if keep is None else xp.where(keep, limited, 0.0)
+    log_ratio = rows.spread(rows.sum(kept).clip(*VESPO_LOG_LIMITS))
+    plus = _advantages(tokens) >= 0
+    power, decay = (xp.where(plus, *pair) for pair in zip(*VESPO_K_LAMBDA, strict=True))
+    return xp.exp(decay + power * log_ratio - decay * xp.exp(log_ratio))
 
 
 def _ppo(ratio: Array, limited: Array, advantages: Array, objective: Objective) -> TokenTerms:

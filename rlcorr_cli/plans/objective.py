@@ -9,14 +9,15 @@ what the aggregation divides by.  A gradient step moves theta of a token in prop
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.records.fields import Key
 from rlcorr_cli.records.record import Record
 
-ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo"]
-ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo"]
+ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
+ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 """A name, or `auto`: that which a plan's mode and loss ask for."""
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 """How a batch's token losses become one number, by verl's names; the last is Dr.GRPO's."""
@@ -29,8 +30,16 @@ DEFAULT_CLIPS: dict[ObjectiveName, tuple[float, float]] = {
     "reinforce": (0.0, 0.0),
     "gspo": (3e-4, 4e-4),
     "cispo": (0.2, 0.2),
+    "dppo": (0.2, 0.2),
+    "sapo": (0.0, 0.0),
+    "vespo": (0.0, 0.0),
+    "dro": (0.0, 0.0),
 }
 """eps_low, eps_high.  A geometric mean of ratios moves far less than one token's; these are the paper's of GSPO."""
+CLIPPED: tuple[ObjectiveName, ...] = ("ppo", "gspo", "cispo", "dppo")
+"""Objectives with bounds on their ratio, or on the change of a token's probability."""
+DRO_BETA = 0.05
+"""tinker's; verl asks for one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +50,17 @@ class Objective(Record):
           reinforce  L = -A theta, r and so the clips have no part in it
           gspo    as ppo, with s = e^(mean of d over the sequence's kept tokens, at most 10) for r
           cispo   L = -clip(r) A theta, clip(r) a constant; a clip_low of 1 clips on one side only
+          dppo    L = -min(r, 20) A theta, the ratio a constant; 0 where e^theta - e^old has passed clip_high (A > 0)
+                  or -clip_low (A <= 0)
+          sapo    L = -A (4 / tau) sigmoid(tau (r - 1)), tau 1 where A > 0 and 1.05 elsewhere
+          vespo   L = -phi A theta, phi = e^lambda W^k e^(-lambda W) a constant, W = e^(sum of d over the sequence's
+                  kept tokens, within 1e-8 and e^20); k, lambda = 2, 3 where A >= 0 and 3, 2 elsewhere
+          dro     L = -(A theta - beta d^2 / 2), d unlimited
     dual_clip: ppo alone, C > 1: where A < 0 the loss is at most -A C; None without.
+    beta: dro alone, > 0.
     loss_constant: what a sequence's sum is divided by in seq-mean-token-sum-norm; None elsewhere.
-    Sources: PPO arXiv 1707.06347, dual clip 1912.09729, GSPO 2507.18071, CISPO 2506.13585, Dr.GRPO 2503.20783.
+    Sources: PPO arXiv 1707.06347, dual clip 1912.09729, GSPO 2507.18071, CISPO 2506.13585, DPPO 2602.04879
+    (Binary-TV), SAPO 2511.20347, VESPO 2602.10693 and TRL's constants, DRO 2405.19107, Dr.GRPO 2503.20783.
     """
 
     name: ObjectiveName
@@ -54,6 +71,7 @@ class Objective(Record):
     aggregation: Aggregation = "token-mean"
     loss_constant: float | None = None
     denominator: Denominator = "kept"
+    beta: Annotated[float | None, Key(omit=True)] = None
 
     def __post_init__(self) -> None:
         for option, value, choices in (
@@ -69,6 +87,7 @@ class Objective(Record):
             raise UsageError(f"--clip-high should be a number from 0 on, not {self.clip_high:g}.", "PPO's is 0.2.")
         self._check_dual_clip()
         self._check_constant()
+        self._check_beta()
 
     @classmethod
     def of(
@@ -82,13 +101,14 @@ class Objective(Record):
         aggregation: Aggregation | None = None,
         loss_constant: float | None = None,
         denominator: Denominator = "kept",
+        beta: float | None = None,
     ) -> "Objective":
         """The objective of a plan: of its loss and in its mode, where nothing else is asked for."""
         name = name or ("reinforce" if plan.loss == "reinforce" else "ppo")
-        if name == "reinforce" and not (clip_low is None and clip_high is None):
-            raise UsageError("reinforce has no ratio to clip.", "Leave --clip-low and --clip-high out, or take ppo.")
         if name not in DEFAULT_CLIPS:
             raise not_one_of("--objective", name, get_args(ObjectiveName))
+        if name not in CLIPPED and not (clip_low is None and clip_high is None):
+            raise UsageError(f"{name} has no ratio to clip.", "Leave --clip-low and --clip-high out, or take ppo.")
         low, high = DEFAULT_CLIPS[name]
         return cls(
             name=name,
@@ -99,7 +119,13 @@ class Objective(Record):
             aggregation=aggregation or ("seq-mean-token-mean" if name == "gspo" else "token-mean"),
             loss_constant=loss_constant,
             denominator=denominator,
+            beta=DRO_BETA if name == "dro" and beta is None else beta,
         )
+
+    @property
+    def clips(self) -> bool:
+        """Whether its clips have a part in it."""
+        return self.name in CLIPPED
 
     @property
     def takes_weights(self) -> bool:
@@ -127,6 +153,15 @@ class Objective(Record):
         if not 1 < self.dual_clip < math.inf:
             raise UsageError(f"dual_clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
 
+    def _check_beta(self) -> None:
+        if (self.beta is not None) != (self.name == "dro"):
+            raise UsageError(
+                f"beta is dro's, and dro needs it; {self.name} {'has none' if self.beta else 'is without'}.",
+                "Leave it out, or take --objective dro.",
+            )
+        if self.beta is not None and not 0 < self.beta < math.inf:
+            raise UsageError(f"beta should be above 0, not {self.beta:g}.", "Such as 0.05.")
+
     def _check_constant(self) -> None:
         divides = self.aggregation == "seq-mean-token-sum-norm"
         if divides and self.loss_constant is None:
@@ -153,6 +188,7 @@ class ObjectiveBlock:
     aggregation: Aggregation | None = None
     loss_constant: float | None = None
     denominator: Denominator | None = None
+    beta: float | None = None
 
     def over(self, other: "ObjectiveBlock | None") -> "ObjectiveBlock":
         """What is asked for here, and where nothing is, what another asks for."""
@@ -170,4 +206,5 @@ class ObjectiveBlock:
             aggregation=self.aggregation,
             loss_constant=self.loss_constant,
             denominator=self.denominator or "kept",
+            beta=self.beta,
         )

@@ -189,7 +189,9 @@ def _settings(made: ObjectiveReport) -> str:
     """'ppo in decoupled mode, clip 0.2 down and 0.2 up, token-mean over kept tokens'."""
     objective = made.objective
     parts = [f"{objective.name} in {objective.mode} mode"]
-    if objective.name != "reinforce":
+    if objective.beta is not None:
+        parts.append(f"beta {objective.beta:g}")
+    if objective.clips:
         parts.append(f"clip {objective.clip_low:g} down and {objective.clip_high:g} up")
     if objective.dual_clip is not None:
         parts.append(f"dual clip {objective.dual_clip:g}")

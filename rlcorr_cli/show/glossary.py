@@ -266,7 +266,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="objective",
             meaning="The loss that training minimises, such as PPO's. `rlcorr help objectives` explains it.",
-            also=("ppo", "gspo", "cispo", "reinforce"),
+            also=("ppo", "gspo", "cispo", "reinforce", "dppo", "sapo", "vespo", "dro"),
         ),
         Term(
             name="bounds",

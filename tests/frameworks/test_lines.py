@@ -112,6 +112,11 @@ def test_a_limit_that_the_framework_has_not_is_noted() -> None:
     assert "limit" not in lines("trl_token_truncate", "trl")
 
 
+def test_an_option_that_no_release_has_is_noted() -> None:
+    assert "binary_kl is of verl's pull request 6800" in lines("kpop", "verl").replace("\n# ", " ")
+    assert "6800" not in lines("trm", "verl")
+
+
 def test_without_a_name_the_plans_of_compare_are_written() -> None:
     status, out, _ = run("--for", "prime-rl")
     assert status == 0

@@ -108,6 +108,28 @@ def test_what_no_plan_can_be_is_refused_by_name(case: str, tmp_path: Path) -> No
     assert "geometric is the same where a row has one run" in err
 
 
+def test_the_dppo_objective_has_the_gradient_of_verls_dppo_tv(tmp_path: Path) -> None:
+    case, out = "verl-dppo-tv/1-drift", tmp_path / "out.parquet"
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("name: none")
+    asked = ("--objective", "dppo", "--clip-low", "0.02", "--clip-high", "0.05", "--coef", "raw")
+    status, _, err = run("filter", str(dump(case, tmp_path)), "--plan", str(plan), *asked, "-o", str(out))
+    assert status == 0, err
+    written = {row["sample_id"]: row for row in pq.read_table(out).to_pylist()}
+    n_masked = 0
+    for row in ROWS:
+        mask, weights = expected(case)[row["sample_id"]]
+        assert mask is not None
+        assert weights is not None
+        kept = [t for t, valid in enumerate(row["response_mask"]) if valid]
+        n_masked += sum(not mask[t] for t in kept)
+        if kept:
+            gradient = [-row["advantages"][t] * (weights[t] or 0.0) * mask[t] for t in kept]
+            coefs = written[row["sample_id"]]["rlcorr_coef"]
+            assert [coefs[t] for t in kept] == pytest.approx(gradient, rel=1e-5, abs=1e-9), row["sample_id"]
+    assert n_masked > 10
+
+
 def analyzed(text: str, folder: Path) -> tuple[int, str, str]:
     path = folder / "config.yaml"
     path.write_text(text)

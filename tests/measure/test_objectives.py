@@ -22,7 +22,7 @@ from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.objective import BatchObjective, objective_values
-from rlcorr_cli.plans.objective import Aggregation, Objective, ObjectiveName
+from rlcorr_cli.plans.objective import CLIPPED, Aggregation, Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.view import Numbers
@@ -138,7 +138,7 @@ def objectives(draw: st.DrawFn) -> Callable[[Plan], Objective]:
     return partial(
         Objective.of,
         name=name,
-        **({} if name == "reinforce" else clips),
+        **(clips if name in CLIPPED else {}),
         dual_clip=draw(st.sampled_from([None, 1.05, 3.0])) if name == "ppo" else None,
         aggregation=aggregation,
         loss_constant=16.0 if aggregation == "seq-mean-token-sum-norm" else None,
@@ -174,6 +174,20 @@ def slow_loss(
                     token = -a * theta[i]
                 case "cispo":
                     token = -a * d[i].detach().clamp(-20, 20).exp().clamp(low, high) * theta[i]
+                case "dppo":
+                    moved = theta[i].detach().exp() - (theta[i] - d[i]).detach().exp()
+                    passed = moved > objective.clip_high if a > 0 else moved < -objective.clip_low
+                    token = 0 * theta[i] if passed else -a * d[i].detach().exp().clamp(max=20) * theta[i]
+                case "sapo":
+                    tau = 1.0 if a > 0 else 1.05
+                    token = -a * 4 / tau * torch.sigmoid(tau * (d[i].clamp(-20, 20).exp() - 1))
+                case "vespo":
+                    total = sum((d[j].detach().clamp(-20, 20) for j in kept), start=torch.zeros(()))
+                    w = total.clamp(math.log(1e-8), 20.0).exp()
+                    k, decay = (2.0, 3.0) if a >= 0 else (3.0, 2.0)
+                    token = -a * math.e**decay * w**k * (-decay * w).exp() * theta[i]
+                case "dro":
+                    token = -(a * theta[i] - objective.beta / 2 * d[i] ** 2)
                 case "gspo":
                     # The ratio's gradient goes to the token's own log-prob, whole.
                     s = (mean_d.detach() + theta[i] - theta[i].detach()).clamp(max=10).exp()
