@@ -149,8 +149,9 @@ class _Sums:
         far = abs(values.log_ratio) > LN_2
         of_parts = tokens.sum(axis=1)[:, [TOKEN_SUMS.index(name) for name in gap.PLACE_SUMS[:-1]]]
         n = len(gap.INDEX_EDGES)
-        edges = np.searchsorted(gap.INDEX_EDGES, rows.places.index, side="right") - 1
-        at = xp.where(rows.part == BODY, rows.on_device(edges), n)
+        index = rows.places.index
+        bins = np.searchsorted(gap.INDEX_EDGES, np.arange(index.max(initial=0) + 1), side="right") - 1
+        at = xp.where(rows.part == BODY, rows.on_device(bins[index]), n)
         indexes = sums_at(at, n + 1, (*values.gap_columns, *values.size_columns, as_floats(far)))[:n]
 
         at = xp.astype(~rows.odd_tokens, xp.int64) * N_SURPRISE + values.surprise

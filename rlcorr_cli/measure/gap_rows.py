@@ -74,6 +74,19 @@ GRADED_E = 1e-4
 """From this e on, r is trusted and counted."""
 
 
+STEPS = 4
+"""Steps of a unit of u, of which each edge of a bin is a whole number."""
+N_STEPS = int(gap.FARTHEST * STEPS)
+SURPRISE_BINS = np.concatenate(
+    [
+        [gap.BELOW],
+        np.searchsorted(gap.SURPRISE_EDGES, np.arange(-N_STEPS, N_STEPS) / STEPS, side="right") - 1,
+        [gap.ABOVE],
+    ]
+)
+"""The bin of each step from -N_STEPS to N_STEPS, with one below and one above."""
+
+
 @dataclass(frozen=True)
 class TokenGaps:
     """Of each token, [V] on the device: see the names in totals/gap."""
@@ -137,9 +150,9 @@ class TokenGaps:
         """The bin of u by gap.SURPRISE_EDGES; higher bins are surer tokens, CERTAIN those with b >= 0."""
         xp, u = self.xp, self.u
         device = {} if xp is np else {"device": u.device}
-        bins = xp.searchsorted(xp.asarray(gap.SURPRISE_EDGES, dtype=xp.float64, **device), u, side="right") - 1
-        bins = xp.where(bins < 0, gap.BELOW, bins)
-        bins = xp.where(u >= gap.SURPRISE_EDGES[-1], gap.ABOVE, bins)
+        # All edges are multiples of a step: a look into a table costs a third of a search.
+        steps = xp.clip(xp.floor(u * STEPS), -N_STEPS - 1, N_STEPS)
+        bins = xp.asarray(SURPRISE_BINS, **device)[xp.astype(steps, xp.int64) + N_STEPS + 1]
         return xp.where(self.b >= 0, gap.CERTAIN, bins)
 
     @cached_property
