@@ -34,6 +34,8 @@ Array = Any
 Index = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+EXP_LIMIT = 700.0
+"""e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
 BLOCK_TOKENS = 1 << 17
 """Tokens of whole rows that a CPU computes at once: few enough for their values (1 MiB a quantity) to stay near in its
 caches, enough for the calls of a block, 0.3 ms, not to count."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_sums, namespace
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, as_floats, bin_sums, namespace
 from rlcorr_cli.measure.chosen_rows import chosen
-from rlcorr_cli.measure.statistics import EXP_LIMIT, k3
+from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout, trained_policies
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Batch, TokenContext

@@ -15,9 +15,6 @@ from rlcorr_cli.measure.arrays import Array, namespace
 if TYPE_CHECKING:
     from rlcorr_cli.measure.tokens import Tokens
 
-EXP_LIMIT = 700.0
-"""e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
-
 
 def k2(log_ratio: Array) -> Array:
     """l^2 / 2, Schulman's k2 estimate of KL(rollout || training) per token; >= 0.

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.measure.arrays import Array, Device, Flags, Segments
-from rlcorr_cli.measure.statistics import EXP_LIMIT
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, Flags, Segments
 from rlcorr_cli.plans.plan import Gate, Mode, Of
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.exact import Floats

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.measure.arrays import Device, host
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Device, host
 from rlcorr_cli.measure.decisions import decide_batch
-from rlcorr_cli.measure.statistics import EXP_LIMIT, k3
+from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch, Decision
