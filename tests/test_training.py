@@ -19,7 +19,7 @@ SAMPLES = PAGE.parents[2] / "sample_data"
 DUMPS = {
     "smollm2_bf16.parquet": ("tokens", "advantages"),
     "smollm2_int8.parquet": ("tokens",),
-    "smollm2_steps.parquet": ("advantages",),
+    "smollm2_steps.parquet": ("tokens", "advantages"),
     "native/nemo-rl": ("tokens", "advantages"),
     "native/skyrl": ("tokens", "advantages"),
     "native/slime": ("tokens", "advantages"),
