@@ -306,9 +306,9 @@ def _chance(limit: Limit, now: tuple[float, float, float], baseline: tuple[float
 def _instead(limit: Limit, now: Section, baseline: Section) -> str:
     """What to do about a move that nobody can tell from chance."""
     if "k3_kl" in now.intervals and "k3_kl" in baseline.intervals and limit.metric != "k3_kl":
-        return f"{limit.metric} has no interval here: limit k3_kl instead: --max-increase k3_kl=20%."
+        return f"{limit.metric} has no interval here: limit k3_kl instead."
     if now.intervals:
-        return "The baseline has no intervals of these rows: write it again with --update-baseline."
+        return "The baseline has no intervals of these rows: write it again."
     return f"These rows have no intervals, which take {FEWEST_CLUSTERS} prompts and a report without a profile."
 
 

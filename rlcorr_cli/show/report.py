@@ -504,7 +504,7 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
         todo.append((rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix))
     todo += [("fail", lead, text) for lead, text in _broken_groups(report)]
     for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
-        todo.append(("warn", takes, f"{keeps} {bounds}"))
+        todo.append(("warn", takes, f"{keeps} {bounds}".rstrip()))
     return todo
 
 

@@ -261,14 +261,14 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     """A rejection that takes too much: how much that is, what other bounds would do, and these bounds.
 
     They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
-    change.
+    change.  Bounds that let everything pass are not named: no bounds on such a statistic work.
     """
     rejects = f"{clean(bounds.rejection)} rejects {share(bounds.lost_fraction)} of the {bounds.units}."
     at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
     keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
-    if bounds.is_idle and bounds.high is not None:
-        passing = f"lets ratios up to {bounds.high:.3g} pass, and corrects hardly anything"
-        keeps = f"What keeps {at_least}{share(bounds.kept_fraction)} of them {passing}:"
+    if bounds.is_idle:
+        instead = BY_TOKEN if profile == "canonical" else "use token weights in the framework's config."
+        return rejects, f"No bounds on {bounds.statistic} {bounds.scope} work here: {instead}", ""
     low, high = ("" if end is None else plain(end) for end in (bounds.low, bounds.high))
     if profile == "canonical":
         return rejects, keeps, f"--rs {bounds.statistic}.{bounds.scope}:{low},{high}"
@@ -357,7 +357,8 @@ def suggestion_notes(suggestions: Sequence[SuggestedBounds], profile: str) -> It
     for bounds in suggestions:
         takes, keeps, other_bounds = suggestion(bounds, profile)
         yield Note(keeps, lead=f"! {takes} ", lead_look="yellow")
-        yield Note(other_bounds, indent=4)
+        if other_bounds:
+            yield Note(other_bounds, indent=4)
 
 
 def guilty(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:

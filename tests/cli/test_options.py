@@ -90,7 +90,7 @@ def test_every_argument_in_the_table_is_one_of_the_api() -> None:
         ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds max_bad_fraction=0.01: not_finite"),
         ("--veto 1e-4.", "veto=1e-4."),
         ("such as --max kl=0.1.", 'such as max={"kl": 0.1}.'),
-        ("instead: --max-increase k3_kl=20%.", 'instead: max_increase={"k3_kl": "20%"}.'),
+        ("For example --max-increase k3_kl=20%.", 'For example max_increase={"k3_kl": "20%"}.'),
         ("Name another place with -o.", "Name another place with output."),
         ("--resample draws rows", "resample draws rows"),
         (

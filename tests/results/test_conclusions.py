@@ -161,7 +161,7 @@ def test_suggested_bounds_stand_in_every_form(capsys: pytest.CaptureFixture[str]
     assert to_do(looser) == to_do(report)[:-1]
 
 
-def test_bounds_too_wide_to_correct_anything_are_called_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bounds_too_wide_to_correct_anything_are_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ChosenPlan(plan=Plan("tight", rejections=(replace(GEOMETRIC, scope="seq_sum"),)))
     report = measure(request(), chosen)
     (bounds,) = (replace(bounds, exact=True) for bounds in report.suggestions)
@@ -170,7 +170,8 @@ def test_bounds_too_wide_to_correct_anything_are_called_so(capsys: pytest.Captur
         for high in (10.1, 10.0)
     )
     keeps = share(bounds.kept_fraction)
-    assert f"What keeps {keeps} of them lets ratios up to 10.1 pass, and corrects hardly anything: --rs" in wide
+    assert "No bounds on ratio seq_sum work here: use token weights (preset token_is)." in wide
+    assert "--rs" not in wide
     assert f"To keep {keeps} of them: --rs" in narrow
 
 
