@@ -22,6 +22,7 @@ from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, Section, Severity
+from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
@@ -119,11 +120,17 @@ class DiffSide(Record):
     inputs: Inputs
     counts: Counts
     clusters: Clusters | None
+    usable: Usable
 
     @classmethod
     def of(cls, report: Report) -> "DiffSide":
         """What is told of a report."""
-        return cls(inputs=report.inputs, counts=report.whole.counts, clusters=report.clusters)
+        return cls(
+            inputs=report.inputs,
+            counts=report.whole.counts,
+            clusters=report.clusters,
+            usable=report.verdict.usable,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

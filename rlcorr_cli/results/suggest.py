@@ -21,8 +21,8 @@ from rlcorr_cli.totals.tail import Tail
 TARGET = 0.9
 """The share of its units that a suggested bound keeps."""
 WIDE = 10.0
-"""A ratio above which bounds correct hardly anything: one that they keep counts for so many of the others.  No bounds on
-such a statistic are advised."""
+"""A ratio above which bounds correct hardly anything: one that they keep counts for so many of the others.  No
+bounds on such a statistic are advised."""
 MAX_LOG = 700.0
 """Beyond this float64 has no exp."""
 ROOM = 0.01

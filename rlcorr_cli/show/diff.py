@@ -1,7 +1,7 @@
 """What `diff` says: what moved from A to each other dump, by how much, and which policy's log-probs did."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -25,6 +25,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
 from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.words import level_sentence, listed
 
 METHOD = (
     "95% intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
@@ -55,6 +56,7 @@ def document(diff: Diff) -> Document:
         ),
         headline=" ".join(map(headline, diff.comparisons)),
         status="warn" if diff.any_moved else "ok",
+        reasons=verdicts(diff),
         sections=_sections(diff),
         json=json_text(diff.to_dict),
         records=_records(diff),
@@ -67,6 +69,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
     yield BLANK
     for each in diff.comparisons:
         yield Note(headline(each), "bold")
+    yield from map(Note, verdicts(diff))
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
         yield Note(note, "yellow" if note.startswith("?") else "dim")
     if diff.others:
@@ -81,9 +84,12 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
                 yield Note(
                     clean(", ".join([each.name] * bool(diff.others) + [where(section.key)] * bool(section.key))), "bold"
                 )
-            yield _on_terminal(_table(each, section))
+            explained = {name for name, change in section.metrics.items() if _is_off_alone(change)}
+            yield _on_terminal(_table(each, section), explained)
             if words := detectable(section, each.min_effect):
                 yield Note(words, "dim")
+            if explained:
+                yield Note(SINGLE, "dim")
             if section.not_tested:
                 yield BLANK
                 yield Note("not tested", "bold")
@@ -140,9 +146,13 @@ def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
     )
 
 
-def _on_terminal(table: Table) -> Table:
-    """The same with rows that moved in bold.  What would have been seen of a metric without evidence stands below."""
-    rows = [(*row[:-2], Cell(""), row[-1]) if row[-1].text == NO_EVIDENCE else row for row in table.rows]
+def _on_terminal(table: Table, explained: Container[str] = ()) -> Table:
+    """The same with rows that moved in bold.  explained: the metrics without evidence whose interval is shown all the
+    same; what would have been seen of them stands below."""
+    rows = [
+        (*row[:-2], Cell(""), row[-1]) if row[-1].text == NO_EVIDENCE and row[0].text not in explained else row
+        for row in table.rows
+    ]
     looks = tuple("bold" if any(cell.status for cell in row) else "" for row in rows)
     plain = tuple(tuple(replace(cell, status="") for cell in row) for row in rows)
     return replace(table, rows=plain, looks=looks)
@@ -165,6 +175,14 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
 def headline(diff: Diff) -> str:
     """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
     return " ".join(filter(None, (_what_moved(diff), paired(diff), _which_side(diff))))
+
+
+def verdicts(diff: Diff) -> list[str]:
+    """How far apart the policies of dumps are, and which weights are usable there; those of one verdict together."""
+    names: dict[str, list[str]] = {}
+    for name, report in diff.dumps.items():
+        names.setdefault(clean(level_sentence(report.verdict, report.clusters)), []).append(name)
+    return [f"{listed(of)}: {sentence}" for sentence, of in names.items()]
 
 
 def _what_moved(diff: Diff) -> str:
@@ -249,6 +267,13 @@ def _evidence(change: Change) -> str:
     if change.moved:
         return "< 1e-9" if change.p_holm < 1e-9 else f"{change.p_holm:.2g}"
     return NO_EVIDENCE if change.p_holm >= LEVEL else "too small"
+
+
+def _is_off_alone(change: Change) -> bool:
+    """Whether there is no evidence of a change whose own interval excludes that there is none."""
+    if change.low is None or change.high is None or _evidence(change) != NO_EVIDENCE:
+        return False
+    return not change.low <= (1.0 if change.scale == "ratio" else 0.0) <= change.high
 
 
 def detectable(section: DiffSection, min_effect: float) -> str:

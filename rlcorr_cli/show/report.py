@@ -16,6 +16,7 @@ from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, reliable, small_steps
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
+from rlcorr_cli.results.story import cause_words
 from rlcorr_cli.show.correction import (
     correction,
     marks,
@@ -66,7 +67,6 @@ from rlcorr_cli.show.words import (
     anomaly_notes,
     broken_group,
     cause_notes,
-    cause_sentence,
     course_sentence,
     fixes,
     impossible_sentence,
@@ -384,7 +384,7 @@ def _causes(report: Report) -> list[Cause]:
     """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
     causes, cause = list[Cause](), told_cause(report.cause)
     if cause is not None:
-        causes.append(Cause("warn", f"{cause.cause}: {cause_sentence(cause)}", next_step(cause)))
+        causes.append(Cause("warn", clean(cause_words(cause)), next_step(cause)))
     if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         sentence = " ".join(impossible_sentence(report.impossible))
         causes.append(Cause("fail", f"{sentence[0].upper()}{sentence[1:]}", ""))

@@ -17,7 +17,7 @@ from rlcorr_cli.results.course import AtStep, BrokenRule, Course
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.results.story import Story, impossible_words
+from rlcorr_cli.results.story import Story, cause_words, impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.results.usable import Answer
 from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Verdict
@@ -62,8 +62,10 @@ LITTLE_KEPT = 0.5
 def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
-    first = [_level(conclusion, report.clusters), _next(report)] if fault is None else [_at_fault(report, fault)]
-    sentences = [*first, _failing(conclusion)]
+    if fault is None:
+        sentences = [level_sentence(conclusion, report.clusters), _next(report), _failing(conclusion)]
+    else:
+        sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
         sentences.append(_kept(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
@@ -87,12 +89,12 @@ def _at_fault(report: Report, fault: str) -> str:
         also = f"{',' if because else ''} and {others} explained" if others else ""
         return f"No verdict until {fault} is fixed{because}{also}: the numbers below are unreliable."
     if conclusion.level == "too few":
-        return f"{_level(conclusion, report.clusters)} Fix {fault} first in any case."
+        return f"{level_sentence(conclusion, report.clusters)} Fix {fault} first in any case."
     level = BY_FAULT[conclusion.level]
     return f"{level}, because of a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
-def _level(conclusion: Verdict, clusters: Clusters | None) -> str:
+def level_sentence(conclusion: Verdict, clusters: Clusters | None) -> str:
     """How far apart the policies are, and which weights still leave a usable sample."""
     if conclusion.level == "too few":
         n = conclusion.n_sequences
@@ -302,11 +304,6 @@ def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
     return None if cause is None or cause.cause == NOISE else cause
 
 
-def cause_sentence(cause: CauseFinding) -> str:
-    """'rollout_log_probs was cut at top-p 0.8 (0.787 to 0.808); old_log_probs was not. At least 72% of the gap.'"""
-    return f"{clean(cause.headline)}. {cause.share_words}."
-
-
 def next_step(cause: CauseFinding) -> str:
     """What to do, and where the evidence is."""
     return f"{clean(cause.advice)} {EVIDENCE}"
@@ -316,7 +313,7 @@ def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
     """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause."""
     cause = told_cause(finding)
     if cause is not None:
-        text = f"{cause_sentence(cause)} {next_step(cause)}"
+        text = f"{clean(cause_words(cause))} {next_step(cause)}"
         yield Note(text, lead=f"! {cause.cause}  ", lead_look="bold red")
         yield BLANK
 

@@ -18,8 +18,19 @@ def first_lines(name: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_a_cause_that_single_tokens_show_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     told = first_lines("top_p08", capsys)
-    assert told.startswith("! top_p rollout_log_probs was logged after top-p 0.8")
+    assert told.startswith("! top_p Cause: rollout_log_probs was logged after top-p 0.8")
     assert "apply the same top-p in training. `rlcorr diagnose` shows the evidence." in told
+
+
+@pytest.mark.parametrize("name", ["top_p08", "quant_int8", "stale_hi_4", "softcap30"])
+def test_commands_say_one_cause_in_one_sentence(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = str(CAUSES / f"{name}.parquet")
+    headline = analyze(dump).story.headline
+    assert headline.startswith(("Cause: ", "Likely cause: "))
+    lines = (["analyze", dump], ["diagnose", dump], ["filter", dump, "--preset", "token_is", "--dry-run"])
+    for line in lines:
+        main.run(line)
+        assert headline in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_to_do_begins_with_the_fault_that_was_named() -> None:
