@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import plot as plot
     from rlcorr_cli.commands.pictures import save as save
     from rlcorr_cli.commands.pictures import to_html as to_html
+    from rlcorr_cli.commands.watch import watch as watch
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.results.report import Report as Report
 
@@ -69,6 +70,7 @@ HOMES = {
     "save": "commands.pictures",
     "sweep": "commands.compare",
     "to_html": "commands.pictures",
+    "watch": "commands.watch",
 }
 """Each public name, and the module that it is of."""
 

@@ -93,7 +93,7 @@ def test_each_function_returns_what_its_command_prints(capsys: pytest.CaptureFix
 
 
 OF_THE_TERMINAL = {"json", "quiet", "debug", "help"}
-NO_OPTIONS = {"watch", "pictures", "totals", "summary"}
+NO_OPTIONS = {"watch", "pictures", "totals", "summary", "told"}
 
 
 @pytest.mark.parametrize("command", app.COMMANDS)

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "filter": ("filter", "filter"),
     "plot": ("pictures", "plot"),
     "check": ("check", "check"),
+    "watch": ("watch", "watch"),
     "inspect": ("analyze", "inspect"),
     "convert": ("filter", "convert"),
     "diff": ("compare", "diff"),
@@ -71,6 +72,10 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr check dump.parquet --accept top_p --junit rlcorr.xml",
     ),
     "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json"),
+    "watch": (
+        "rlcorr watch run/ --max k3_kl=0.05 --tb curves.tb",
+        "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
+    ),
     "convert": (
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",

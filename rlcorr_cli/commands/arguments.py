@@ -28,9 +28,10 @@ COMPUTING = "Computing"
 LOOKING = "What to look at"
 JOINING = "Two engines"
 COMPARING = "Comparing"
+WATCHING = "Watching"
 RULES = "Rules"
 OUTPUT = "Output"
-PANELS = ("", "Options", READING, JOINING, PLAN, OBJECTIVE, COMPUTING, LOOKING, COMPARING, RULES, OUTPUT)
+PANELS = ("", "Options", READING, JOINING, PLAN, OBJECTIVE, COMPUTING, LOOKING, COMPARING, WATCHING, RULES, OUTPUT)
 """The headings of a command's --help, in order."""
 
 TEXT = str | None

@@ -54,7 +54,8 @@ def step_summary() -> str | None:
     return os.environ.get(SUMMARY) or None
 
 
-def _limit(help: str, metavar: str) -> Opt:
+def limit_option(help: str, metavar: str) -> Opt:
+    """An option that sets limits on metrics."""
     return Opt(
         help=f"{help} Repeatable.",
         python="Or a mapping: {'kl': 0.1}.",
@@ -72,8 +73,8 @@ def check(
         str | Path | None,
         Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
     ] = None,
-    max: Annotated[Bounds, _limit("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
-    min: Annotated[Bounds, _limit("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
+    max: Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
+    min: Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -84,8 +85,8 @@ def check(
         ),
     ] = None,
     update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
-    max_increase: Annotated[Amounts, _limit("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
-    max_decrease: Annotated[Amounts, _limit("Fail if it fell by more: token_ess=10%.", "METRIC=N[%]")] = None,
+    max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
+    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=10%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
         Names,
         Opt(
@@ -152,14 +153,14 @@ def check(
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
-        at_most=_texts("--max", max),
-        at_least=_texts("--min", min),
-        max_increase=_texts("--max-increase", max_increase),
-        max_decrease=_texts("--max-decrease", max_decrease),
+        at_most=bounds_texts("--max", max),
+        at_least=bounds_texts("--min", min),
+        max_increase=bounds_texts("--max-increase", max_increase),
+        max_decrease=bounds_texts("--max-decrease", max_decrease),
         baseline=_baseline(baseline, is_first=is_first),
         fail_on=tuple(value for value in known if value in listed),
         strict=strict,
-        accept=_accepted(accept),
+        accept=accepted(accept),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
     with Outputs() as staging:
@@ -206,7 +207,7 @@ def check(
     return checked
 
 
-def _accepted(accept: Names) -> tuple[str, ...]:
+def accepted(accept: Names) -> tuple[str, ...]:
     """The names of faults and causes, which may stand in one text with commas between."""
     from rlcorr_cli.causes.table import ALL_CAUSES
 
@@ -279,7 +280,7 @@ def _baseline(source: Any, *, is_first: bool) -> "Baseline | None":
     return Baseline(name=name, sections=measurements_of(report).sections)
 
 
-def _texts(option: str, amounts: Any) -> list[str]:
+def bounds_texts(option: str, amounts: Any) -> list[str]:
     """Each as 'kl=0.1', which is how rules are read."""
     if isinstance(amounts, Mapping):
         return [f"{metric}={amount}" for metric, amount in amounts.items()]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.inspected import Inspected
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.results.watched import Watched
     from rlcorr_cli.results.written import Filtered
 
 
@@ -64,6 +65,12 @@ def checked(result: "Checked", *, json: bool) -> int:
         emit_json_pieces(pieces(result.to_dict(without="findings"), "findings", findings))
     else:
         _print(result, json)
+    return 0 if result.passed else 1
+
+
+def watched(result: "Watched", *, json: bool) -> int:
+    """What `watch` saw; status 1 where a step fails, or a file cannot be read."""
+    _print(result, json)
     return 0 if result.passed else 1
 
 
@@ -140,6 +147,7 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
     "DiagnosedDump": diagnosis,
     "Pictures": pictures,
     "Checked": checked,
+    "Watched": watched,
     "Inspected": inspected,
     "Filtered": filtered,
     "Diff": difference,

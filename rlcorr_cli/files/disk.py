@@ -108,6 +108,15 @@ class Disk:
         except OSError as error:
             raise unreadable(path, error) from error
 
+    def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]:
+        """Which state of each file is there now, but of those that are gone; the last of a stamp is when it was
+        written."""
+        found: dict[str, Stamp] = {}
+        for path in paths:
+            with suppress(OSError):
+                found[path] = _stamp(os.stat(path))
+        return found
+
     def is_directory(self, path: str) -> bool:
         """Whether files lie below it."""
         return os.path.isdir(path)

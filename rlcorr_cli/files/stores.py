@@ -354,6 +354,18 @@ class Store:
     def stamp(self, path: str) -> Stamp:
         return self.status(path).stamp
 
+    def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]:
+        """As of a disk, by one listing: sizes and times alone."""
+        asked = set(paths)
+        if not asked:
+            return {}
+        folder = os.path.dirname(min(asked, key=len))
+        while not all(path.startswith(f"{folder}/") for path in asked):
+            folder = os.path.dirname(folder)
+        infos = self._selected(folder, recursive=True)
+        found = {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos}
+        return {path: found[path] for path in asked if path in found}
+
     def is_directory(self, path: str) -> bool:
         return self._info(path).type == fs.FileType.Directory
 

@@ -38,6 +38,7 @@ from rlcorr_cli.reading.formats import (
     container,
     is_searched,
 )
+from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.tables import InMemory
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
@@ -233,6 +234,22 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
             notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
     return united, (*_of_layouts(read.values(), united), *notes)
+
+
+def complete_sources(paths: Iterable[str], request: ReadRequest) -> tuple[list[Source], dict[str, DataError]]:
+    """The dumps among files of a search, those that a layout reads together as one, and what is wrong with others;
+    files that are no dumps are in neither."""
+    read: list[Source] = []
+    wrong: dict[str, DataError] = {}
+    for path in paths:
+        try:
+            source = _source(path, request.format, chosen=path not in request.paths)
+        except DataError as error:
+            wrong[path] = error
+            continue
+        if source is not None:
+            read.append(source)
+    return units(read), wrong
 
 
 def units(sources: Sequence[Source]) -> list[Source]:

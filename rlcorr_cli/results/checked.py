@@ -63,6 +63,8 @@ class BaselineUpdate(Record):
     written: bool
 
 
+ABSENT = "absent"
+"""The rule on a fault, or on a flag, in a word."""
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
 CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
@@ -244,7 +246,7 @@ def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, 
         key=key,
         metric=name,
         value=None,
-        rule="absent",
+        rule=ABSENT,
         severity="fail",
         status=status,
         fix=fix,

@@ -23,6 +23,7 @@ from rlcorr_cli.results.groups import Counts
 from rlcorr_cli.results.inspected import Inspected, TokenRows
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.swept import Sweep
+from rlcorr_cli.results.watched import Alarm, Watched
 from rlcorr_cli.results.written import Coefs, Converted, Filtered
 
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
@@ -92,6 +93,8 @@ OUTPUTS: Mapping[str, Any] = {
     "report": Report,
     "filter": Filtered,
     "check": Checked,
+    "watch": Watched,
+    "alarm": Alarm,
     "inspect": Inspected,
     "rows": TokenRows,
     "diff": Diff,

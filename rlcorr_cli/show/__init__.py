@@ -16,6 +16,7 @@ DOCUMENTS = {
     "Filtered": "written",
     "Converted": "written",
     "Checked": "check",
+    "Watched": "watch",
     "Diff": "diff",
 }
 """The class of a result -> the module here whose `document` makes its Document; imported when it is used."""

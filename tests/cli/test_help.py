@@ -80,12 +80,16 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.symlink(Path(STEPS).with_name("tokenizer.json"), "tokenizer.json")
     for name in ("old", "new", "bf16", "fp8", "int8"):
         os.symlink(STEPS, f"{name}.parquet")
+    os.mkdir("run")
+    os.symlink(STEPS, "run/steps.parquet")
     if "old.rlcorr" in example:
         assert run("analyze", "old.parquet", "-o", "old.rlcorr").status == 0
     for name, dump in PARTS.items() if "part1" in example else ():
         assert run("analyze", parquet(tmp_path / "part.parquet", dump), "--group-by", "step", "-o", name).status == 0
     program, *args = shlex.split(example)
     assert program == "rlcorr"
+    if args[0] == "watch" and "--once" not in args:
+        args.append("--once")  # else it ends at Ctrl-C
     ran = run(*args)
     written = [f"Wrote {name}.\n" for name in re.findall(r"-o (\S+\.(?:html|png))", example)]
     assert (ran.status, ran.err) == (0, "".join(written))

@@ -19,7 +19,7 @@ from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
     *("report", "filter", "check", "inspect", "rows", "diff", "diagnose"),
-    *("compare", "sweep", "convert", "plot", "presets", "parts", "error"),
+    *("compare", "sweep", "convert", "plot", "presets", "parts", "error", "watch", "alarm"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 

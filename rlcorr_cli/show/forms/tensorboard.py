@@ -10,7 +10,7 @@ import math
 import re
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO
@@ -43,10 +43,26 @@ def write(report: Report, path: Path, staging: Outputs) -> None:
     staging.write(destination(path), events(scalars, now), within=name)
 
 
-def events(scalars: dict[int, dict[str, float]], wall_time: float) -> bytes:
-    """The event file of step -> name -> value."""
+def append(file: Path, groups: Mapping[int, Group]) -> None:
+    """Add the scalars of steps to an event file, which begins with the first of them."""
+    now, is_new = time.time(), not file.exists()
+    scalars = {step: _named(group, OWN) for step, group in groups.items()}
+    with file.open("ab") as opened:
+        opened.write(events(scalars, now, begins=is_new))
+
+
+def new_file(directory: Path) -> Path:
+    """The name of an event file that is not there yet, behind all that are."""
+    seconds = int(time.time())
+    while (file := directory / f"events.out.tfevents.{seconds:010d}.rlcorr").exists():
+        seconds += 1
+    return file
+
+
+def events(scalars: dict[int, dict[str, float]], wall_time: float, *, begins: bool = True) -> bytes:
+    """The event file of step -> name -> value; begins: whether it is the beginning of one."""
     first = _double(1, wall_time) + _bytes(3, VERSION) + _bytes(10, _bytes(1, WRITER))
-    records = [first]
+    records = [first] if begins else []
     for step, values in scalars.items():
         summary = b"".join(_bytes(1, _bytes(1, name.encode()) + _float(2, value)) for name, value in values.items())
         records.append(_double(1, wall_time) + _varint(2 << 3) + _varint(step % 2**64) + _bytes(5, summary))
@@ -57,12 +73,16 @@ def _scalars(report: Report) -> dict[int, dict[str, float]]:
     prefix = OWN if report.profile == "canonical" else ""
     scalars: dict[int, dict[str, float]] = {}
     for group in report.groups:
-        metrics = {f"{prefix}{name}": value for name, value in group.metrics.items() if value is not None}
-        metrics |= {f"{OWN}{name}": value for name, value in group.objective.items() if value is not None}
-        scalars[_step(group)] = metrics
+        scalars[_step(group)] = _named(group, prefix)
     if not scalars:
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
     return scalars
+
+
+def _named(group: Group, prefix: str) -> dict[str, float]:
+    """The numbers of a step under TensorBoard's names."""
+    metrics = {f"{prefix}{name}": value for name, value in group.metrics.items() if value is not None}
+    return metrics | {f"{OWN}{name}": value for name, value in group.objective.items() if value is not None}
 
 
 def _step(group: Group) -> int:

@@ -1,0 +1,297 @@
+"""`watch`: a job that runs is followed: a line a step, and an alarm where its story changes."""
+
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.arguments import (
+    RULES,
+    TEXT,
+    TEXTS,
+    WATCHING,
+    Files,
+    HowRead,
+    Names,
+    computing,
+    kind_of,
+    request,
+)
+from rlcorr_cli.commands.check import Bounds, accepted, bounds_texts, limit_option
+from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
+from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.outputs import check_touched, written
+from rlcorr_cli.engines import interrupt
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import filesystem, located
+from rlcorr_cli.files.destinations import Destination, is_remote
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.places import STDIN
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.report import Group
+    from rlcorr_cli.results.watched import Alarm, Following, StepLine, Watched
+    from rlcorr_cli.runs.watch import Job
+
+STATE = "watch.rlcorr"
+MOST_STEPS = 1_000
+"""Lines that the result holds."""
+TOGETHER = 16
+"""Dumps after which the state is saved, and lines are told."""
+EXEC_SECONDS = 60
+LONGEST = 86_400
+"""The longest time between two looks: a day."""
+
+Told = Callable[["StepLine | Alarm | str"], None]
+"""Takes each step's line and each alarm, and what else is to be said, in a sentence."""
+
+
+def teller(json: bool) -> Told | None:
+    """What prints them on a terminal."""
+    if json:
+        return None
+    from rlcorr_cli.show.watch import Teller
+
+    return Teller()
+
+
+class WatchOptions(HowRead, PlanOptions, total=False):
+    """How dumps are read, and by which plan."""
+
+
+def watch(
+    paths: Annotated[
+        Files,
+        Opt(
+            help="The folder, glob or object-store prefix that a job writes to; or files.",
+            typed=list[str],
+            metavar="RUN...",
+        ),
+    ],
+    *,
+    once: Annotated[bool, Opt(help="Judge what is there, and end: for cron.", panel=WATCHING)] = False,
+    every: Annotated[
+        float,
+        Opt(
+            help="Seconds from one look to the next; a file that is older is taken for complete.",
+            panel=WATCHING,
+            metavar="SECONDS",
+            least=0,
+            most=LONGEST,
+        ),
+    ] = 30.0,
+    state: Annotated[
+        str | Path,
+        Opt(
+            help="Where it is kept what was read, so that the next run goes on there.",
+            panel=WATCHING,
+            typed=TEXT,
+            metavar="FILE.rlcorr",
+        ),
+    ] = STATE,
+    tb: Annotated[
+        str | Path | None,
+        Opt(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, typed=TEXT, metavar="DIR"),
+    ] = None,
+    exec: Annotated[
+        str | None,
+        Opt(
+            help="Run this command of the shell at each alarm, with the alarm as JSON on its standard input.",
+            panel=WATCHING,
+            metavar="COMMAND",
+        ),
+    ] = None,
+    rules: Annotated[
+        str | Path | None,
+        Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
+    ] = None,
+    max: Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
+    min: Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
+    accept: Annotated[
+        Names,
+        Opt(
+            help="Let these causes pass: top_p,grid. Repeatable.",
+            panel=RULES,
+            typed=TEXTS,
+            metavar="CAUSE,...",
+            offers=completion.causes,
+        ),
+    ] = (),
+    told: Annotated[
+        Told | None,
+        PythonOnly("Called with each step's line, each alarm, and sentences on what goes wrong.", otherwise=teller),
+    ] = None,
+    **how: Unpack[WatchOptions],
+) -> "Watched":
+    """Follow a job that runs: a line for each step, an alarm when its story changes.
+
+    Each dump that is complete is read once, and again when it was written again.  It ends at Ctrl-C, or after one look
+    with `once`, with what was seen so far and the exit status of `check`.
+    """
+    from rlcorr_cli.results.policy import policy, read_rules, refuse_impossible
+    from rlcorr_cli.runs.watch import Job
+
+    if isinstance(every, bool) or not isinstance(every, int | float) or not 0 <= every <= LONGEST:
+        raise UsageError(f"--every should be a number of seconds from 0 to {LONGEST:,}.", "Write --every 30.")
+    reading = request(paths, how)
+    if any(path == STDIN or type(path) is not str for path in reading.paths):
+        raise UsageError(
+            "Standard input and tables in memory cannot be followed.", "Name the folder that the job writes to."
+        )
+    if how.get("quarantine") is not None or how.get("limit") is not None:
+        raise UsageError("--quarantine and --limit are for one dump, and many are followed.", "Use --on-bad-row skip.")
+    if exec is not None and not isinstance(exec, str):
+        raise UsageError(f"--exec should be a command of the shell, not {kind_of(exec)}.", "Write --exec 'mail me'.")
+    remembered = Destination(path=_state_file(state), option="--state", overwrite=True)
+    places = [remembered]
+    if tb is not None:
+        from rlcorr_cli.show.forms import tensorboard
+
+        folder = written("--tb", tb)
+        if is_remote(folder):
+            raise UsageError(f"--tb {folder}: event files grow, which objects in a store cannot.", "Name a folder.")
+        places.append(tensorboard.destination(folder))
+    notes = check_touched(places, (), plan=how.get("plan"), rules=rules)
+    chosen = chosen_plan(how)
+    asked = policy(
+        file=None if rules is None else read_rules(str(rules)),
+        at_most=bounds_texts("--max", max),
+        at_least=bounds_texts("--min", min),
+        accept=accepted(accept),
+    )
+    refuse_impossible(asked, chosen.plan, grouped=True)
+    following = _remembered(remembered.path, reading, chosen.plan.id)
+    with computing(how) as compute:
+        job = Job(reading=reading, chosen=chosen, policy=asked, computing=compute, settled=every)
+        ran = _Run(
+            job=job,
+            following=following,
+            state=remembered,
+            told=told or (lambda _: None),
+            command=exec,
+            tb=None if tb is None else Path(tb),
+        )
+        ran.follow(once=once, every=every)
+    return ran.following.watched(reading.paths, ran.steps, notes=notes, state=str(remembered.path))
+
+
+def _state_file(state: Any) -> Path:
+    path = written("--state", state)
+    if path.suffix.lower() != ".rlcorr":
+        raise UsageError(f"{path}: a state is written as .rlcorr.", f"Name it {STATE} or the like.")
+    return path
+
+
+def _remembered(state: Path, reading: Any, plan: str) -> "Following":
+    """What earlier runs remembered of the same job; a UsageError of another one's."""
+    from rlcorr_cli.results.saved_totals import read_saved
+    from rlcorr_cli.results.watched import Following
+
+    columns = ", ".join(f"{name}={column}" for name, column in sorted(reading.columns.items()))
+    asked = f"{' '.join(reading.paths)} ({', '.join(filter(None, (reading.format, columns, plan)))})"
+    place = located(str(state))
+    if not filesystem(place).is_there(place):
+        return Following(inputs=(), asked=asked)
+    following = read_saved(place, Following)
+    if following.asked != asked:
+        raise UsageError(
+            f"{state} is of another watch: {following.asked}.", "Name another file with --state, or delete it."
+        )
+    return following
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """The looks of one run of the command: what is remembered, saved and told."""
+
+    job: "Job"
+    following: "Following"
+    state: Destination
+    told: Told
+    command: str | None
+    tb: Path | None
+    steps: "deque[StepLine]" = field(default_factory=lambda: deque(maxlen=MOST_STEPS))
+    _events: Path | None = None
+    _waits: "list[tuple[StepLine, Group] | Alarm]" = field(default_factory=list)
+    _trouble: str = ""
+
+    def __post_init__(self) -> None:
+        self._saved = self.following
+
+    def follow(self, *, once: bool, every: float) -> None:
+        """Look once, or until Ctrl-C."""
+        try:
+            self._look()
+            while not once:
+                time.sleep(every)
+                try:
+                    self._look()
+                    self._trouble = ""
+                except DataError as error:  # such as of a store that does not answer for a while
+                    if self._trouble != error.message:
+                        self._trouble = error.message
+                        self.told(f"{error.message} {error.hint}")
+        except KeyboardInterrupt:
+            if once:
+                raise
+            interrupt.signal_handled()
+
+    def _look(self) -> None:
+        from rlcorr_cli.runs.watch import look
+
+        for n, (following, news) in enumerate(look(self.following, self.job), 1):
+            self.following = following
+            self._waits += [*news.steps, *news.alarms]
+            if n % TOGETHER == 0 or news.alarms:
+                self._save_and_tell()
+        self._save_and_tell()
+
+    def _save_and_tell(self) -> None:
+        """Save what is remembered, then tell what it knows of: who starts again after a crash tells nothing twice."""
+        from rlcorr_cli.results.saved_totals import content
+        from rlcorr_cli.results.watched import Alarm
+
+        if self.following != self._saved or self._waits:
+            with Outputs() as staging:
+                staging.write(self.state, content(self.following))
+                staging.publish()
+            self._saved = self.following
+        told, self._waits = self._waits, []
+        for each in told:
+            if isinstance(each, Alarm):
+                self.told(each)
+                self._run_command(each)
+            else:
+                self.steps.append(each[0])
+                self.told(each[0])
+        self._write_events([each for each in told if not isinstance(each, Alarm)])
+
+    def _run_command(self, alarm: "Alarm") -> None:
+        if self.command is None:
+            return
+        import json
+
+        text = json.dumps(alarm.to_dict())
+        try:
+            ended = subprocess.run(self.command, shell=True, input=text, text=True, timeout=EXEC_SECONDS, check=False)
+            trouble = f"ended with status {ended.returncode}" if ended.returncode else ""
+        except subprocess.TimeoutExpired:
+            trouble = f"was ended after {EXEC_SECONDS} s"
+        if trouble:
+            self.told(f"The command of --exec {trouble}.")
+
+    def _write_events(self, steps: "list[tuple[StepLine, Group]]") -> None:
+        if self.tb is None or not steps:
+            return
+        from rlcorr_cli.show.forms import tensorboard
+
+        numbered = {line.step: group for line, group in steps if type(line.step) is int}
+        if not numbered:
+            return
+        self.tb.mkdir(exist_ok=True)
+        self._events = self._events or tensorboard.new_file(self.tb)
+        tensorboard.append(self._events, numbered)

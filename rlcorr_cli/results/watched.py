@@ -1,0 +1,210 @@
+"""What `watch` tells of a run that goes on: a line a step, an alarm where its story changes, and what came of it.
+
+`Following` is what is kept between looks, and on the disk between runs (`.rlcorr`): which files were read, in which
+state, the totals of the steps that came last, and what alarms are told from.  Of the steps past
+it keeps no more than their files, and which of them fail.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from rlcorr_cli.errors import UsageError
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import SavedRun
+from rlcorr_cli.results.story import Story
+from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import KeySample
+
+DOUBLED, UNREADABLE = "k3_kl doubled", "unreadable"
+"""Reasons of an alarm beside rules and faults."""
+StepStatus = Literal["ok", "warn", "fail", "too few"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepLine(Record):
+    """A step in a line.  tokens: valid ones.  kept: the share of them that the plan's rejections keep, if any.
+    level: how far apart its policies are.  status: the worst that rules and faults say of it; 'too few' of a step that
+    is too small to be judged.  breaks: the rules and faults that fail.  again: whether it was told of before, and has
+    other rows now.
+    recent_k3: k3_kl of the steps that came last, to be drawn.
+    """
+
+    step: Scalar
+    tokens: int
+    k3_kl: Number
+    seq_ess: Number
+    kept: Number
+    level: str
+    status: StepStatus
+    breaks: tuple[str, ...]
+    again: bool
+    recent_k3: Annotated[tuple[float, ...], HIDDEN] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmReason(Record):
+    """Why an alarm is raised: the name of a rule's metric or of a fault, what is so, and what to do."""
+
+    name: str
+    what: str
+    do: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm(Output):
+    """That the story of a run has changed: what --exec has on its standard input.
+
+    paths: what is followed.  step: where it changed; null of a file that cannot be read.  story: of that step.
+    """
+
+    paths: tuple[str, ...]
+    step: Scalar
+    reasons: tuple[AlarmReason, ...]
+    story: Story
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastAlarm(Record):
+    """An alarm of this run or of an earlier one."""
+
+    step: Annotated[Any, Key()]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnreadFile(Record):
+    """A file that is complete, and cannot be read."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Output):
+    """What was followed so far, as `check` would say it of each step.
+
+    steps: those of this run of the command, the last 1,000.  n_steps: of all runs that the state file tells of.
+    failing: the steps that break a rule or have a fault.  waiting: files that are not complete yet.  story: of the last
+    step.  first_k3, last_k3: k3_kl of the first steps and of the last.
+    """
+
+    paths: tuple[str, ...]
+    n_steps: int
+    failing: tuple[Scalar, ...]
+    first_k3: Number
+    last_k3: Number
+    story: Story
+    alarms: tuple[PastAlarm, ...]
+    steps: tuple[StepLine, ...]
+    waiting: tuple[str, ...]
+    unread: tuple[UnreadFile, ...]
+    notes: tuple[str, ...] = ()
+    state: Annotated[str, HIDDEN] = ""
+
+    @property
+    @computed("The exit status in a word: failed where a step fails, or a file cannot be read.", after="paths")
+    def status(self) -> Literal["passed", "failed"]:
+        """What the exit status says."""
+        return "passed" if self.passed else "failed"
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step passes, and every file was read."""
+        return not self.failing and not self.unread
+
+    def __repr__(self) -> str:
+        return f"<Watched {', '.join(self.paths)}: {self.status}, {self.n_steps:,} steps>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenFile:
+    """A file as it was seen last.  reads: what came of it: not yet read, read, no dump, or not to be read for `why`.
+    steps: that it holds."""
+
+    stamp: tuple[int | str | None, ...]
+    reads: Literal["waits", "read", "no dump", "failed"] = "waits"
+    steps: tuple[Any, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSteps:
+    """Totals that more files may add to: those of the steps that came last, and the files that they are of."""
+
+    files: tuple[str, ...]
+    steps: tuple[Any, ...]
+    run: RunTotals
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following(SavedRun):
+    """All that `watch` remembers.
+
+    asked: what is followed and how it is read, in words; only that goes on with it.  files: by path.  open: as of
+    OpenSteps, the latest last.  n_steps: told of so far.  failing: steps that fail, and what they break.  first,
+    recent: the k3_kl of the first steps and of the last.  quiet: what an alarm was raised for -> how many steps have
+    passed without it.  past: the last alarms.
+    """
+
+    command: ClassVar[str] = "watch"
+    asked: str
+    of: Provenance = field(default_factory=lambda: Provenance(plans={}, settings={}, columns={}))
+    files: Mapping[str, SeenFile] = field(default_factory=dict[str, SeenFile])
+    open: tuple[OpenSteps, ...] = ()
+    n_steps: int = 0
+    failing: tuple[tuple[Any, tuple[str, ...]], ...] = ()
+    first: tuple[tuple[Any, float], ...] = ()
+    recent: tuple[tuple[Any, float], ...] = ()
+    quiet: Mapping[str, int] = field(default_factory=dict[str, int])
+    past: tuple[tuple[Any, tuple[str, ...]], ...] = ()
+    story: Story = field(default_factory=Story)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Of no totals: those that it holds have their own."""
+        return self.of
+
+    @property
+    def contents(self) -> KeySample | None:
+        """None: such files do not add."""
+        return None
+
+    def grouped_by(self, columns: Sequence[str]) -> Self:
+        """The same: it is by step."""
+        return self
+
+    def unplaced(self) -> Self:
+        """The same: it goes on with these very files."""
+        return self
+
+    @classmethod
+    def added(cls, runs: Iterable[Self]) -> Self:
+        """A UsageError: two runs that are followed are two."""
+        raise UsageError("What `watch` remembers of two runs does not add.", "Follow each with a --state of its own.")
+
+    def watched(
+        self,
+        paths: tuple[str, ...],
+        steps: Iterable[StepLine] = (),
+        *,
+        notes: tuple[str, ...] = (),
+        state: str = "",
+    ) -> Watched:
+        """What came of it so far."""
+        return Watched(
+            paths=paths,
+            n_steps=self.n_steps,
+            failing=tuple(step for step, _ in self.failing),
+            first_k3=next((value for _, value in self.first), None),
+            last_k3=next((value for _, value in reversed(self.recent)), None),
+            story=self.story,
+            alarms=tuple(PastAlarm(step=step, names=names) for step, names in self.past),
+            steps=tuple(steps),
+            waiting=tuple(path for path, file in self.files.items() if file.reads == "waits"),
+            unread=tuple(UnreadFile(path=path, why=f.why) for path, f in self.files.items() if f.reads == "failed"),
+            notes=notes,
+            state=state,
+        )

@@ -1,0 +1,347 @@
+"""look(): one look at what a job has written so far; each dump that is complete and new is read, and judged.
+
+A file is complete where a marker says so (NAME.done beside it, or _SUCCESS or _rlcorr.json in its folder, not older
+than the file), where neither its size nor its time has changed since the last look, or since `settled` seconds; an
+object of a store is complete as soon as it is seen.  Complete files are read one by one, in the order of the numbers in
+their names, those that a framework's layout reads together as one; where one is of a step that others have begun, the
+totals are added while these are kept (OPEN), and else all files of the step are read together.  So are those of a step
+of which a file was written again.
+
+`look` yields what remembers all that was read up to there with each step's line and alarm, so that its caller can save
+the one before it tells the other.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from glob import has_magic
+from statistics import median
+from typing import Any
+
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import filesystem, located
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.layouts.table import NAMES as LAYOUTS
+from rlcorr_cli.places import Stamp
+from rlcorr_cli.reading.find import Source, complete_sources, files, in_number_order
+from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.records.fields import plain
+from rlcorr_cli.results.build import report_of
+from rlcorr_cli.results.checked import ABSENT, Checked, measurements_of
+from rlcorr_cli.results.course import RISES, is_judged
+from rlcorr_cli.results.policy import Policy
+from rlcorr_cli.results.report import Group, Report
+from rlcorr_cli.results.verdict import ROUNDING_K3
+from rlcorr_cli.results.watched import (
+    DOUBLED,
+    UNREADABLE,
+    Alarm,
+    AlarmReason,
+    Following,
+    OpenSteps,
+    SeenFile,
+    StepLine,
+    StepStatus,
+)
+from rlcorr_cli.runs.analyze import analyze, opened
+from rlcorr_cli.runs.check import check
+from rlcorr_cli.runs.computing import Computing
+
+OPEN = 3
+"""How many dumps' totals are kept for files that may add to them."""
+FIRST, RECENT, LATEST = 5, 40, 3
+"""Steps that k3_kl began with, those that are shown, and those that say where it is now."""
+RECOVERED = 10
+"""Steps in a row after which what holds again may raise an alarm again."""
+PAST = 20
+"""Alarms that are remembered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is followed, and how it is judged.  settled: as above."""
+
+    reading: ReadRequest
+    chosen: ChosenPlan
+    policy: Policy
+    computing: Computing = field(default_factory=Computing)
+    settled: float = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """What one dump told: its steps, in order, with the groups that they are of, and the alarms that it raised."""
+
+    steps: tuple[tuple[StepLine, Group], ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+
+
+def look(following: Following, job: Job, now: Callable[[], float] = time.time) -> Iterator[tuple[Following, News]]:
+    """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait."""
+    listed = _stamps(job.reading.paths)
+    seen = dict(following.files)
+    complete: list[str] = []
+    for path, stamp in listed.items():
+        before = seen.get(path)
+        if before is not None and before.stamp == stamp and before.reads != "waits":
+            continue
+        is_same = before is not None and before.stamp == stamp
+        if is_same or filesystem(path).remote or _is_settled(path, stamp, now() - job.settled):
+            complete.append(path)
+        elif before is None or before.reads == "waits":
+            seen[path] = SeenFile(stamp=stamp)
+        else:  # it is written again: what was read of it stays until that is done
+            seen[path] = replace(before, stamp=stamp, reads="waits")
+    following = replace(following, files=seen)
+    # A framework's file that could not be read alone may be read with one that came later.
+    again = [path for path, file in seen.items() if file.reads == "failed" and file.why.startswith(ALONE)]
+    sources, others = complete_sources([*complete, *(again if complete else ())], job.reading)
+    united = {path for source in sources for path, _ in source.files}
+    for path in complete:
+        if path in others or path not in united:
+            error = others.get(path)
+            following, news = _unread(following, job, {path: listed[path]}, error)
+            if error is not None:
+                yield following, news
+    for source in sources:
+        paths = tuple(path for path, _ in source.files)
+        try:
+            following, news = _read(following, job, source, listed)
+        except DataError as error:
+            stamps = {path: listed[path] for path in paths}
+            if _stamps(paths) != stamps:  # they were changed meanwhile, and are looked at again
+                following = replace(following, files={**following.files, **_waiting(stamps)})
+                continue
+            following, news = _unread(following, job, stamps, error, layout=source.format in LAYOUTS)
+        yield following, news
+    yield following, News()
+
+
+ALONE = "Read by itself: "
+"""How the reason begins for which a framework's file could not be read, which may be half of what is read together."""
+
+
+def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
+    """Every file that is there, with its state; a DataError where a name stands for none.  A folder or a glob may be
+    empty still."""
+    found: dict[str, Stamp] = {}
+    for typed in paths:
+        place = located(typed)
+        try:
+            hits = list(files((typed,)))
+        except DataError:
+            if not (has_magic(place) or filesystem(place).is_directory(place)):
+                raise
+            continue
+        stamps = filesystem(place).stamps(hits)
+        if not stamps and hits == [place]:
+            filesystem(place).status(place)  # says what is wrong
+        found |= stamps
+    return dict(sorted(found.items(), key=lambda item: in_number_order(item[0])))
+
+
+def _is_settled(path: str, stamp: Stamp, before: float) -> bool:
+    """Whether a file of the disk was last written before a moment, or has a marker."""
+    written = stamp[-1]
+    if not isinstance(written, int):
+        return False
+    folder = os.path.dirname(path)
+    for marker in (f"{path}.done", os.path.join(folder, "_SUCCESS"), os.path.join(folder, "_rlcorr.json")):
+        try:
+            if os.stat(marker).st_mtime_ns >= written:
+                return True
+        except OSError:
+            continue
+    return written <= before * 1e9
+
+
+def _waiting(stamps: Mapping[str, Stamp]) -> dict[str, SeenFile]:
+    return {path: SeenFile(stamp=stamp) for path, stamp in stamps.items()}
+
+
+def _unread(
+    following: Following,
+    job: Job,
+    stamps: Mapping[str, Stamp],
+    error: DataError | None,
+    *,
+    layout: bool = False,
+) -> tuple[Following, News]:
+    """Files that are no dumps (no error), or cannot be read, of which an alarm tells."""
+    why = "" if error is None else f"{ALONE if layout else ''}{error.message}"
+    file = SeenFile(stamp=(), reads="no dump" if error is None else "failed", why=why)
+    kept = {path: replace(file, stamp=stamp) for path, stamp in stamps.items()}
+    following = replace(following, files={**following.files, **kept})
+    if error is None or layout:
+        return following, News()
+    reasons = (AlarmReason(name=UNREADABLE, what=error.message, do=error.hint),)
+    following = replace(following, past=(*following.past, (None, (UNREADABLE,)))[-PAST:])
+    alarm = Alarm(paths=job.reading.paths, step=None, reasons=reasons, story=following.story)
+    return following, News(alarms=(alarm,))
+
+
+def _read(following: Following, job: Job, source: Source, listed: Mapping[str, Stamp]) -> tuple[Following, News]:
+    """A dump is read, with others of its steps where they must be, and judged."""
+    paths = tuple(path for path, _ in source.files)
+    kept = [each for each in following.open if not set(each.files) & set(paths)]
+    report = _measured(job, paths)
+    steps = _steps(report, paths)
+    others = {
+        path
+        for path, file in following.files.items()
+        if path not in paths and path in listed and file.reads in ("read", "waits") and set(file.steps) & set(steps)
+    }
+    begun = [each for each in kept if set(each.steps) & set(steps)]
+    if others:
+        held = {path for each in begun for path in each.files}
+        every = (*paths, *sorted((others | held) & set(listed)))
+        run = report.totals
+        adds = others <= held and source.format not in LAYOUTS and not job.chosen.plan.budgets
+        summed = _added([*(each.run for each in begun), run]) if adds and run is not None else None
+        report = _measured(job, every) if summed is None else summed
+        paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps(report, every)
+    assert report.totals is not None
+    known = {step for file in following.files.values() for step in file.steps}
+    seen = {
+        **following.files,
+        **{path: SeenFile(stamp=listed[path], reads="read", steps=steps) for path in paths if path in listed},
+    }
+    latest = OpenSteps(files=paths, steps=steps, run=report.totals.unplaced())
+    following = replace(
+        following,
+        files=seen,
+        open=(*(each for each in kept if each not in begun), latest)[-OPEN:],
+        story=report.story,
+    )
+    return _judged(following, job, report, known=known, steps=steps)
+
+
+def _measured(job: Job, paths: Sequence[str]) -> Report:
+    """The report of some files, by step where they have any."""
+    dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
+    if dump.step is not None:
+        dump = dump.grouped_by(STEPS[:1])
+    return analyze(dump, job.chosen, computing=job.computing, totals=True)
+
+
+def _added(runs: Sequence[Any]) -> Report | None:
+    """The report of a sum; None of totals that do not add, as of files with other columns."""
+    try:
+        run = type(runs[0]).added(runs)
+    except (ValueError, UsageError):
+        return None
+    return replace(report_of(run), totals=run)
+
+
+def _steps(report: Report, paths: Sequence[str]) -> tuple[Any, ...]:
+    """The steps of a dump; one without any is a step, which is called as its file is."""
+    return tuple(plain(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
+
+
+def step_of_name(path: str) -> str:
+    """What a file is called without its suffixes: 'step_12' of 'run/step_12.jsonl.gz'."""
+    return re.sub(r"(\.[A-Za-z]\w*)+$", "", os.path.basename(path)) or os.path.basename(path)
+
+
+def _judged(
+    following: Following, job: Job, report: Report, *, known: set[Any], steps: tuple[Any, ...]
+) -> tuple[Following, News]:
+    """Each step of a report held to the rules; its line is told where it is new, or has other numbers."""
+    checked = check(measurements_of(report), job.policy)
+    groups = report.groups or (report.whole,)
+    told: list[tuple[StepLine, Group]] = []
+    alarms: list[Alarm] = []
+    for step, group in zip(steps, groups, strict=True):
+        line, reasons = _line(report, checked, group, step, is_last=group is groups[-1], again=step in known)
+        following, line, new = _alarms(following, line, reasons)
+        told.append((line, group))
+        if new:
+            alarms.append(Alarm(paths=job.reading.paths, step=step, reasons=new, story=report.story))
+    return following, News(steps=tuple(told), alarms=tuple(alarms))
+
+
+def _line(
+    report: Report, checked: Checked, group: Group, step: Any, *, is_last: bool, again: bool
+) -> tuple[StepLine, list[AlarmReason]]:
+    """A step's line, and what fails in it.  The story of several steps is told of the last."""
+    is_alone = len(report.groups) < 2
+    key = group.plain_key
+    judged = is_judged(group)
+    findings = [
+        each
+        for each in checked.findings
+        if (each.key == key and judged) or (not each.key and is_last and (each.rule == ABSENT or (is_alone and judged)))
+    ]
+    reasons = {each.metric: each for each in findings if each.status == "fail"}
+    status: StepStatus = "too few" if not judged else "ok"
+    if reasons:
+        status = "fail"
+    elif any(each.status == "warn" for each in findings):
+        status = "warn"
+    verdict = report.verdict_on(group)
+    line = StepLine(
+        step=step,
+        tokens=group.counts["tokens"],
+        k3_kl=group.values["k3_kl"],
+        seq_ess=group.values["seq_ess"],
+        kept=verdict.kept_fraction,
+        level=verdict.level,
+        status=status,
+        breaks=tuple(reasons),
+        again=again,
+    )
+    return line, [AlarmReason(name=name, what=each.message, do=each.remedy or "") for name, each in reasons.items()]
+
+
+def _alarms(
+    following: Following, line: StepLine, reasons: list[AlarmReason]
+) -> tuple[Following, StepLine, tuple[AlarmReason, ...]]:
+    """What of a step's faults and broken rules is new; and its line, which draws the steps before it."""
+    step, k3 = line.step, line.k3_kl
+    first, recent = following.first, following.recent
+    if k3 is not None and line.status != "too few":
+        first = tuple((at, k3 if at == step else value) for at, value in first)
+        recent = tuple((at, k3 if at == step else value) for at, value in recent)
+        if not line.again:
+            first, recent = (*first, (step, k3))[:FIRST], (*recent, (step, k3))[-RECENT:]
+            reasons = [*reasons, *_doubled(first, recent)]
+    quiet = following.quiet
+    # What has raised an alarm raises k3_kl, too, which is no other story.
+    is_told = len(quiet) > 0 or any(reason.name != DOUBLED for reason in reasons)
+    new = tuple(each for each in reasons if each.name not in quiet and not (each.name == DOUBLED and is_told))
+    if line.status != "too few":
+        held = {name: n + 1 for name, n in quiet.items() if n + 1 < RECOVERED}
+        quiet = {**held, **{reason.name: 0 for reason in reasons}}
+    line = replace(line, recent_k3=tuple(value for _, value in recent))
+    failing = {at: names for at, names in following.failing if at != step}
+    if line.breaks:
+        failing[step] = line.breaks
+    past = (*following.past, (step, tuple(reason.name for reason in new))) if new else following.past
+    following = replace(
+        following,
+        n_steps=following.n_steps + (not line.again),
+        first=first,
+        recent=recent,
+        quiet=quiet,
+        failing=tuple(failing.items()),
+        past=past[-PAST:],
+    )
+    return following, line, new
+
+
+def _doubled(first: Sequence[tuple[Any, float]], recent: Sequence[tuple[Any, float]]) -> Iterator[AlarmReason]:
+    """That k3_kl is twice what it was in the first steps."""
+    if len(first) < FIRST or len(recent) < FIRST + LATEST:
+        return
+    began, latest = (median(value for _, value in some) for some in (first, recent[-LATEST:]))
+    if latest <= max(RISES * began, ROUNDING_K3):
+        return
+    what = f"k3_kl has doubled since the first {FIRST} steps: their median is {began:.3g}, that of the last {LATEST} "
+    yield AlarmReason(
+        name=DOUBLED,
+        what=f"{what}is {latest:.3g}.",
+        do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
+    )

@@ -1,0 +1,160 @@
+"""What `watch` says: a line a step and alarms as they come (`Teller`), and at the end what came of it (`document`)."""
+
+from collections.abc import Iterator, Sequence
+
+from rlcorr_cli.results.watched import Alarm, StepLine, Watched
+from rlcorr_cli.show.document import (
+    BLANK,
+    MOST_IN_FILE,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Note,
+    Section,
+    json_text,
+    key_cell,
+    number_cell,
+    tabulated,
+)
+from rlcorr_cli.show.numbers import NOTHING, number, plural, share, sparkline
+from rlcorr_cli.show.stdout import clean, is_unicode, render
+from rlcorr_cli.show.terminal import print_blocks
+from rlcorr_cli.show.words import listed, steps_named
+
+SPARKS = 10
+"""Steps whose k3_kl a line draws."""
+LOOKS = {"fail": "bold red", "warn": "yellow"}
+LEVELS = {"far": "far apart", "same": "the same policy", "void": "no verdict"}
+"""Level -> its words, where it is not its own."""
+HEAD = f"{'step':>8}  {'tokens':>10}  {'k3_kl':>8}  {'seq_ess':>7}  {'kept':>6}  {'':{SPARKS}}  verdict"
+
+
+class Teller:
+    """Prints each line and alarm as it comes, the first line below its heading."""
+
+    def __init__(self) -> None:
+        self._has_heading = False
+
+    def __call__(self, what: StepLine | Alarm | str) -> None:
+        """Print one."""
+        if isinstance(what, StepLine):
+            heading = [] if self._has_heading else [Note(HEAD, "dim", indent=0)]
+            self._has_heading = True
+            return render(lambda console: print_blocks(console, (*heading, *step_line(what, console.width))))
+        blocks = list(alarm(what)) if isinstance(what, Alarm) else [Note(clean(what), "yellow")]
+        return render(lambda console: print_blocks(console, blocks))
+
+
+def step_line(line: StepLine, width: int) -> Iterator[Block]:
+    """'4  5,493  0.0123  0.045  –  ▁▂▃▄▅▆▇█  apart; fails seq_ess'; what breaks stands below where there is no room."""
+    drawn = sparkline(line.recent_k3[-SPARKS:], is_unicode(), low=0.0)
+    kept = NOTHING if line.kept is None else share(line.kept)
+    numbers = f"{line.tokens:>10,}  {number(line.k3_kl):>8}  {number(line.seq_ess):>7}  {kept:>6}"
+    lead, level, look = (
+        f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ",
+        level_of(line),
+        LOOKS.get(line.status, ""),
+    )
+    whole = verdict(line)
+    if len(lead) + len(whole) <= width:
+        yield Note(whole, look, lead=lead, indent=0)
+    else:
+        yield Note(level, look, lead=lead, indent=0)
+        yield Note(whole.removeprefix(level).removeprefix("; ").strip(), look, indent=10)
+
+
+def level_of(line: StepLine) -> str:
+    """How far apart the policies of a step are, in a word or two."""
+    return LEVELS.get(line.level, line.level)
+
+
+def verdict(line: StepLine) -> str:
+    """'apart; fails seq_ess'."""
+    small = "; too small for rules" if line.status == "too few" and line.level != "too few" else ""
+    breaks = f"; fails {listed([clean(name) for name in line.breaks])}" if line.breaks else ""
+    warns = "; warns" if line.status == "warn" else ""
+    return f"{level_of(line)}{small}{breaks}{warns}{' (read again)' if line.again else ''}"
+
+
+def alarm(raised: Alarm) -> Iterator[Block]:
+    """Each reason with its remedy."""
+    where = "" if raised.step is None else f"step {clean(raised.step)}: "
+    for n, reason in enumerate(raised.reasons):
+        text = f"{where}{clean(reason.what)} {clean(reason.do)}".rstrip()
+        yield Note(text, lead="  and  " if n else "ALARM  ", lead_look="bold red")
+
+
+def document(watched: Watched) -> Document:
+    """What came of it so far."""
+    return Document(
+        lines=_lines(watched),
+        command="watch",
+        title=clean(", ".join(watched.paths)),
+        summary=plural(watched.n_steps, "step"),
+        headline=_last_line(watched),
+        status="ok" if watched.passed else "fail",
+        reasons=[clean(note) for note in watched.notes],
+        sections=_sections(watched),
+        json=json_text(watched.to_dict),
+        records=(line.to_dict() for line in watched.steps),
+    )
+
+
+def _sections(watched: Watched) -> Iterator[Section]:
+    columns = (
+        Column(heading="step", cell=lambda line: key_cell(line.step)),
+        Column(heading="tokens", cell=lambda line: number_cell(line.tokens, lambda n: f"{n:,}")),
+        Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
+        Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
+        Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),
+        Column(heading="verdict", cell=lambda line: Cell(verdict(line)), words=True),
+    )
+    table = tabulated(watched.steps, columns, most=MOST_IN_FILE, noun="step")
+    yield Section(heading="Steps", about=[*_story(watched)], tables=[table], sorts=True)
+
+
+def _story(watched: Watched) -> Iterator[str]:
+    """k3_kl, the steps that fail, the last alarms, and the story of the last step."""
+    if watched.first_k3 is not None and watched.last_k3 is not None and watched.n_steps > 1:
+        yield f"k3_kl began at {number(watched.first_k3)} and is {number(watched.last_k3)} now."
+    if watched.failing:
+        named = steps_named(_in_order(watched.failing), "step")
+        yield f"{named[0].upper()}{named[1:]} {'fails' if len(watched.failing) == 1 else 'fail'}."
+    for past in watched.alarms[-SPARKS:]:
+        what = listed([clean(name) for name in past.names])
+        yield f"Alarm{'' if past.step is None else f' at step {clean(past.step)}'}: {what}."
+    if watched.story.effect != "none":
+        yield clean(" ".join((watched.story.headline, *watched.story.do[:1])))
+
+
+def _in_order(steps: Sequence[object]) -> list[object]:
+    from rlcorr_cli.results.groups import order
+
+    return sorted(steps, key=order)
+
+
+def _lines(watched: Watched) -> Iterator[Block]:
+    for note in watched.notes:
+        yield Note(clean(note), "dim")
+    for text in _story(watched):
+        yield Note(text)
+    for file in watched.unread:
+        yield Note(clean(file.why if file.path in file.why else f"{file.path}: {file.why}"), lead="Not read: ")
+    if watched.waiting:
+        first, n = clean(watched.waiting[0]), len(watched.waiting)
+        yield Note(
+            f"{first}{f' and {n - 1:,} more' if n > 1 else ''} {'waits' if n == 1 else 'wait'}: it may still grow."
+        )
+    yield BLANK
+    yield Note(clean(_last_line(watched)), "bold" if watched.passed else LOOKS["fail"], lead="  ", indent=0)
+
+
+def _last_line(watched: Watched) -> str:
+    steps = plural(watched.n_steps, "step")
+    if not watched.n_steps and watched.passed:
+        return f"No step of {', '.join(watched.paths)} is complete yet."
+    if watched.passed:
+        return f"Passed: {steps} of {', '.join(watched.paths)}."
+    unread = f", {plural(len(watched.unread), 'file')} not read" if watched.unread else ""
+    return f"Failed: {len(watched.failing):,} of {steps} of {', '.join(watched.paths)}{unread}."

@@ -1,0 +1,323 @@
+"""`rlcorr watch` on folders and stores that fill while it looks."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from running import LIMIT_SECONDS, STEPS, forked_command, parquet, refused, row, run, wait_for
+from stores import Proxy, put, server
+from stores import store as store
+from test_schema import assert_is
+
+import rlcorr_cli
+from rlcorr_cli.errors import UsageError
+
+CLOSE, FAR = 0.02, 0.5
+OLD = 1_700_000_000
+"""When files were written that have long been complete."""
+
+
+def step_file(path: Path, step: int | None, std: float = CLOSE, *, part: int = 0, is_old: bool = True) -> Path:
+    """A dump of 20 sequences of 60 tokens, whose log-ratios spread so far."""
+    random = np.random.default_rng([0 if step is None else step, part])
+    log_ratios = random.normal(-std * std / 2, std, (20, 60))
+    rollout = random.normal(-2, 0.3, (20, 60))
+    old = np.minimum(rollout + log_ratios, -0.001)
+    names = {} if step is None else {"step": step}
+    rows = [row(rollout[i].tolist(), old[i].tolist(), sample_id=f"{step}/{part}/{i}", **names) for i in range(20)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet(path, rows)
+    if is_old:
+        os.utime(path, (OLD, OLD))
+    return path
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    return tmp_path
+
+
+def looked(*args: str, status: int = 0, paths: str = "run/") -> dict[str, Any]:
+    """What one look tells."""
+    ran = run("watch", paths, "--once", "--json", *args)
+    assert ran.status == status, (ran.out, ran.err)
+    return json.loads(ran.out)
+
+
+def steps(result: dict[str, Any]) -> list[Any]:
+    return [line["step"] for line in result["steps"]]
+
+
+def test_every_step_is_told_once_and_a_restart_goes_on(here: Path) -> None:
+    for step in range(3):
+        step_file(here / f"run/step_{step}.parquet", step)
+    assert steps(looked()) == [0, 1, 2]
+    assert steps(looked()) == []
+    for step in range(9, 12):
+        step_file(here / f"run/step_{step}.parquet", step)
+    found = looked()
+    assert_is("watch", found)
+    assert (steps(found), found["n_steps"], found["status"]) == ([9, 10, 11], 6, "passed")
+
+
+def test_a_line_says_what_analyze_says_of_the_step(here: Path) -> None:
+    path = step_file(here / "run/step_4.parquet", 4)
+    (line,) = looked("--preset", "geo_rs")["steps"]
+    report = run("analyze", str(path), "--preset", "geo_rs", "--json").json
+    assert line["tokens"] == report["counts"]["tokens"]
+    for name in ("k3_kl", "seq_ess"):
+        assert line[name] == pytest.approx(report["metrics"][name], rel=1e-12)
+    assert line["kept"] == pytest.approx(report["verdict"]["kept_fraction"])
+
+
+def test_a_file_that_grows_waits_until_two_looks_see_the_same(here: Path) -> None:
+    whole = step_file(here / "whole.parquet", 1).read_bytes()
+    growing = here / "run/step_1.parquet"
+    for n_bytes in (100, 2000):
+        growing.write_bytes(whole[:n_bytes])
+        found = looked("--every", "3600")
+        assert (steps(found), found["waiting"]) == ([], [str(growing.relative_to(here))])
+    growing.write_bytes(whole)
+    assert steps(looked("--every", "3600")) == []
+    assert steps(looked("--every", "3600")) == [1]
+
+
+@pytest.mark.parametrize("marker", ["step_1.parquet.done", "_SUCCESS", "_rlcorr.json"])
+def test_a_marker_says_that_a_file_is_complete(here: Path, marker: str) -> None:
+    written = step_file(here / "run/step_1.parquet", 1, is_old=False).stat().st_mtime_ns
+    (here / "run" / marker).touch()
+    os.utime(here / "run" / marker, ns=(written - 9, written - 9))
+    assert steps(looked("--every", "3600", "--state", "early.rlcorr")) == []
+    os.utime(here / "run" / marker, ns=(written, written))
+    assert steps(looked("--every", "3600", "--state", "late.rlcorr")) == [1]
+
+
+def test_a_file_that_is_written_again_is_read_again(here: Path) -> None:
+    for step in (1, 2):
+        step_file(here / f"run/step_{step}.parquet", step)
+    before = looked()
+    step_file(here / "run/step_1.parquet", 1, 0.1)
+    os.utime(here / "run/step_1.parquet", (OLD + 1, OLD + 1))
+    after = looked()
+    assert [(line["step"], line["again"]) for line in after["steps"]] == [(1, True)]
+    assert after["steps"][0]["k3_kl"] > 10 * before["steps"][0]["k3_kl"]
+    assert after["n_steps"] == 2
+
+
+@pytest.mark.parametrize("later", [0, 5])
+def test_files_of_one_step_add_also_where_its_totals_are_no_longer_kept(here: Path, later: int) -> None:
+    step_file(here / "run/step_1_rank_0.parquet", 1)
+    looked()
+    for step in range(2, 2 + later):
+        step_file(here / f"run/step_{step}.parquet", step)
+    looked()
+    step_file(here / "run/step_1_rank_1.parquet", 1, part=1)
+    found = looked()
+    assert [(line["step"], line["tokens"], line["again"]) for line in found["steps"]] == [(1, 2400, True)]
+    report = run("analyze", "run/step_1_rank_0.parquet", "run/step_1_rank_1.parquet", "--json").json
+    assert found["steps"][0]["k3_kl"] == pytest.approx(report["metrics"]["k3_kl"], rel=1e-12)
+    shutil.copy(step_file(here / "other.parquet", 1, 0.1, part=2), here / "run/step_1_rank_0.parquet")
+    os.utime(here / "run/step_1_rank_0.parquet", (OLD + 2, OLD + 2))
+    (line,) = looked()["steps"]
+    report = run("analyze", "run/step_1_rank_0.parquet", "run/step_1_rank_1.parquet", "--json").json
+    assert (line["tokens"], line["k3_kl"]) == (2400, pytest.approx(report["metrics"]["k3_kl"], rel=1e-12))
+
+
+def test_one_alarm_is_raised_at_the_step_that_breaks_a_rule(here: Path) -> None:
+    for step in range(12):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step >= 7 else CLOSE)
+    ran = run("watch", "run/", "--once", "--max", "k3_kl=0.05", "--exec", "cat >> alarms.json; echo >> alarms.json")
+    assert ran.status == 1
+    raised = [json.loads(line) for line in (here / "alarms.json").read_text().splitlines()]
+    assert raised[0]["step"] == 7
+    reasons = {reason["name"]: reason["what"] for reason in raised[0]["reasons"]}
+    assert reasons["k3_kl"].startswith("k3_kl is 0.1")
+    assert sum(reason["name"] == "k3_kl" for alarm in raised for reason in alarm["reasons"]) == 1
+    assert {"first", "effect", "headline"} <= set(raised[0]["story"])
+    assert_is("alarm", raised[0])
+    assert ran.out.count("ALARM  step 7:") == ran.out.count("step 7: k3_kl is") == 1
+    assert "Steps 7 to 11 fail." in ran.out
+    step_file(here / "run/step_12.parquet", 12, FAR)
+    again = looked("--max", "k3_kl=0.05", status=1)
+    assert [past["step"] for past in again["alarms"]] == [alarm["step"] for alarm in raised]
+
+
+def test_an_alarm_tells_that_k3_has_doubled(here: Path) -> None:
+    for step in range(12):
+        step_file(here / f"run/step_{step}.parquet", step, 0.02 if step < 8 else 0.04)
+    found = looked()
+    assert found["alarms"] == [{"step": 9, "names": ["k3_kl doubled"]}]
+    assert found["status"] == "passed"
+
+
+def test_an_alarm_tells_of_a_fault(here: Path) -> None:
+    for step in range(3):
+        path = step_file(here / f"run/step_{step}.parquet", step)
+    rows = pq.read_table(path).to_pylist()
+    shifted = [[*each["old_log_probs"][1:], each["old_log_probs"][0]] for each in rows]
+    parquet(path, [{**each, "old_log_probs": values} for each, values in zip(rows, shifted, strict=True)])
+    os.utime(path, (OLD, OLD))
+    found = looked(status=1)
+    assert found["failing"] == [2]
+    assert [past["step"] for past in found["alarms"]] == [2]
+    assert found["story"]["effect"] == "fault"
+    assert found["alarms"][0]["names"][0] == found["story"]["first"]
+    assert looked("--accept", found["story"]["first"], "--state", "b.rlcorr", status=1)["alarms"] != found["alarms"]
+
+
+def test_a_file_that_cannot_be_read_is_told_and_does_not_end_the_watch(here: Path) -> None:
+    step_file(here / "run/step_1.parquet", 1)
+    (here / "run/step_2.parquet").write_bytes(step_file(here / "whole.parquet", 2).read_bytes()[:3000])
+    os.utime(here / "run/step_2.parquet", (OLD, OLD))
+    step_file(here / "run/step_3.parquet", 3)
+    found = looked(status=1)
+    assert sorted(steps(found)) == [1, 3]
+    assert [file["path"] for file in found["unread"]] == ["run/step_2.parquet"]
+    assert [past["names"] for past in found["alarms"]] == [["unreadable"]]
+    again = looked(status=1)
+    assert again["alarms"] == found["alarms"]
+    shutil.copy(here / "whole.parquet", here / "run/step_2.parquet")
+    os.utime(here / "run/step_2.parquet", (OLD + 1, OLD + 1))
+    assert (steps(looked()), looked()["unread"]) == ([2], [])
+
+
+def test_files_without_steps_are_steps_by_their_names(here: Path) -> None:
+    for name in ("rollout_2", "rollout_10"):
+        step_file(here / f"run/{name}.parquet", None)
+    assert steps(looked()) == ["rollout_2", "rollout_10"]
+
+
+def test_one_file_may_hold_many_steps(here: Path) -> None:
+    shutil.copy(STEPS, here / "run/steps.parquet")
+    os.utime(here / "run/steps.parquet", (OLD, OLD))
+    found = looked()
+    assert steps(found) == [0, 1, 2, 3, 4]
+    by_step = run("analyze", STEPS, "--group-by", "step", "--json").json["groups"]
+    assert [line["k3_kl"] for line in found["steps"]] == [group["metrics"]["k3_kl"] for group in by_step]
+
+
+def test_tensorboard_has_each_step_once(here: Path) -> None:
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    for first in (0, 3):
+        for step in range(first, first + 3):
+            step_file(here / f"run/step_{step}.parquet", step)
+        looked("--tb", "curves")
+    found: list[int] = []
+    for file in sorted((here / "curves").iterdir()):
+        data = file.read_bytes()
+        while data:
+            size = int.from_bytes(data[:8], "little")
+            event = event_pb2.Event.FromString(data[12 : 12 + size])
+            data = data[16 + size :]
+            found += [event.step for one in event.summary.value if one.tag == "rlcorr/k3_kl"]
+    assert found == list(range(6))
+
+
+def test_an_empty_folder_waits_and_a_missing_one_is_an_error(here: Path) -> None:
+    assert "No step of run/ is complete yet." in run("watch", "run/", "--once").out
+    refused(run("watch", "nowhere/", "--once"), 3, "nowhere/: no such file")
+    refused(run("watch", "-", "--once"), 2, "cannot be followed")
+    refused(run("watch", "run/", "--once", "--limit", "3"), 2, "--limit")
+    refused(run("watch", "run/", "--once", "--state", "state.json"), 2, "a state is written as .rlcorr")
+
+
+def test_the_state_of_another_watch_is_refused(here: Path) -> None:
+    step_file(here / "run/step_1.parquet", 1)
+    looked()
+    refused(run("watch", "run/", "--once", "--preset", "token_is"), 2, "watch.rlcorr is of another watch")
+    refused(run("analyze", "watch.rlcorr"), 2, "watch.rlcorr holds totals of `rlcorr watch`")
+
+
+def test_python_has_the_look_as_a_value(here: Path) -> None:
+    step_file(here / "run/step_1.parquet", 1)
+    told: list[Any] = []
+    watched = rlcorr_cli.watch("run/", once=True, told=told.append)
+    assert [line.step for line in watched.steps] == [line.step for line in told] == [1]
+    assert watched.passed
+    with pytest.raises(UsageError, match="every"):
+        rlcorr_cli.watch("run/", once=True, every=-1)
+
+
+class Watching:
+    """`rlcorr watch run/` as a process, whose lines go to a file."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.lines = folder / "lines.txt"
+        with self.lines.open("ab") as out:
+            self.process = subprocess.Popen(
+                [forked_command(), "watch", "run/", "--every", "0.05", *args], stdout=out, stderr=out, cwd=folder
+            )
+
+    def sees(self, text: str) -> None:
+        wait_for(lambda: text in self.lines.read_text(), self.process)
+
+
+@pytest.fixture
+def watching(here: Path) -> Iterator[Callable[..., Watching]]:
+    begun: list[Watching] = []
+
+    def begin(*args: str) -> Watching:
+        begun.append(Watching(here, *args))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.wait(LIMIT_SECONDS)
+
+
+def told_steps(text: str) -> list[int]:
+    return [int(line.split()[0]) for line in text.splitlines() if line[:10].strip().isdigit()]
+
+
+def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
+    here: Path, watching: Callable[..., Watching]
+) -> None:
+    first = watching("--max", "k3_kl=0.05")
+    for step in range(4):
+        step_file(here / f"part_{step}", step).rename(here / f"run/step_{step}.parquet")
+        first.sees(f"\n{step:>10}")
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(LIMIT_SECONDS)
+    for step in range(4, 8):
+        step_file(here / f"part_{step}", step, FAR if step == 6 else CLOSE).rename(here / f"run/step_{step}.parquet")
+    second = watching("--max", "k3_kl=0.05")
+    second.sees(f"\n{7:>10}")
+    second.process.send_signal(signal.SIGINT)
+    assert second.process.wait(LIMIT_SECONDS) == 1
+    text = second.lines.read_text()
+    assert told_steps(text) == list(range(8))
+    assert text.count("ALARM") == 1
+    assert "ALARM  step 6: " in text
+    assert text.rstrip().endswith("Failed: 1 of 8 steps of run/.")
+
+
+def test_a_prefix_of_a_store_is_followed(here: Path, store: Proxy) -> None:
+    def put_step(name: str, step: int, std: float = CLOSE, part: int = 0) -> None:
+        put(server(), f"watched/{name}.parquet", step_file(here / "one.parquet", step, std, part=part))
+
+    for step in (1, 2):
+        put_step(f"step_{step}", step)
+    uri = "s3://dumps/watched/"
+    state = ("--state", "s3://dumps/state.rlcorr", "--every", "3600")
+    assert steps(looked(*state, paths=uri)) == [1, 2]
+    store.requests.clear()
+    assert steps(looked(*state, paths=uri)) == []
+    assert not [each for each in store.requests.values() if "step_" in each.path and "list-type" not in each.path]
+    put_step("step_3", 3, FAR)
+    put_step("step_1", 1, 0.1, part=1)
+    found = looked(*state, "--max", "k3_kl=0.05", paths=uri, status=1)
+    assert sorted(steps(found)) == [1, 3]
+    assert [past["step"] for past in found["alarms"]] == [3]
