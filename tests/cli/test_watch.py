@@ -279,7 +279,7 @@ def watching(here: Path) -> Iterator[Callable[..., Watching]]:
 
 
 def told_steps(text: str) -> list[int]:
-    return [int(line.split()[0]) for line in text.splitlines() if line[:10].strip().isdigit()]
+    return [int(line.split()[0]) for line in text.splitlines() if line[:8].strip().isdigit()]
 
 
 def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
@@ -288,13 +288,13 @@ def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
     first = watching("--max", "k3_kl=0.05")
     for step in range(4):
         step_file(here / f"part_{step}", step).rename(here / f"run/step_{step}.parquet")
-        first.sees(f"\n{step:>10}")
+        first.sees(f"\n{step:>8} ")
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(LIMIT_SECONDS)
     for step in range(4, 8):
         step_file(here / f"part_{step}", step, FAR if step == 6 else CLOSE).rename(here / f"run/step_{step}.parquet")
     second = watching("--max", "k3_kl=0.05")
-    second.sees(f"\n{7:>10}")
+    second.sees(f"\n{7:>8} ")
     second.process.send_signal(signal.SIGINT)
     assert second.process.wait(LIMIT_SECONDS) == 1
     text = second.lines.read_text()
