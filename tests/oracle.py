@@ -274,6 +274,7 @@ def distances(seqs: list[Seq]) -> dict[str, Value]:
     }
     for name, values in gaps.items():
         out |= {f"{name}_mean": mean(values), f"{name}_std": std(values), f"{name}_max": top(values)}
+    out["bit_mismatch"] = mean([float(struct.pack("f", x) != struct.pack("f", y)) for x, y in zip(a, b, strict=True)])
     out["prob_pearson"] = pearson([exp(x) for x in a], [exp(x) for x in b])
     out["ratio_mean"] = mean([exp(x) for x in logs])
     out["token_tv"] = mean([-expm1(min(x, 0.0)) for x in logs])

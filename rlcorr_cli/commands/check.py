@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -108,6 +108,13 @@ def check(
             offers=completion.causes,
         ),
     ] = (),
+    expect: Annotated[
+        Literal["equal"] | None,
+        Opt(
+            help="The two columns are to be bit-equal: fail if a token's float32 differ, and let equal columns pass.",
+            panel=RULES,
+        ),
+    ] = None,
     strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
@@ -153,14 +160,14 @@ def check(
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
-        at_most=bounds_texts("--max", max),
+        at_most=(*bounds_texts("--max", max), *(() if expect is None else EXPECTED[expect][0])),
         at_least=bounds_texts("--min", min),
         max_increase=bounds_texts("--max-increase", max_increase),
         max_decrease=bounds_texts("--max-decrease", max_decrease),
         baseline=_baseline(baseline, is_first=is_first),
         fail_on=tuple(value for value in known if value in listed),
         strict=strict,
-        accept=accepted(accept),
+        accept=(*accepted(accept), *(() if expect is None else EXPECTED[expect][1])),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
     with Outputs() as staging:
@@ -205,6 +212,10 @@ def check(
 
         append_summary(checked, str(summary))
     return checked
+
+
+EXPECTED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {"equal": (("bit_mismatch=0",), ("bypass_copy",))}
+"""What --expect means: limits as --max has them, and causes as --accept has them."""
 
 
 def accepted(accept: Names) -> tuple[str, ...]:

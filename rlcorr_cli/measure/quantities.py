@@ -118,6 +118,12 @@ def chi2(tokens: Tokens) -> Floats:
     return tokens.rows.sum(e * (e + 2))
 
 
+def differs_in_float32(tokens: Tokens) -> Array:
+    """Whether the two log-probs of each token are different numbers of float32, bool [V]."""
+    xp, b = tokens.xp, tokens.rollout_logp
+    return xp.astype(b, xp.float32) != xp.astype(b + tokens.log_ratio, xp.float32)
+
+
 def log_rho(tokens: Tokens) -> Floats:
     """log of the sum of e^l over each sequence, [B]."""
     return np.log(tokens.rho_sum) if tokens.max_abs <= 340 else tokens.rows.log_sum_exp(tokens.log_ratio)
@@ -136,6 +142,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("log_ratio", lambda t: t.log_ratio_max, "sequence", "max"),
     _q("log_ratio_sq", lambda t: t.log_ratio * t.log_ratio),
     _q("abs_log_ratio", lambda t: abs(t.log_ratio)),
+    _q("bit_mismatch", differs_in_float32),
     _q("rho_minus_1", lambda t: t.rho_minus_1_sum, "sequence"),
     # These two are logs of sums.
     _q("rho", log_rho, "sequence", "log_sum_exp"),

@@ -296,6 +296,17 @@ DIVERGENCE: tuple[Metric, ...] = (
         resampled=False,
     ),
     Metric(
+        name="bit_mismatch",
+        formula="share of tokens whose a and b differ in float32",
+        unit="share",
+        ideal=0.0,
+        meaning="The tokens on which the two engines are not bit-equal, however little they differ.",
+        worry="Above 0 where bit-equal engines are the goal: `rlcorr check --expect equal` fails.",
+        measured=(1.0, 1.0, 0.886),
+        source="prime-rl's logprob_bit_mismatch",
+        value=lambda n: n.per_token("bit_mismatch"),
+    ),
+    Metric(
         name="prob_abs_diff_mean",
         formula="tok |e^a - e^b|",
         unit="probability",
