@@ -45,7 +45,9 @@ from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, qu
 from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS, Objective
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
 
@@ -57,6 +59,20 @@ if TYPE_CHECKING:
     from rlcorr_cli.runs.token_rows import Choice
 
 MIN_SCALE, MAX_SCALE = 1e-6, 1e6
+TokenizerName = Annotated[
+    str | Path | None,
+    Opt(
+        help="A tokenizer.json, a folder that holds one, or a name on the Hugging Face Hub: the text of token ids.",
+        panel=LOOKING,
+        typed=TEXT,
+        metavar="FILE",
+    ),
+]
+WITH_ROWS = (".html", ".md")
+"""Forms of a report that end with its worst rows."""
+N_WORST = 5
+LARGEST_READ_AGAIN = 4 << 30
+"""Rows that the page of a report ends with; of a dump of more bytes they are not sought, which is one more reading."""
 LOOKED_AT = "step, policy_version, worker, data_source, finish_reason"
 
 
@@ -80,6 +96,7 @@ def analyze(
         ),
     ] = False,
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
+    tokenizer: TokenizerName = None,
     output: Outputs = (),
     overwrite: Overwrite = False,
     **how: Unpack[HowCorrected],
@@ -126,6 +143,7 @@ def analyze(
             return finished(report_in(first, run), notes, outputs, staging)
     reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
+    text_of = None if tokenizer is None else _tokenizer(tokenizer)
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
 
@@ -144,6 +162,13 @@ def analyze(
             staging=staging,
             objective=wanted,
         )
+        is_small = sum(file.n_bytes for file in report.inputs) <= LARGEST_READ_AGAIN
+        if is_small and STDIN not in reading.paths and any(path.suffix.lower() in WITH_ROWS for path in outputs):
+            from rlcorr_cli.runs.token_rows import Choice, token_rows
+
+            once_more, choice = replace(reading, group_by=(), bad_rows=BadRowPolicy("skip")), Choice(n_worst=N_WORST)
+            worst = token_rows(once_more, chosen, compute, choice, tokenizer=text_of)
+            report = replace(report, worst_rows=worst)
         return finished(report, notes, outputs, staging)
 
 
@@ -282,15 +307,7 @@ def inspect(
             metavar="SQL",
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | Path | None,
-        Opt(
-            help="A tokenizer.json, a folder that holds one, or a name on the Hugging Face Hub: the text of token ids.",
-            panel=LOOKING,
-            typed=TEXT,
-            metavar="FILE",
-        ),
-    ] = None,
+    tokenizer: TokenizerName = None,
     scale: Annotated[
         float,
         Opt(
@@ -303,6 +320,7 @@ def inspect(
         ),
     ] = 1.0,
     output: SheetOutputs = (),
+    overwrite: Overwrite = False,
     **how: Unpack[InspectOptions],
 ) -> "Inspected | TokenRows":
     """Show how a dump is read, what is wrong with it, and where.
@@ -321,7 +339,7 @@ def inspect(
         raise UsageError(f"scale should be from {MIN_SCALE} to {MAX_SCALE}, not {shortened(scale)}.", "Leave it out.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
-    places = [place for path in files for place in forms.sheet_destinations(path)]
+    places = [replace(place, overwrite=overwrite) for path in files for place in forms.sheet_destinations(path)]
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
     with Staging() as staging, computing(how) as compute:
         if choice is None:

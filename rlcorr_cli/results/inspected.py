@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import CauseFinding
@@ -196,8 +197,13 @@ class OneRow(Record):
         """Its sample_id, where it has one, or else its place."""
         return str(self.facts.get("sample_id", self.place))
 
-    def each(self) -> Iterator["OneToken"]:
+    @cached_property
+    def each(self) -> "tuple[OneToken, ...]":
         """Its tokens in order."""
+        return tuple(self._each())
+
+    def _each(self) -> Iterator["OneToken"]:
+        rejections = [(rule.name, rule.keep) for rule in self.says]
         at, log_probs = -1, tuple(self.log_probs.values())
         for i in range(self.n_tokens):
             counts = i < len(self.valid) and self.valid[i]
@@ -211,7 +217,7 @@ class OneRow(Record):
                 log_probs=tuple(values[i] if i < len(values) else None for values in log_probs),
                 log_ratio=self.log_ratios[at] if compared else None,
                 weight=self.weights[at] if compared and self.weights is not None else None,
-                rejected_by=tuple(rule.name for rule in self.says if compared and not rule.keep[at]),
+                rejected_by=tuple(name for name, keep in rejections if compared and not keep[at]),
                 entropy=self.entropies[i] if self.entropies is not None else None,
             )
 

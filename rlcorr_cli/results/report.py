@@ -42,6 +42,7 @@ from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 if TYPE_CHECKING:
     import polars
 
+    from rlcorr_cli.results.inspected import TokenRows
     from rlcorr_cli.results.run_totals import RunTotals
     from rlcorr_cli.results.trends import Trends
 
@@ -179,6 +180,8 @@ class Report(Output):
     """Those of the notes that say what of the dump is not read."""
     totals: Annotated["RunTotals | None", HIDDEN] = None
     """What it was made of, where that was kept."""
+    worst_rows: Annotated["TokenRows | None", HIDDEN] = None
+    """Its worst rows token by token, where they were sought."""
     seconds: Annotated[float, HIDDEN] = 0.0
 
     @property

@@ -416,6 +416,10 @@ def _sections(report: Report) -> Iterator[Section]:
     yield Section(heading="Metrics", anchor="all-metrics", about=about, tables=metric_tables(report), sorts=True)
     if symbols:
         yield Section(heading="Symbols", anchor="symbols", facts=list(symbols.items()), folds=True)
+    if report.worst_rows is not None:
+        from rlcorr_cli.show.token_rows import row_sections
+
+        yield from row_sections(report.worst_rows, "Worst rows")
     read, *others = ending(_facts(report), [clean(note) for note in report.notes])
     yield read
     yield Section(heading="Plan", code=plan_to_toml(report.plan), folds=True)

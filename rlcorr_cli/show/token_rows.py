@@ -62,8 +62,8 @@ def face(token: OneToken) -> str:
 def far_tokens(row: OneRow) -> list[OneToken]:
     """The tokens of the largest |log-ratio|, the largest first; of a bad row the first whose log-probs are none."""
     if row.problem is not None:
-        return [token for token in row.each() if not all(map(_is_log_prob, token.log_probs))][:N_FAR]
-    compared = [token for token in row.each() if token.log_ratio]
+        return [token for token in row.each if not all(map(_is_log_prob, token.log_probs))][:N_FAR]
+    compared = [token for token in row.each if token.log_ratio]
     return sorted(compared, key=lambda token: -abs(token.log_ratio or 0.0))[:N_FAR]
 
 
@@ -73,7 +73,7 @@ def _is_log_prob(value: Any) -> bool:
 
 def is_partly_rejected(row: OneRow) -> bool:
     """Whether some tokens of a row are rejected, and others stay: those of a row that goes whole are not marked."""
-    return len({bool(token.rejected_by) for token in row.each() if token.counts}) > 1
+    return len({bool(token.rejected_by) for token in row.each if token.counts}) > 1
 
 
 def policies(row: OneRow) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def facts_of(row: OneRow, by: str | None) -> list[str]:
     """A row's plain columns and lengths, each a short text."""
     n_valid = sum(row.valid)
     n = plural(n_valid, "token") if n_valid == len(row.valid) else f"{n_valid:,} of {len(row.valid):,} tokens valid"
-    kept = sum(not token.rejected_by for token in row.each() if token.counts) if row.says else n_valid
+    kept = sum(not token.rejected_by for token in row.each if token.counts) if row.says else n_valid
     parts = [n, *([f"{kept:,} kept"] if row.says else [])]
     if by is not None and row.value is not None and by not in ("length", "reward"):
         parts.append(f"{by} {number(row.value)}")
@@ -127,31 +127,30 @@ def document(result: TokenRows) -> Document:
         summary=joined(plural(len(result.rows), "row"), last_change(result.inputs)),
         headline=headline(result),
         status="fail" if any(row.problem for row in result.rows) else "",
-        sections=sections(result),
+        sections=_sections(result),
         json=json_text(result.to_dict),
         records=_records(result),
     )
 
 
-def sections(result: TokenRows, heading: str = "Rows") -> Iterator[Section]:
-    """Rows as cards of a page, and as parts of other forms; then what was read."""
-    yield cards(result, heading)
+def _sections(result: TokenRows) -> Iterator[Section]:
+    yield from row_sections(result, "Rows")
+    plan = [("plan", clean(result.plan))] if result.plan else []
+    yield from ending([("text", text_source(result)), *plan, *input_facts(result.inputs)], result.notes)
+
+
+def row_sections(result: TokenRows, heading: str) -> Iterator[Section]:
+    """Rows as cards of a page, and as parts of other forms."""
+    yield Section(heading=heading, anchor="rows", token_rows=result)
     for row in result.rows:
         text = [("prompt", inert(row.texts["prompt"]))] if "prompt" in row.texts else []
         yield Section(
-            heading=short(row.name),
+            heading=f"Row {short(row.name)}",
             about=[", ".join(facts_of(row, result.by)), *_problems(row), *votes(row)],
             tables=[far_table(row)] if far_tokens(row) else [],
             facts=[*text, ("text", running(row, result.scale).marked)],
             on_page=False,
         )
-    plan = [("plan", clean(result.plan))] if result.plan else []
-    yield from ending([("text", text_source(result)), *plan, *input_facts(result.inputs)], result.notes)
-
-
-def cards(result: TokenRows, heading: str) -> Section:
-    """Rows as cards of a page."""
-    return Section(heading=heading, anchor="rows", token_rows=result)
 
 
 def _problems(row: OneRow) -> list[str]:
@@ -202,7 +201,7 @@ def running(row: OneRow, scale: float, *, has_legend: bool = False) -> RunningTe
             is_rejected=is_partly and bool(token.rejected_by),
             is_far=token.place in far,
         )
-        for token in row.each()
+        for token in row.each
     ]
     return RunningText(_folded(tokens), scale, has_legend)
 
@@ -281,7 +280,7 @@ def _records(result: TokenRows) -> Iterator[Mapping[str, object]]:
     """A line for each token; a masked one has no log-ratio and no weight."""
     names = next((tuple(row.log_probs) for row in result.rows), ())
     for row in result.rows:
-        for token in row.each():
+        for token in row.each:
             yield {
                 "row": row.name,
                 "place": token.place,

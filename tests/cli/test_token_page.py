@@ -215,6 +215,35 @@ def test_one_outlier_sets_no_scale(browser: Any, tmp_path: Path) -> None:
     assert visit.page.locator(".tokens b.b1").count() == n // 2
 
 
+def test_the_page_of_a_report_ends_with_its_five_worst_rows(browser: Any, tmp_path: Path) -> None:
+    page, markdown, bad = tmp_path / "r.html", tmp_path / "r.md", tmp_path / "bad.parquet"
+    args = (
+        "--preset",
+        "geo_rs",
+        "--tokenizer",
+        TOKENIZER,
+        "-o",
+        str(page),
+        "-o",
+        str(markdown),
+        "--quarantine",
+        str(bad),
+    )
+    ran = run("analyze", STEPS, *args)
+    assert ran.status == 0, ran.err
+    worst = [one["facts"]["sample_id"] for one in run("inspect", STEPS, "--worst", "5", "--json").json["rows"]]
+    visit = Visit(browser, page)
+    assert names(visit) == worst
+    card = visit.page.locator(".card").first
+    card.scroll_into_view_if_needed()
+    card.locator(".tokens b").first.wait_for()
+    assert card.locator(".tokens").text_content() == "17 * 24 = 380<|im_end|>"
+    assert visit.is_quiet(page), (visit.said, visit.asked)
+    assert [line for line in markdown.read_text().splitlines() if line.startswith("## Row ")] == [
+        f"## Row {name}".replace("-", "\\-") for name in worst
+    ]
+
+
 UNSEEN = (
     "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u200b\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\u061c\\ufeff"
 )

@@ -193,7 +193,7 @@ def test_nothing_in_a_token_escapes_on_a_terminal(
         one["old_log_probs"] = [-9.0 if i <= at < i + 5 else -1.0 for at in range(n)]
         path = tmp_path / "d.jsonl"
         path.write_text(json.dumps(one) + "\n")
-        ran = run("inspect", str(path), "--row", "a", "-o", str(tmp_path / "t.md"), "-o", str(tmp_path / "t.csv"))
+        ran = run("inspect", str(path), "--row", "a", "-o", str(tmp_path / "t.md"), "--overwrite")
         assert ran.status == 0, ran.err
         plain = re.sub(r"\x1b\[[\d;]*m", "", ran.out) if colours else ran.out
         assert [c for c in plain if not c.isprintable() and c != "\n"] == []

@@ -1,5 +1,5 @@
 // On a narrow screen a page would be many screens long: its sections begin folded, but for the first picture.
-const sections = [...document.querySelectorAll("details")];
+const sections = [...document.querySelectorAll("details:not(.card details)")];
 if (matchMedia("(max-width: 47.9rem)").matches) sections.slice(1).forEach((section) => section.removeAttribute("open"));
 const unfoldTarget = () => {
   const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -222,7 +222,7 @@ def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str
     lines += ["```toml", section.code.rstrip(), "```"] if section.code else []
     lines += [f"- {prose(item)}" for item in section.items]
     lines += [""] if section.facts or section.code or section.items else []
-    return [*([f"## {section.heading}", ""] if section.heading else []), *lines]
+    return [*([f"## {escaped(section.heading)}", ""] if section.heading else []), *lines]
 
 
 def _picture(picture: Picture, pictures: Mapping[str, tuple[str, str]]) -> list[str]:

@@ -132,7 +132,7 @@ def _anchors(names: Iterable[str]) -> Iterator[str]:
 def _card(row: OneRow, anchor: str, by: str | None) -> Card:
     prompt = inert(row.texts.get("prompt", ""))
     data, n_characters = _data(row)
-    kept = [not token.rejected_by for token in row.each() if token.counts]
+    kept = [not token.rejected_by for token in row.each if token.counts]
     gap = max((abs(ratio) for ratio in row.log_ratios), default=None)
     facts = {name: row.facts.get(name) for name in ("step", "global_step", "reward")}
     step = facts["step"] if facts["step"] is not None else facts["global_step"]
@@ -141,7 +141,7 @@ def _card(row: OneRow, anchor: str, by: str | None) -> Card:
         "group": row.group,
         "reward": facts["reward"],
         "gap": gap,
-        "kept": sum(kept) / len(kept) if kept else None,
+        "kept": sum(kept) / len(kept) if kept and row.says else None,
         "n": row.n_tokens,
     }
     return Card(
@@ -162,7 +162,7 @@ def _card(row: OneRow, anchor: str, by: str | None) -> Card:
 
 def _data(row: OneRow) -> tuple[Markup, int]:
     """The tokens of a row as JSON that may stand in a page, and how many characters their text has."""
-    tokens, partly = list(row.each()), is_partly_rejected(row)
+    tokens, partly = list(row.each), is_partly_rejected(row)
     texts = [face(token) for token in tokens]
     far = {token.place for token in far_tokens(row)}
     flags = [token.counts + 2 * (partly and bool(token.rejected_by)) + 4 * (token.place in far) for token in tokens]
