@@ -68,7 +68,7 @@ Dumps = Annotated[
     ),
 ]
 DUMPS_OR_REPORT = Opt(
-    help="As for analyze, or one report.json of `analyze -o`.",
+    help="A dump, or one report.json of `analyze -o`.",
     python="Or a Report.",
     typed=list[str],
     metavar="DUMP...",

@@ -86,7 +86,7 @@ def check(
     ] = None,
     update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
     max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
-    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=10%.", "METRIC=N[%]")] = None,
+    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: kl=10%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
         Names,
         Opt(
@@ -111,7 +111,7 @@ def check(
     expect: Annotated[
         Literal["equal"] | None,
         Opt(
-            help="The two columns are to be bit-equal: fail if a token's float32 differ, and let equal columns pass.",
+            help="Fail unless both columns are bit-equal.",
             panel=RULES,
         ),
     ] = None,

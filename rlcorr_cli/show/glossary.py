@@ -367,6 +367,10 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(name="proven", meaning="A certainty: the data break a bound or an identity, so the cause is sure."),
         Term(name="likely", meaning="A certainty: the statistics point to this cause.", also=("likely cause",)),
         Term(
+            name="alternatives",
+            meaning="The other causes that fit the data as well as the one that is named, where its certainty is one of.",
+        ),
+        Term(
             name="one of",
             meaning="A certainty: two readings fit the data as well; the cause is one of them.",
         ),
@@ -374,7 +378,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="no_cause",
             meaning="A verdict that names nothing: no known cause explains enough of the gap. Its certainty is "
             "unclear.",
-            also=("unclear", "no cause"),
+            also=("unclear",),
         ),
         Term(
             name="none",

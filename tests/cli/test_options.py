@@ -119,7 +119,7 @@ def test_choices_are_in_help_all_and_a_wrong_one_is_refused_with_the_nearest(mon
     monkeypatch.setenv("COLUMNS", "200")
     assert {option for _, option, _ in CHOICES} == {
         "--mode", "--on-bad-row", "--nonfinite", "--normalize", "--rejected", "--rank", "--coef",
-        "--objective", "--loss-agg", "--sort", "--engine",
+        "--objective", "--loss-agg", "--sort", "--engine", "--expect",
     }  # fmt: skip
     pages = {command: run(command, "--help-all").out for command in {command for command, _, _ in CHOICES}}
     for command, option, choices in CHOICES:

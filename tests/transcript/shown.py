@@ -14,6 +14,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
 from os import environ
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rlcorr_cli.commands import main
 
@@ -74,7 +75,9 @@ def without_time(text: str) -> str:
 
 
 if __name__ == "__main__":
-    with chdir(ROOT):
+    with TemporaryDirectory() as folder, chdir(folder):
+        for name in ("sample_data", "tests"):
+            Path(name).symlink_to(ROOT / name)
         for page in [ROOT / "README.md", *sorted((ROOT / "rlcorr_cli" / "manual").glob("*.md"))]:
             before = page.read_text(encoding="utf-8")
             after = INSIDE.sub(block_again, BELOW.sub(block_again, before))
