@@ -204,7 +204,7 @@ def test_a_failing_check_in_readme_is_what_it_prints(
 def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
     links = [ROOT / link for link in re.findall(r"!\[.+?\]\((.+?)\)", README)]
     links += [MANUAL / link for link in re.findall(r"!\[.+?\]\((.+?)\)", BOOK.removeprefix(README))]
-    assert len(links) == 4
+    assert len(links) == 5
     assert all(link.read_bytes().startswith(b"\x89PNG") for link in links)
     sizes = sum(path.stat().st_size for path in (ROOT / "sample_data").rglob("*"))
     assert sizes < 2_000_000

@@ -32,6 +32,9 @@ EXCEPTIONS = {
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
     ("engines/remote.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
+    ("commands/watch.py", "subprocess"): "runs the command that --exec names, which the user types",
+    ("commands/watch.py", "exec"): "is the name of that argument",
+    ("commands/watch.py", "shell=True"): "the user's own line; what a dump says goes to its standard input",
 }
 """What one module may, and why."""
 NO_KEYWORD = {"shell": True, "allow_pickle": True, "weights_only": False}

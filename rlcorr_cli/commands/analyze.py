@@ -142,7 +142,7 @@ def analyze(
         with Staging() as staging:
             return finished(report_in(first, run), notes, outputs, staging)
     reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
     text_of = None if tokenizer is None else _tokenizer(tokenizer)
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
@@ -340,7 +340,7 @@ def inspect(
     chosen = chosen_plan(how)
     reading = request(dumps, how)
     places = [replace(place, overwrite=overwrite) for path in files for place in forms.sheet_destinations(path)]
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
     with Staging() as staging, computing(how) as compute:
         if choice is None:
             return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)

@@ -368,7 +368,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(name="likely", meaning="A certainty: the statistics point to this cause.", also=("likely cause",)),
         Term(
             name="alternatives",
-            meaning="The other causes that fit the data as well as the one that is named, where its certainty is one of.",
+            meaning="The other causes that fit the data as well as the named one, where its certainty is `one of`.",
         ),
         Term(
             name="one of",

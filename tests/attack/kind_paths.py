@@ -142,6 +142,8 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("filter", "--rejected-output"): (*WRITTEN, ""),
     ("convert", "--output"): (*WRITTEN, ""),
     ("plot", "--output"): (*PICTURE_SUFFIXES, ""),
+    ("inspect", "--output"): (".json", ".html", ".md", ".csv"),
+    ("watch", "--tb"): ("",),
     ("check", "--junit"): (".xml",),
     ("diff", "--output"): SHEETS,
     ("diff", "--junit"): (".xml",),
@@ -292,6 +294,7 @@ READ_TEXTS = {
     "--rules": '{"rule": [{"metric": "kl", "max": 1.0}]}',
     "--baseline": "{}",
     "--join": '{"rollout_log_probs": [-0.5], "sample_id": 1}',
+    "--tokenizer": '{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}}',
 }
 
 

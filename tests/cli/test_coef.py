@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     refused(
         run("filter", str(SAMPLE / "smollm2_int8.parquet"), *plan, "--coef", "raw", *out), 3, "no column for advantages"
     )
-    refused(run("filter", BF16, *plan, "--objective", "ppo", *out), 2, "without --coef")
+    refused(run("filter", BF16, *plan, "--objective", "ppo", *out), 2, "Without --coef")
     refused(run("filter", BF16, *plan, "--coef", "raw", "--resample", "5", *out), 2, "--resample", "--coef")
     lines = (SAMPLE / "smollm2_bf16.jsonl").read_text()
     once = run_process("filter", "-", *plan, "--coef", "normalized", *out, stdin=lines)

@@ -171,4 +171,4 @@ def test_inspect_shows_a_dump_of_one_policy_and_says_what_it_lacks() -> None:
     ran = run("inspect", str(ONE_POLICY), "--json")
     assert ran.status == 0
     assert "force_on_policy_ratio" in ran.json["notes"][0]
-    assert run("inspect", str(ONE_POLICY), "--worst", "3").status == 2
+    assert run("inspect", str(ONE_POLICY), "--worst", "3").status == 3

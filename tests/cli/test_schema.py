@@ -18,8 +18,8 @@ from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
-    *("report", "filter", "check", "inspect", "rows", "diff", "diagnose"),
-    *("compare", "sweep", "convert", "plot", "presets", "parts", "error", "watch", "alarm"),
+    *("report", "filter", "check", "watch", "alarm", "inspect", "rows", "diff", "diagnose"),
+    *("compare", "sweep", "convert", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 

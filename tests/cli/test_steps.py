@@ -181,7 +181,7 @@ def test_ranges_are_those_of_parts_and_of_saved_reports(small: str, tmp_path: Pa
     whole = run("check", small).out.splitlines()
     saved = str(tmp_path / "r.json")
     for given in ([small], parts):
-        assert run("analyze", *given, "-o", saved).status == 0
+        assert run("analyze", *given, "-o", saved, "--overwrite").status == 0
         assert run("check", saved).out.splitlines()[:4] == whole[:4]
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from limits import LimitedProcess
 from running import LIMIT_SECONDS, STEPS, forked_command, parquet, refused, row, run, wait_for
 from stores import Proxy, put, server
 from stores import store as store
@@ -255,7 +255,7 @@ class Watching:
     def __init__(self, folder: Path, *args: str) -> None:
         self.lines = folder / "lines.txt"
         with self.lines.open("ab") as out:
-            self.process = subprocess.Popen(
+            self.process = LimitedProcess(
                 [forked_command(), "watch", "run/", "--every", "0.05", *args], stdout=out, stderr=out, cwd=folder
             )
 

@@ -49,7 +49,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 }
 """Command -> a result of it, of many groups or rows where it can have them."""
 HEADLINES = {
-    "analyze": "stale_policy",
+    "analyze": "Likely cause: stale rollouts",
     "diagnose": "Likely cause: ",
     "compare": "Use decoupled_token_is",
     "sweep": "To keep 90.0% of the sequences",
