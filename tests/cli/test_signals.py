@@ -185,8 +185,10 @@ try:
     {losing}()
     sys.stdin.read()
 except interrupt.Terminated:
+    interrupt.signal_handled()  # as main.py does, so that no timer outlives its handler
     sys.exit(143)
 except KeyboardInterrupt:
+    interrupt.signal_handled()
     sys.exit(130)
 """
 
