@@ -94,7 +94,7 @@ def main() -> None:
         }
         uri = f"s3://{BUCKET}/{args.path.name}"
         pairs = [
-            (seconds(str(args.path), {}, args.threads), seconds(uri, environment, args.threads))
+            (seconds(str(args.path), {}, args.workers), seconds(uri, environment, args.workers))
             for _ in range(args.runs)
         ]
         server.terminate()
