@@ -66,15 +66,30 @@ def limit_option(help: str, metavar: str) -> Opt:
     )
 
 
+RulesPath = Annotated[
+    str | Path | None,
+    Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
+]
+AtMost = Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")]
+AtLeast = Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")]
+Accept = Annotated[
+    Names,
+    Opt(
+        help="Let these causes pass: top_p,grid. Repeatable.",
+        panel=RULES,
+        typed=TEXTS,
+        metavar="CAUSE,...",
+        offers=completion.causes,
+    ),
+]
+
+
 def check(
     source: Annotated["Report | Paths", DUMPS_OR_REPORT],
     *,
-    rules: Annotated[
-        str | Path | None,
-        Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
-    ] = None,
-    max: Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
-    min: Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
+    rules: RulesPath = None,
+    max: AtMost = None,
+    min: AtLeast = None,
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -98,16 +113,7 @@ def check(
             offers=("cause", "moved", "far", "outliers"),
         ),
     ] = (),
-    accept: Annotated[
-        Names,
-        Opt(
-            help="Let these causes pass: top_p,grid. Repeatable.",
-            panel=RULES,
-            typed=TEXTS,
-            metavar="CAUSE,...",
-            offers=completion.causes,
-        ),
-    ] = (),
+    accept: Accept = (),
     expect: Annotated[
         Literal["equal"] | None,
         Opt(

@@ -8,20 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
-    RULES,
     TEXT,
-    TEXTS,
     WATCHING,
     Files,
     HowRead,
-    Names,
     computing,
     kind_of,
     request,
 )
-from rlcorr_cli.commands.check import Bounds, accepted, bounds_texts, limit_option
+from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
@@ -105,22 +101,10 @@ def watch(
             metavar="COMMAND",
         ),
     ] = None,
-    rules: Annotated[
-        str | Path | None,
-        Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
-    ] = None,
-    max: Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")] = None,
-    min: Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")] = None,
-    accept: Annotated[
-        Names,
-        Opt(
-            help="Let these causes pass: top_p,grid. Repeatable.",
-            panel=RULES,
-            typed=TEXTS,
-            metavar="CAUSE,...",
-            offers=completion.causes,
-        ),
-    ] = (),
+    rules: RulesPath = None,
+    max: AtMost = None,
+    min: AtLeast = None,
+    accept: Accept = (),
     told: Annotated[
         Told | None,
         PythonOnly("Called with each step's line, each alarm, and sentences on what goes wrong.", otherwise=teller),
