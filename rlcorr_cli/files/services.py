@@ -247,7 +247,7 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
     (r"valid account name", "it names no account", "Write {example}."),
     (
         r"OAuth2 access token|AuthenticationException|Base64 encoded|token request|169\.254\.169\.254",
-        "there are no credentials, or none that hold",
+        "there are no credentials, or they are not valid",
         "Are the variables right? {public}",
     ),
     (
@@ -271,7 +271,7 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
         r"configured region is '[^']*' while .* located in '(?P<region>[^']+)'|PERMANENT_REDIRECT|HTTP status 301|"
         r"redirect without LOCATION|"
         r"AuthorizationHeaderMalformed",
-        "the bucket is of another region than the one asked, or no region is set",
+        "the bucket is in another region than the one asked, or no region is set",
         "Set AWS_REGION to {region}.",
     ),
     (

@@ -184,7 +184,7 @@ UNREACHED = {
     "an account key that is none": (
         "abfs://dumps@account.dfs.core.windows.net/run/a.parquet",
         {"AZURE_STORAGE_KEY": "a", "AZURE_STORAGE_SERVICE_ENDPOINT": "http://127.0.0.1:1"},
-        ("there are no credentials, or none that hold", "AZURE_STORAGE_KEY is set"),
+        ("there are no credentials, or they are not valid", "AZURE_STORAGE_KEY is set"),
     ),
     "no account of Azure's": ("abfs://dumps/a.parquet", {}, ("it names no account", "abfs://CONTAINER@ACCOUNT.dfs.")),
     "no libhdfs": (

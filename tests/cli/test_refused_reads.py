@@ -71,4 +71,4 @@ def test_a_token_that_fails_while_a_file_is_read_is_the_stores_refusal(
 
     monkeypatch.setattr(stores, "opened", opened)
     ran = run("analyze", f"gs://{tmp_path.name}/{name}")
-    refused(ran, 3, "no credentials, or none that hold", f"/{name}', endpoint")
+    refused(ran, 3, "no credentials, or they are not valid", f"/{name}', endpoint")
