@@ -8,6 +8,7 @@ stand in special parts are few, and added up apart.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,8 @@ from rlcorr_cli.totals.gap import (
 )
 from rlcorr_cli.totals.histogram import Floats
 
-MOST_ROWS = 4096
-"""Rows whose table is made at once: 15 MB."""
+MOST_ROWS, TOKENS_AT_ONCE = 4096, 1 << 16
+"""Rows whose table is made at once, 15 MB, and tokens of whole rows: few enough for a processor's cache."""
 LARGEST_ADVANTAGE = 1e140
 """A larger one is taken for none: float64 does not hold the sum of many squares of such."""
 LN_2 = math.log(2)
@@ -60,8 +61,10 @@ def gap_totals(batch: Batch, around: TokenContext, rows: Index, *, device: Devic
     totals = GapTotals()
     odd, far = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
     filled = np.flatnonzero(batch.filled[rows])
-    for first in range(0, len(filled), MOST_ROWS):
-        portion = filled[first : first + MOST_ROWS]
+    ends = np.cumsum(batch.lengths[rows][filled])
+    cuts = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, TOKENS_AT_ONCE))
+    for first, last in pairwise(sorted({*cuts.tolist(), *range(0, len(filled), MOST_ROWS), len(filled)})):
+        portion = filled[first:last]
         of_portion = _Sums(GapRows.of(batch, around, rows[portion], device=device, mode=mode))
         totals += of_portion.totals
         odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
@@ -152,7 +155,8 @@ class _Sums:
         index = rows.places.index
         bins = np.searchsorted(gap.INDEX_EDGES, np.arange(index.max(initial=0) + 1), side="right") - 1
         at = xp.where(rows.part == BODY, rows.on_device(bins[index]), n)
-        indexes = sums_at(at, n + 1, (*values.gap_columns, *values.size_columns, as_floats(far)))[:n]
+        of_index = sums_at(at, n + 1, (*values.gap_columns, *values.size_columns))
+        indexes = np.column_stack([of_index, _counts_at(at[far], n + 1)])[:n]
 
         at = xp.astype(~rows.odd_tokens, xp.int64) * N_SURPRISE + values.surprise
         at = (at * gap.N_SPREAD + values.spread_bin())[rows.in_table & values.inside]
@@ -265,13 +269,16 @@ class _Sums:
         lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
         high, low = np.flatnonzero(lower >= 1), np.flatnonzero(upper <= -1)
         lines = np.stack([on_u.sum(axis=1), on_u[:, high].sum(axis=1), on_u[:, low].sum(axis=1)], axis=1)
-        # On v the bins are no use: tokens below -1, between, and above 1.
-        v, d, xp = self.rows.values.v, self.rows.values.d, self.rows.tokens.xp
-        third = 1 + xp.astype(v > 1, xp.int64) - xp.astype(v < -1, xp.int64)
-        at = self.rows.on_device(field)[self.rows.row] * 3 + third
-        at = xp.where(self.rows.in_table & self.rows.values.inside, at, 3 * n)
-        on_v = sums_at(at, 3 * n + 1, (xp.ones_like(v), v, d, v * v, d * d, v * d))[:-1].reshape(n, 3, -1)
-        lines = np.concatenate([lines, np.stack([on_v.sum(axis=1), on_v[:, 2], on_v[:, 0]], axis=1)], axis=1)
+        # On v the bins are no use: all tokens, those above 1 and those below -1.
+        v, d = self.rows.values.v, self.rows.values.d
+        counted = self.rows.in_table & self.rows.values.inside
+        total = self.rows.tokens.rows.sum
+        by_row: list[Floats] = []
+        for among in (counted, counted & (v > 1), counted & (v < -1)):
+            among = as_floats(among)
+            on, off = v * among, d * among
+            by_row.append(np.stack([total(each) for each in (among, on, off, on * v, off * d, on * d)], axis=-1))
+        lines = np.concatenate([lines, _folded(np.stack(by_row, axis=1), field, n)], axis=1)
         shape = len(gap.FIELDS), GROUPS
         return (
             moments.reshape(*shape, 2),
@@ -334,17 +341,19 @@ def grid_sums(values: NDArray[Any]) -> Floats:
     """GRID_SUMS of a column's values: f64[K].  values: float32 or float64 [V], nats."""
     values = values[values != 0]
     narrow = values.astype(np.float32)
+    bits = narrow.view(np.uint32)
     as_stored = narrow == values  # a float64 between two float32s is on no coarser grid
-    bf16 = as_stored & ((narrow.view(np.uint32) & 0xFFFF) == 0)
+    bf16 = as_stored & ((bits & 0xFFFF) == 0)
+    fewest = narrow[as_stored & ((bits & 0x1FFF) == 0)]  # as many bits as float16 has; its range is narrower, too
     with np.errstate(over="ignore"):
-        fp16 = as_stored & (narrow.astype(np.float16) == narrow)
-    # frexp gives mantissas from 1/2, so that its exponent is one above floor(log2).
-    exponents = np.frexp(narrow)[1] - 1
-    steps = [float(np.square(np.ldexp(1.0, exponents - bits)).sum()) / 12 for bits in (BF16_BITS, FP16_BITS)]
-    # Values within a rounding of their type of a decimal of so many places.
-    decimals: list[float] = []
-    for places in (3, 4):
-        scaled = np.abs(values.astype(np.float64)) * 10**places
-        on_decimal = np.abs(scaled - np.round(scaled)) <= scaled * np.finfo(values.dtype).eps
-        decimals.append(float(on_decimal.sum()))
+        fp16 = fewest.astype(np.float16) == fewest
+    n_by_exponent = np.bincount(bits >> 23 & 0xFF, minlength=256)
+    squares = float((n_by_exponent * 4.0 ** (np.arange(256) - 127)).sum())
+    steps = [squares / 4.0**bits_of / 12 for bits_of in (BF16_BITS, FP16_BITS)]
+    # Values within a rounding of their type of a decimal of 4 places, and those of them that have 3.
+    scaled = np.abs(values.astype(np.float64)) * 1e4
+    rounding = np.finfo(values.dtype).eps
+    scaled = scaled[np.abs(scaled - np.round(scaled)) <= scaled * rounding]
+    tenths = scaled / 10
+    decimals = int((np.abs(tenths - np.round(tenths)) <= tenths * rounding).sum()), len(scaled)
     return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)

@@ -15,7 +15,7 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
-from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, stretches, trailing_zeros
+from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class RowSampler:
         """Take those of these rows that belong to the sample."""
         batch = rows.batch
         keys = self._keys(batch)
-        at = np.flatnonzero(batch.filled & (trailing_zeros(keys) >= self.level))
+        at = np.flatnonzero(batch.filled & (highest_levels(keys) >= self.level))
         if len(at):
             self._taken.add(self._sampled(rows, at, keys[at]))
 

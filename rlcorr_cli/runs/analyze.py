@@ -37,7 +37,7 @@ from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, che
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.row_sample import MOST_TOKENS
+from rlcorr_cli.totals.row_sample import LEVELS, MOST_TOKENS
 
 LARGEST_TOKEN, LARGEST_TEXT = 64, 1 << 14
 """Bytes that no token takes in the columns that are read of a Parquet file, and in a file that is read whole."""
@@ -120,7 +120,7 @@ def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = 
     most = dump.request.sample or MOST_TOKENS
     is_parquet = all(source.format == "parquet" for source in dump.sources)
     largest = LARGEST_TOKEN if is_parquet else LARGEST_TEXT
-    level = max(0, (dump.n_bytes // (largest * most)).bit_length() - 1)
+    level = max(0, math.floor(LEVELS * math.log2(max(1, dump.n_bytes) / (largest * most))))
     return Sampling(mode=mode, groups=groups, most=most, level=level)
 
 

@@ -1,10 +1,10 @@
 """A sample of a dump's rows, the same rows however the dump is split: in it the cause of a gap is sought.
 
-A row has a key, a hash of how its log-probs begin, of its length and of its id.  Level 0 takes every row, and each
-further level the half of them whose key ends in one more zero bit.  While rows are read, they are kept at the lowest
-level at which they hold `most` valid tokens at most.  Two samples add to the one that a single reading of both would
-have taken, because a part never needs a higher level than the whole.  So the sample of a large dump holds half of
-`most` or more, and depends on no split, order, engine or saved part.
+A row has a key, a hash of how its log-probs begin, of its length and of its id.  Level 0 takes every row, and level L
+those whose key is at most 2^64 * 2^(-L / 16), so that each level holds 4% fewer than the one before it.  While rows are
+read, they are kept at the lowest level at which they hold `most` valid tokens at most.  Two samples add to the one that
+a single reading of both would have taken, because a part never needs a higher level than the whole.  So the sample of a
+large dump holds nearly `most` tokens, and depends on no split, order, engine or saved part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,11 @@ from numpy.typing import NDArray
 from rlcorr_cli.places import Place, Unit
 from rlcorr_cli.totals.row_keys import Keys
 
-MOST_TOKENS = 1 << 20
+MOST_TOKENS = 550_000
 """Valid tokens of a sample, unless another number is asked for."""
+LEVELS = 16
+"""How many levels up a sample holds half as many rows."""
+MOST_LEVEL = 64 * LEVELS
 Index = NDArray[np.int64]
 
 
@@ -95,7 +98,7 @@ class RowSample:
 
     def check_unpacked(self) -> None:
         """A ValueError of arrays that do not belong to the same rows and tokens, or hold what no dump does."""
-        if self.most < 1 or not 0 <= self.level <= 64:
+        if self.most < 1 or not 0 <= self.level <= MOST_LEVEL:
             raise ValueError("a sample has no such size or level")
         for name, types in TYPES.items():
             values = getattr(self, name)
@@ -150,12 +153,11 @@ class RowSample:
     @property
     def fitted(self) -> "RowSample":
         """The same at the lowest level at which it holds `most` tokens at most."""
-        zeros = trailing_zeros(self.keys)
-        level, n_at = self.level, np.bincount(zeros, self.n_valid, 65)
-        while level < 64 and n_at[level:].sum() > self.most:
-            level += 1
-        left = np.flatnonzero(zeros >= level)
-        return replace(self if len(left) == len(zeros) else self.rows(left), level=level)
+        highest = highest_levels(self.keys)
+        n_from = np.bincount(highest, self.n_valid, MOST_LEVEL + 1)[::-1].cumsum()[::-1]
+        level = min(MOST_LEVEL, self.level + int((n_from[self.level :] > self.most).sum()))
+        left = np.flatnonzero(highest >= level)
+        return replace(self if len(left) == len(highest) else self.rows(left), level=level)
 
     @property
     def ordered(self) -> "RowSample":
@@ -220,10 +222,9 @@ FILLS: Mapping[str, Any] = {"unscored": False, "valid": True, "token_ids": -1}
 """What stands for the tokens of a part that has no such values, beside one that has."""
 
 
-def trailing_zeros(keys: Keys) -> Index:
-    """How many zero bits each key ends in; 64 of key 0."""
-    lowest = keys & (~keys + np.uint64(1))
-    return np.where(keys == 0, 64, np.log2(np.maximum(lowest, 1).astype(np.float64)).astype(np.int64))
+def highest_levels(keys: Keys) -> Index:
+    """The highest level whose sample holds a row, by its key: LEVELS * (64 - log2 key), rounded down."""
+    return (LEVELS * (64 - np.log2(np.maximum(keys, 1).astype(np.float64)))).astype(np.int64)
 
 
 def sample_of(parts: Sequence[RowSample]) -> RowSample:
@@ -234,7 +235,7 @@ def sample_of(parts: Sequence[RowSample]) -> RowSample:
         raise ValueError("samples of different sizes do not add")
     level = max(part.level for part in parts)
     at_level = [
-        part if part.level == level else part.rows(np.flatnonzero(trailing_zeros(part.keys) >= level)) for part in parts
+        part if part.level == level else part.rows(np.flatnonzero(highest_levels(part.keys) >= level)) for part in parts
     ]
     filled = [part for part in at_level if part.n_rows]
     if not filled:
