@@ -580,7 +580,9 @@ def rounds_to_1(x: float) -> bool:
 # Statistics of both log-probs of a token.
 OF_LOG_PROBS: dict[str, Callable[[float, float], float]] = {
     "prob_gap": prob_gap,
+    "abs_prob_gap": lambda a, b: abs(prob_gap(a, b)),
     "binary_kl": kpop,
+    "binary_kl_forward": lambda a, b: binary_kl(b, a, 1e-6, 0.0),
     "binary_kl_signed": lambda a, b: (1.0 if a >= b else -1.0) * binary_kl(b, a, 0.0, 1e-8),
     "binary_kl_float32": lambda a, b: math.inf if rounds_to_1(a) or rounds_to_1(b) else kpop(a, b),
 }

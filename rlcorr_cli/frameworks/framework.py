@@ -94,6 +94,8 @@ def scalar(value: Any) -> str:
     match value:
         case None:
             return "null"
+        case {}:
+            return "{}"
         case bool():
             return "true" if value else "false"
         case float():
@@ -145,6 +147,8 @@ class Framework:
     the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
+    toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
+    their dotted names.
     batch_mean: what it divides weights by where the plan normalises them.
     by_rollout: whether it averages over rollouts, where a dump tells which sample is of which.
     Three kinds of notes.  notes: what a user of such a plan should know about the framework.  config_notes: what a
@@ -162,6 +166,8 @@ class Framework:
     others: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
     to_config: Callable[[Plan], Config | None] = no_config
+    toml: bool = False
+    flags: bool = False
     batch_mean: BatchMean = field(default_factory=BatchMean)
     by_rollout: bool = False
     notes: Callable[[Plan], tuple[str, ...]] = _nothing

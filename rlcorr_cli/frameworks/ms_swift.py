@@ -40,7 +40,7 @@ def _read(config: Config) -> Plan:
 
 def _to_config(plan: Plan) -> Config:
     rejections, weighting = rejections_by(plan), plan.weighting
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {_MODE: None}
     if weighting is not None:
         geometric = rejections.get(("ratio", "seq_mean"))
         how = "mask" if weighting.outside == "zero" or geometric is not None else "truncate"
@@ -52,5 +52,5 @@ def _to_config(plan: Plan) -> Config:
 
 
 MS_SWIFT = Framework(
-    name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read, to_config=_to_config
+    name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read, to_config=_to_config, flags=True
 )

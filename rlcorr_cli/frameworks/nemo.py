@@ -9,7 +9,7 @@ and PPO's own ratio is 1, which is bypass mode without a clip.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
@@ -27,6 +27,9 @@ _TYPE = "truncated_importance_sampling_type"
 _RATIO = "truncated_importance_sampling_ratio"
 _MIN = "truncated_importance_sampling_ratio_min"
 _SEQUENCE = "sequence_level_importance_ratios"
+_BY_TOKEN = "token_level_loss"
+"""NeMo-RL takes weights of sequences only where it is false."""
+_GATING = "is_correction_gating"
 _ERROR = "seq_logprob_error_threshold"
 _ON_POLICY = "force_on_policy_ratio"
 _KL = "reference_policy_kl_type"
@@ -86,6 +89,9 @@ def _config_notes(config: Config) -> tuple[str, ...]:
 
 def _check(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
     choice(config, _KL, tuple(_KL_ERRORS))
+    gating = config.get(_GATING, "ratio")
+    if gating != "ratio":
+        raise UsageError(f"{_GATING}: {shortened(gating)} cannot be read as a plan.", f"Only {_GATING}: ratio can.")
     if kind is None:
         for key, value in ((_RATIO, high), (_MIN, low)):
             if value is not None:
@@ -109,7 +115,7 @@ def _to_config(plan: Plan) -> Config:
         kind = "icepop" if weighting.outside == "zero" else None if weighting.bounds == Bounds() else "tis"
         kind = "seq-mask-tis" if geometric is not None else kind
         bounds = weighting.bounds if geometric is None else geometric.bounds
-        options |= {_SEQUENCE: True} if weighting.scope == "sequence" else {}
+        options |= {_SEQUENCE: True, _BY_TOKEN: False} if weighting.scope == "sequence" else {}
         options |= {} if kind is None else {_TYPE: kind, _RATIO: bounds.high}
         options |= {_MIN: bounds.low} if kind is not None and bounds.low else {}
     if plan.mode == "bypass":
@@ -120,11 +126,12 @@ def _to_config(plan: Plan) -> Config:
 
 NEMO = Framework(
     name="NeMo-RL",
-    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL),
+    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL, _GATING),
     blocks=(("loss_fn",), ("grpo",)),
     read=_read,
     to_config=_to_config,
-    others=("reference_policy_kl_penalty",),
+    common=(_GATING,),
+    others=("reference_policy_kl_penalty", _BY_TOKEN),
     notes=_notes,
     config_notes=_config_notes,
 )

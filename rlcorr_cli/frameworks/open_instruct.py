@@ -64,4 +64,5 @@ OPEN_INSTRUCT = Framework(
     blocks=(),
     read=_read,
     to_config=_to_config,
+    flags=True,
 )

@@ -1,7 +1,8 @@
 """OpenRLHF: algo.advantage.is_correction_* (0.11), and vllm_is_* of the releases before.
 
 Nothing is limited before the exponential.  A clip works from both sides; a mask keeps raw token weights, at sequence
-level where the geometric ratio is inside.
+level where the geometric ratio is inside.  is_correction_gating: binary_kl and tv mask by the divergence of the sampled
+token between rollout and training, at sequence level by its mean, and have an upper bound alone.
 """
 
 from typing import Any
@@ -17,10 +18,11 @@ from rlcorr_cli.frameworks.framework import (
     rejections_by,
     under,
 )
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
 _OLD = ("enable_vllm_is_correction", "vllm_is_correction_type", "vllm_is_truncated_threshold")
+_DIVERGENCES = {"binary_kl": "binary_kl_forward", "tv": "abs_prob_gap"}
 _TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("seq", "mask")}
 
 
@@ -38,10 +40,10 @@ def _read(config: Config) -> Plan:
         # YAML takes a bare `off` for false.
         level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq")) or "off"
         mode = choice(config, _NEW[1], ("mask", "clip"), "mask") or "mask"
-        gating = choice(config, _NEW[2], ("ratio", "binary_kl", "tv"), "ratio")
-        if gating != "ratio":
-            raise UsageError(f"is_correction_gating: {gating} cannot be read as a plan.", "Only gating: ratio can.")
+        gating = choice(config, _NEW[2], ("ratio", *_DIVERGENCES), "ratio") or "ratio"
         bounds = _bounds(config, _NEW[3])
+        if gating != "ratio" and level != "off":
+            return _by_divergence(gating, level, mode, bounds)
     if level == "off":
         return Plan("openrlhf", log_ratio_limit=None)
     if level == "token":
@@ -49,6 +51,16 @@ def _read(config: Config) -> Plan:
     if mode == "clip":
         raise contradiction("is_correction_level: seq", "is_correction_mode: clip", "OpenRLHF clips tokens only.")
     rejection = Rejection("ratio", "seq_mean", bounds, "geometric")
+    return Plan("openrlhf", Weighting("token"), (rejection,), log_ratio_limit=None)
+
+
+def _by_divergence(gating: str, level: str, mode: str, bounds: Bounds) -> Plan:
+    if mode == "clip":
+        raise contradiction(f"{_NEW[2]}: {gating}", f"{_NEW[1]}: clip", "OpenRLHF clips ratios only.")
+    if bounds.low:
+        raise UsageError(f"{_NEW[3]} of {gating} is an upper bound alone.", f"For example {_NEW[3]}: [0.005].")
+    scope: Scope = "token" if level == "token" else "seq_mean"
+    rejection = Rejection(_DIVERGENCES[gating], scope, Bounds(None, bounds.high), gating)
     return Plan("openrlhf", Weighting("token"), (rejection,), log_ratio_limit=None)
 
 
@@ -66,6 +78,11 @@ def _to_config(plan: Plan) -> Config:
     weighting, geometric = plan.weighting, rejections_by(plan).get(("ratio", "seq_mean"))
     if weighting is None:
         return under("algo.advantage", {_NEW[0]: "off"})
+    gated = next((each for each in plan.rejections if each.statistic in _DIVERGENCES.values()), None)
+    if gated is not None:
+        gating = next(name for name, statistic in _DIVERGENCES.items() if statistic == gated.statistic)
+        options = {_NEW[0]: "token" if gated.scope == "token" else "seq", _NEW[1]: "mask", _NEW[2]: gating}
+        return under("algo.advantage", options | {_NEW[3]: [gated.bounds.high]})
     bounds = weighting.bounds if geometric is None else geometric.bounds
     level = "token" if geometric is None else "seq"
     mode = "mask" if geometric is not None or weighting.outside == "zero" else "clip"
@@ -74,5 +91,10 @@ def _to_config(plan: Plan) -> Config:
 
 
 OPENRLHF = Framework(
-    name="OpenRLHF", keys=(*_NEW, *_OLD), blocks=(("algo", "advantage"),), read=_read, to_config=_to_config
+    name="OpenRLHF",
+    keys=(*_NEW, *_OLD),
+    blocks=(("algo", "advantage"),),
+    read=_read,
+    to_config=_to_config,
+    flags=True,
 )

@@ -91,8 +91,9 @@ def _to_config(plan: Plan) -> Config:
         for stem, scope in (("token", "token"), ("geo", "seq_mean")):
             bounds = rejections["ratio", scope].bounds if ("ratio", scope) in rejections else Bounds()
             options |= {f"{stem}_mask_low": bounds.low, f"{stem}_mask_high": bounds.high}
-        highest = rejections.get(("ratio", "seq_max"))
-        options |= {} if highest is None else {"sequence_mask_high": highest.bounds.high}
+        for end, scope in (("low", "seq_min"), ("high", "seq_max")):
+            if ("ratio", scope) in rejections:
+                options[f"sequence_mask_{end}"] = getattr(rejections["ratio", scope].bounds, end)
     return under("trainer.loss", options)
 
 
@@ -102,5 +103,6 @@ PRIME = Framework(
     blocks=(("trainer", "loss"), ("loss",)),
     read=_read,
     to_config=_to_config,
+    toml=True,
     common=("type", "geo_mask_low", "geo_mask_high"),
 )

@@ -95,7 +95,7 @@ def _block(block: Any, where: str, keys: tuple[str, ...]) -> Config:
 
 
 def _to_config(plan: Plan) -> Config:
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"is_weight": {"enabled": False}}
     weighting = plan.weighting
     if weighting is not None and weighting.of == "drift":
         variant = next((name for name, meant in _VARIANTS.items() if meant == weighting), None)

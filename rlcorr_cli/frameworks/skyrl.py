@@ -73,7 +73,7 @@ def _dppo(config: Config) -> tuple[Rejection, ...]:
 
 def _to_config(plan: Plan) -> Config:
     rejections, weighting = rejections_by(plan), plan.weighting
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"tis_ratio_type": None}
     if weighting is not None and weighting.of == "mismatch" and weighting.scope in _HIGH:
         options |= {"tis_ratio_type": weighting.scope, _HIGH[weighting.scope][0]: weighting.bounds.high}
     for scope, end in (("seq_min", "low"), ("seq_max", "high")):

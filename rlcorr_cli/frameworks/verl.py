@@ -209,9 +209,9 @@ def _to_config(release: Release, plan: Plan) -> Config:
     by_ratio = release.rejects_by == "ratio"
     options |= _ratio_options(plan) if by_ratio else _divergence_options(plan)
     if plan.mode == "bypass":
-        options["bypass_old_logprob_for_rollout" if by_ratio else "bypass_mode"] = True
+        options["bypass_mode"] = True
     if plan.loss == "reinforce":
-        options |= {"use_pure_rollout_correction": True} if by_ratio else {"loss_type": "reinforce"}
+        options |= {"use_policy_gradient": True} if by_ratio else {"loss_type": "reinforce"}
     return under("algorithm.rollout_correction", options)
 
 

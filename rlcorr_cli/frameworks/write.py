@@ -12,17 +12,19 @@ from typing import Any
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import DIGITS, Framework, scalar
 from rlcorr_cli.frameworks.read import FRAMEWORKS, plan_in
-from rlcorr_cli.plans.plan import Plan, Rejection
+from rlcorr_cli.plans.plan import STATISTICS, Plan, Rejection
 
 _ALSO = {"nemo": "nemo_rl", "prime": "prime_rl", "miles": "slime", "swift": "ms_swift"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """framework: its name, with its release where only that reads them.  text: YAML.  notes: what differs."""
+    """framework: its name, with its release where only that reads them.  text: YAML, or TOML where its config is.
+    flags: the same for its command line, where it takes flags.  notes: what differs."""
 
     framework: str
     text: str
+    flags: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -39,7 +41,8 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
         if _meaning(found) == _meaning(plan):
             return Lines(
                 framework=framework.name,
-                text="\n".join(_yaml(config)),
+                text="\n".join(_toml(config) if framework.toml else _yaml(config)),
+                flags=" ".join(_flags(config)) if framework.flags else "",
                 notes=(*_notes(plan, found), *framework.notes(found)),
             )
     return None
@@ -99,8 +102,7 @@ def _rejection(rejection: Rejection, plan: Plan) -> tuple[object, ...]:
             low, high = (None if high is None else -high), (None if low is None else -low)
         statistic, low, high = "ratio", *(None if end is None else math.exp(end) for end in (low, high))
     of = "mismatch" if plan.mode == "bypass" else rejection.of
-    nonnegative = statistic in ("ratio", "k2", "k3", "k3_reverse", "binary_kl", "abs_log_ratio", "ratio_gap")
-    low = None if nonnegative and not low else low
+    low = None if STATISTICS[statistic].nonnegative and not low else low
     acts = (of, rejection.gate, rejection.gates_tokens, rejection.applied)
     return (statistic, rejection.scope, _rounded(low), _rounded(high), *acts)
 
@@ -113,7 +115,7 @@ def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
     lines: list[str] = []
     for key, each in value.items():
         head = f"{'  ' * depth}{key}:"
-        if isinstance(each, Mapping):
+        if isinstance(each, Mapping) and each:
             lines += [head, *_yaml(each, depth + 1)]
         elif isinstance(each, list) and each and all(isinstance(one, Mapping) for one in each):
             lines.append(head)
@@ -123,3 +125,32 @@ def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
         else:
             lines.append(f"{head} {scalar(each)}")
     return lines
+
+
+def _toml(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
+    """Tables of options; an option that is null is left out, as TOML has none."""
+    here = [f"{key} = {_toml_scalar(each)}" for key, each in value.items() if _is_scalar(each)]
+    lines = [f"[{'.'.join(path)}]", *here] if here and path else here
+    for key, each in value.items():
+        if isinstance(each, Mapping):
+            lines += _toml(each, (*path, key))
+    return lines
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is not None and not isinstance(value, Mapping)
+
+
+def _toml_scalar(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else scalar(value)
+
+
+def _flags(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
+    flags: list[str] = []
+    for key, each in value.items():
+        if isinstance(each, Mapping):
+            flags += _flags(each, (*path, key))
+        elif each is not None:
+            texts = map(scalar, each if isinstance(each, list) else [each])
+            flags += [f"--{'.'.join((*path, key))}", *texts]
+    return flags

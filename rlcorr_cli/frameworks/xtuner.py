@@ -48,7 +48,7 @@ def _bounds(config: Config, key: str) -> Bounds | None:
 
 def _to_config(plan: Plan) -> Config:
     weighting, rejections = plan.weighting, rejections_by(plan)
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {_THRESHOLD: None}
     if weighting is not None:
         level = LEVELS[weighting.scope]
         mask = rejections.get(("ratio", level))

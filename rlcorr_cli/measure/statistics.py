@@ -39,7 +39,7 @@ def k3_reverse(log_ratio: Array) -> Array:
 
 
 PROB_LIMIT = 1e-6
-"""KPop takes probabilities within [this, 1 - this] before their divergence, as verl and prime-rl do."""
+"""KPop takes probabilities within [this, 1 - this] before their divergence, as verl, prime-rl and OpenRLHF do."""
 ADDED = 1e-8
 """What DPPO adds to the probability of all other tokens before its log, as verl and SkyRL do."""
 ROUNDS_TO_1 = 1 - 2.0**-25
@@ -53,6 +53,20 @@ def binary_kl(tokens: "Tokens") -> Array:
     as q k3(l) + (1 - q) (x - ln(1 + x)), x = (q - p) / (1 - q), whose parts do not cancel where p is near q.  Source:
     KPop, ringtech.notion.site/kpop.
     """
+    return tokens.xp.maximum(*_both_kls(tokens))
+
+
+def binary_kl_forward(tokens: "Tokens") -> Array:
+    """KL(q || p) of the sampled token against all others, q = e^b of the rollout and p = e^a; nats, >= 0, [V].
+
+    Probabilities within PROB_LIMIT, as OpenRLHF has them.  Source: FlashREINFORCE, which bounds a sequence's mean.
+    """
+    _, of_rollout = _both_kls(tokens)
+    return of_rollout
+
+
+def _both_kls(tokens: "Tokens") -> tuple[Array, Array]:
+    """KL(p || q) and KL(q || p), of probabilities within PROB_LIMIT; each [V]."""
     xp, b = tokens.xp, tokens.rollout_logp
     a = b + tokens.log_ratio
     low, high = math.log(PROB_LIMIT), math.log1p(-PROB_LIMIT)
@@ -61,7 +75,7 @@ def binary_kl(tokens: "Tokens") -> Array:
     gap = xp.exp(within_b) * xp.expm1(log_ratio)
     of_train = xp.exp(within_a) * k3(-log_ratio) - xp.expm1(within_a) * _excess(-gap / xp.expm1(within_a))
     of_rollout = xp.exp(within_b) * k3(log_ratio) - xp.expm1(within_b) * _excess(gap / xp.expm1(within_b))
-    return xp.maximum(of_train, of_rollout)
+    return of_train, of_rollout
 
 
 def binary_kl_signed(tokens: "Tokens") -> Array:
@@ -104,7 +118,9 @@ STATISTICS: dict[str, Callable[[Array], Array]] = {
 
 OF_PROBABILITIES: "dict[str, Callable[[Tokens], Array]]" = {
     "prob_gap": lambda tokens: tokens.prob_gap,
+    "abs_prob_gap": lambda tokens: abs(tokens.prob_gap),
     "binary_kl": binary_kl,
+    "binary_kl_forward": binary_kl_forward,
     "binary_kl_signed": binary_kl_signed,
     "binary_kl_float32": binary_kl_float32,
 }

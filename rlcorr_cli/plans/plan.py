@@ -82,12 +82,18 @@ _STATISTICS: tuple[Statistic, ...] = (
     Statistic(name="abs_log_ratio", formula="|l|", nonnegative=True, budgetable=True),
     Statistic(name="exp_abs_log_ratio", formula="e^|l|", where_equal=1.0, nonnegative=True),
     Statistic(name="prob_gap", formula="e^a - e^b"),
+    Statistic(name="abs_prob_gap", formula="|e^a - e^b|", nonnegative=True),
     Statistic(name="log_ratio_squared", formula="l^2", nonnegative=True, budgetable=True),
     Statistic(name="ratio_gap", formula="|rho - 1| (VACO)", nonnegative=True, budgetable=True),
     Statistic(
         name="binary_kl",
         formula="the larger of KL(p || q) and KL(q || p) of the sampled token against all others, with p = e^a, q = "
         "e^b and KL(p || q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q)) (KPop)",
+        nonnegative=True,
+    ),
+    Statistic(
+        name="binary_kl_forward",
+        formula="KL(q || p) of the sampled token against all others, rollout from training (FlashREINFORCE)",
         nonnegative=True,
     ),
     Statistic(

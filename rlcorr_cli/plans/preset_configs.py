@@ -133,6 +133,13 @@ CONFIGS: dict[str, PeerConfig] = {
     "openrlhf_tis": _openrlhf("token", "clip"),
     "openrlhf_icepop": _openrlhf("token", "mask"),
     "openrlhf_seq_mask_tis": _openrlhf("seq", "mask"),
+    "openrlhf_flash": _block(
+        "algo.advantage",
+        is_correction_level="seq",
+        is_correction_mode="mask",
+        is_correction_gating="binary_kl",
+        is_correction_threshold="[0.005]",
+    ),
     "skyrl_tis_token": _skyrl(tis_ratio_type="token", token_tis_ratio_clip_high="2.0"),
     "skyrl_tis_sequence": _skyrl(tis_ratio_type="sequence", sequence_tis_ratio_clip_high="5.0"),
     "skyrl_geometric": _skyrl(sequence_mask_metric="geometric", geo_mask_low="0.99", geo_mask_high="1.01"),

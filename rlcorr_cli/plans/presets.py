@@ -300,6 +300,17 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         source=f"{_OPENRLHF}, seq-mask-tis",
     ),
     Preset(
+        plan=Plan(
+            "openrlhf_flash",
+            Weighting("token"),
+            (Rejection("binary_kl_forward", "seq_mean", Bounds(None, 5e-3), "binary_kl"),),
+            log_ratio_limit=None,
+        ),
+        aliases=("flash_reinforce",),
+        when="Raw token weights, sequences dropped by their mean binary KL.",
+        source="OpenRLHF 0.11.2, is_correction_gating binary_kl, level seq; 5e-3 is FlashREINFORCE's",
+    ),
+    Preset(
         plan=Plan("skyrl_tis_token", Weighting("token", Bounds(None, 2.0))),
         when="Capped token weights.",
         source=f"{_SKYRL}, tis_ratio_type token, cap 2.0",

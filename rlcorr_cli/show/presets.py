@@ -106,7 +106,17 @@ def print_lines(name: str | None, framework: str) -> None:
 
     plans = [_plan_called(name)] if name else [row.plan for row in COMPARED]
     written = [(plan, lines_of(plan, framework)) for plan in plans]
-    emit("\n\n".join("\n".join(_as_lines(plan, lines, framework)) for plan, lines in written) + "\n")
+    blocks = [_as_lines(plan, lines) for plan, lines in written if lines is not None]
+    none = [plan for plan, lines in written if lines is None]
+    if none:
+        what = records(none[0]) if name else "see presets NAME for what each is"
+        others = [row.name for row in PRESETS.values() if name and lines_of(row.plan, framework)]
+        also = f" It has {', '.join(others)}." if others else ""
+        names = ", ".join(plan.name for plan in none)
+        blocks.append(
+            _comment(f"{names}: {framework}'s config cannot express {'it' if name else 'these'}: {what}.{also}")
+        )
+    emit("\n\n".join("\n".join(block) for block in blocks) + "\n")
 
 
 def _plan_called(name: str) -> Plan:
@@ -120,12 +130,13 @@ def _plan_called(name: str) -> Plan:
     return read_plan(name, None).plan
 
 
-def _as_lines(plan: Plan, lines: "Lines | None", framework: str) -> list[str]:
-    if lines is None:
-        text = f"{plan.name}: {framework}'s config cannot express it: {records(plan)}."
-        return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
+def _as_lines(plan: Plan, lines: "Lines") -> list[str]:
     about = f"{plan.name} for {lines.framework}. {' '.join(lines.notes)}".strip()
-    return [*textwrap.wrap(about, WIDTH, initial_indent="# ", subsequent_indent="# "), lines.text]
+    return [*_comment(about), *([f"# as flags: {lines.flags}"] if lines.flags else []), lines.text]
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
 def _how_to_read(config: PeerConfig) -> str:

@@ -156,10 +156,18 @@ def test_prob_gap_is_a_difference_of_probabilities() -> None:
     assert kept(rows, Rejection("prob_gap", "token", Bounds(0.2499999, 0.2500001))) == [True]
 
 
+def test_abs_prob_gap_has_no_sign_and_a_mean_of_its_own() -> None:
+    rows = [row([LN2, -LN2], probs=[math.log(0.5)] * 2)]  # gaps of 1/4 and -1/4
+    assert kept(rows, Rejection("abs_prob_gap", "token", Bounds(0.2499999, 0.2500001))) == [True, True]
+    assert kept(rows, Rejection("abs_prob_gap", "seq_mean", Bounds(None, 0.2))) == [False, False]
+    assert kept(rows, Rejection("prob_gap", "seq_mean", Bounds(None, 0.2))) == [True, True]
+
+
 def test_binary_kl_is_the_larger_of_both_directions() -> None:
     # p = 1/2, q = 1/4: KL(p || q) = ln 2 / 2 + ln(2/3) / 2 = 0.143841; KL(q || p) = -ln 2 / 4 + 3/4 ln(3/2) = 0.130812.
     rows = [row([LN2], probs=[math.log(0.5)]), row([-LN2], probs=[math.log(0.5)])]
     assert kept(rows, Rejection("binary_kl", "token", Bounds(0.14384, 0.14385))) == [True, True]
+    assert kept(rows, Rejection("binary_kl_forward", "token", Bounds(0.13081, 0.13082))) == [True, False]
     # The other way round the rollout's is the larger one.
     assert kept(rows, Rejection("binary_kl_signed", "token", Bounds(0.13081, 0.13082))) == [True, False]
     assert kept(rows, Rejection("binary_kl_signed", "token", Bounds(-0.14385, -0.14384))) == [False, True]
