@@ -82,10 +82,11 @@ ADVANTAGES: tuple[Metric, ...] = (
         unit="standard deviations",
         ideal=0.0,
         can_be_negative=True,
-        meaning="By how much more the policy in training earns than the one that sampled: the mean advantage under "
-        "true sequence weights e^S less the plain one.",
-        worry="Beyond 0.2 and three standard errors: the policies earn different rewards, which is staleness.",
-        note="Takes advantages. Null where they are all equal, and where the true sequence weights rest on fewer than "
+        meaning="How much more the training policy earns than the rollout policy: the mean advantage under true "
+        "sequence weights e^S minus the plain mean.",
+        worry="Its size is above 0.2 and above three standard errors: the policies earn different rewards. That is "
+        "staleness.",
+        note="Needs advantages. Null if they are all equal, or if the true sequence weights have fewer than "
         f"{FEWEST_EFFECTIVE:g} effective sequences.",
         value=lambda n: _of_view(n)[0],
         resampled=False,
@@ -95,7 +96,7 @@ ADVANTAGES: tuple[Metric, ...] = (
         formula="standard error of advantage_shift, from w (A - A_IS) - (A - mean A) / B with w = e^S of sum 1",
         unit="standard deviations",
         meaning="How far advantage_shift may be off by chance.",
-        note="Null where advantage_shift is.",
+        note="Null if advantage_shift is null.",
         value=lambda n: _of_view(n)[1],
         resampled=False,
     ),

@@ -33,10 +33,10 @@ PROFILED = ("verl", "slime")
 VERL_PREFIXES = ("rollout_corr/", "mismatch/")
 """verl's groups of metrics: since 0.6, and in 2025-10."""
 
-_AT_0 = "one without a loss token at 0"
-_ROLLOUTS = f"slime weighs the samples of one rollout by their tokens, and counts every rollout, {_AT_0}."
-_BY_ROLLOUT = f"slime averages over each rollout's tokens first, then over rollouts, {_AT_0}."
-_EXTREME = f"slime takes the extreme of each sequence's applied weights, then averages over rollouts, {_AT_0}."
+_AT_0 = "one without a loss token as 0"
+_ROLLOUTS = f"slime weights the samples of one rollout by their tokens, and counts every rollout ({_AT_0})."
+_BY_ROLLOUT = f"slime averages over the tokens of each rollout first, then over rollouts ({_AT_0})."
+_EXTREME = f"slime takes the extreme applied weight of each sequence, then averages over rollouts ({_AT_0})."
 SLIME_SAME_NAMES = (
     "training_log_ppl",
     "training_ppl",
@@ -193,13 +193,13 @@ LOGGED: tuple[LoggedName, ...] = (
         framework="NeMo-RL",
         name="gen_kl_error",
         canonical="k3_kl",
-        otherwise="With reference_policy_kl_type k1 it is kl, with k2 k2_kl; k3 is the default.",
+        otherwise="With reference_policy_kl_type k1 it is kl, with k2 it is k2_kl; k3 is the default.",
     ),
     LoggedName(
         framework="NeMo-RL",
         name="policy_kl_error",
         canonical="k3_kl_reverse",
-        otherwise="With reference_policy_kl_type k1 it is kl with its sign turned, with k2 k2_kl; k3 is the default.",
+        otherwise="With reference_policy_kl_type k1 it is minus kl, with k2 it is k2_kl; k3 is the default.",
     ),
     LoggedName(framework="NeMo-RL", name="js_divergence_error", canonical="js_divergence"),
     LoggedName(framework="NeMo-RL", name="token_mult_prob_error", canonical="token_mult_prob_error"),
@@ -207,17 +207,18 @@ LOGGED: tuple[LoggedName, ...] = (
         framework="NeMo-RL",
         name="sampling_importance_ratio",
         canonical="rollout_is_applied_mean",
-        otherwise="With sequence_level_importance_ratios it is rollout_is_applied_seq_mean, a sequence without a loss "
-        "token counting as 1, times the rows of a micro-batch. It is there without the correction, too, of raw "
-        "weights. With seq-mask-tis rejected sequences count as 0: it is kept_ratio_mean times 1 - "
+        otherwise="With sequence_level_importance_ratios it is rollout_is_applied_seq_mean times the rows of a "
+        "micro-batch, where a sequence without a loss token counts as 1. Without a correction it is that of "
+        "raw weights. With seq-mask-tis rejected sequences count as 0: it is kept_ratio_mean times 1 - "
         "rollout_rs_masked_fraction.",
     ),
     LoggedName(
         framework="NeMo-RL",
         name="is_oob_ratio",
         canonical="rollout_is_oob_ratio",
-        otherwise="With tis, which clamps, it is the rollout_is_oob_ratio of weights that the same bounds zero. "
-        "With seq-mask-tis it is rollout_rs_seq_masked_fraction, a sequence without a loss token counting, too.",
+        otherwise="With tis, which clamps, it is the rollout_is_oob_ratio of weights that are set to 0 outside the "
+        "same bounds. With seq-mask-tis it is rollout_rs_seq_masked_fraction, which then also counts "
+        "sequences without a loss token.",
     ),
     LoggedName(framework="OpenRLHF", name="vllm_kl", canonical="kl"),
     LoggedName(framework="SkyRL", name="rollout_train_logprobs_abs_diff_mean", canonical="logprob_abs_diff_mean"),
@@ -235,17 +236,17 @@ LOGGED: tuple[LoggedName, ...] = (
     ),
 )
 
-_CLAMPED = "verl takes it over tokens at any scope, of weights clamped to the bounds (from 0.8 on: of applied ones)."
-_APPLIED = "verl takes applied weights from 0.8 on, raw ones before."
-_EXTREMES = "verl takes exp(min(max S, 20)) or exp(min S) at sequence scope, and from 0.8 on applied weights of tokens."
-_EMPTY = "verl counts a sequence without valid tokens, too, at "
+_CLAMPED = "verl computes it over tokens at every scope, of clamped weights (from 0.8 on: of applied weights)."
+_APPLIED = "verl uses applied weights from 0.8 on, raw ones before."
+_EXTREMES = "verl uses exp(min(max S, 20)) or exp(min S) at sequence scope, and from 0.8 on applied token weights."
+_EMPTY = "verl also counts a sequence without valid tokens, as "
 _UNIT_SHARE = (
-    f"{_EMPTY}ratio 1, at sequence scope; in 2025-10 (mismatch/) it counts what mask mode drops, and tokens at "
-    "geometric level."
+    f"{_EMPTY}ratio 1, at sequence scope. In 2025-10 (mismatch/) it also counts what mask mode drops, and "
+    "counts tokens at geometric level."
 )
-_AS_WEIGHT_0 = f"{_EMPTY}weight 0, and from 0.8 on takes applied weights."
-_NO_VETO = "verl 0.6 leaves out what only its veto takes."
-_SEQUENCE_SHARE = f"{_EMPTY}weight 0, and 0.8 takes applied weights."
+_AS_WEIGHT_0 = f"{_EMPTY}weight 0, and from 0.8 on uses applied weights."
+_NO_VETO = "verl 0.6 leaves out what only its veto drops."
+_SEQUENCE_SHARE = f"{_EMPTY}weight 0, and 0.8 uses applied weights."
 
 VERL_DIFFERENCES: dict[str, str] = {
     "rollout_is_mean": _APPLIED,
@@ -262,11 +263,11 @@ VERL_DIFFERENCES: dict[str, str] = {
     "rollout_is_seq_max_deviation": _AS_WEIGHT_0,
     "rollout_is_seq_fraction_high": _SEQUENCE_SHARE,
     "rollout_is_seq_fraction_low": _SEQUENCE_SHARE,
-    "rollout_is_batch_norm_factor": "verl 0.6 counts a sequence without valid tokens, too, at weight 0.",
-    "rollout_is_veto_fraction": "verl counts sequences without valid tokens, too, and logs 0 without a veto.",
+    "rollout_is_batch_norm_factor": "verl 0.6 also counts a sequence without valid tokens, as weight 0.",
+    "rollout_is_veto_fraction": "verl also counts sequences without valid tokens, and logs 0 without a veto.",
     "rollout_is_catastrophic_token_fraction": "verl logs 0 without a veto.",
     "rollout_rs_masked_fraction": _NO_VETO,
-    "rollout_rs_seq_masked_fraction": f"verl counts sequences without valid tokens, too. {_NO_VETO}",
+    "rollout_rs_seq_masked_fraction": f"verl also counts sequences without valid tokens. {_NO_VETO}",
     "training_ppl": f"{_EMPTY}perplexity 1.",
     "rollout_ppl": f"{_EMPTY}perplexity 1.",
     "training_log_ppl": f"{_EMPTY}0.",

@@ -98,11 +98,11 @@ _STATISTICS: tuple[Statistic, ...] = (
     ),
     Statistic(
         name="binary_kl_signed",
-        formula="KL(q || p) of the sampled token against all others, below 0 where l is (DPPO)",
+        formula="KL(q || p) of the sampled token against all others, with the sign of l (DPPO)",
     ),
     Statistic(
         name="binary_kl_float32",
-        formula="as binary_kl, infinite where float32 rounds a probability to 1 (AReaL)",
+        formula="like binary_kl, but infinite if float32 rounds a probability to 1 (AReaL)",
         nonnegative=True,
     ),
 )

@@ -63,12 +63,12 @@ _GUIDE_ROWS: tuple[Preset, ...] = (
     Preset(
         plan=Plan("decoupled_seq_is_rs", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "sequence"),)),
         aliases=("seq_is_rs",),
-        when="As seq_is, and sequences far off policy are dropped.",
+        when="Like seq_is, and drops sequences far off policy.",
         source=f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0.5, 2.0]",
     ),
     Preset(
         plan=Plan("seq_mis", _SEQUENCE, (Rejection("ratio", "seq_sum", Bounds(0.0, 2.0), "sequence"),)),
-        when="Masked IS: true sequence weights, capped sequences dropped.",
+        when="Masked IS: true sequence weights; drops sequences above the cap.",
         source=f"{_GUIDE}, rollout_is=sequence, rollout_rs=sequence [0, 2.0]",
     ),
     Preset(
@@ -97,7 +97,7 @@ _GUIDE_ROWS: tuple[Preset, ...] = (
     ),
     Preset(
         plan=Plan("token_is_token_rs", _TOKEN, (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"),)),
-        when="Token weights, and tokens beyond the cap are masked.",
+        when="Token weights; masks tokens above the cap.",
         source="verl's rollout correction guide (2025-10), manual: token IS + token RS",
     ),
     Preset(
@@ -139,7 +139,7 @@ def _verl(
 
 
 _VERL_ROWS: tuple[Preset, ...] = (
-    _verl("decoupled_token_icepop", _ICEPOP, None, "Token weights, zero for tokens far off policy."),
+    _verl("decoupled_token_icepop", _ICEPOP, None, "Token weights, 0 for tokens far off policy."),
     _verl("decoupled_geo_rs_seq_tis", _SEQUENCE, _GEO, "Geometric rejection, then sequence weights."),
     _verl("decoupled_geo_rs_token_tis", _TOKEN, _GEO, "Geometric rejection, then token weights."),
     _verl("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3."),
@@ -149,9 +149,21 @@ _VERL_ROWS: tuple[Preset, ...] = (
     _verl("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", mode="bypass"),
     _verl("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", mode="bypass", loss="reinforce"),
     _verl(
-        "bypass_pg_geo_rs_seq_tis", _SEQUENCE, _GEO, "REINFORCE, geometric, sequence.", mode="bypass", loss="reinforce"
+        "bypass_pg_geo_rs_seq_tis",
+        _SEQUENCE,
+        _GEO,
+        "REINFORCE, geometric rejection, sequence weights.",
+        mode="bypass",
+        loss="reinforce",
     ),
-    _verl("bypass_pg_geo_rs_token_tis", _TOKEN, _GEO, "REINFORCE, geometric, token.", mode="bypass", loss="reinforce"),
+    _verl(
+        "bypass_pg_geo_rs_token_tis",
+        _TOKEN,
+        _GEO,
+        "REINFORCE, geometric rejection, token weights.",
+        mode="bypass",
+        loss="reinforce",
+    ),
 )
 
 
@@ -205,7 +217,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "slime_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        when="Token weights, zero outside IcePop's own 0.5 and 5.0.",
+        when="Token weights, 0 outside IcePop's own bounds 0.5 and 5.",
         source=f"{_SLIME} and miles, icepop function, --tis-clip-low, --tis-clip",
         aliases=("miles_icepop",),
     ),
@@ -215,7 +227,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             Weighting("token", Bounds(None, 2.0), normalize="batch"),
             (Rejection("ratio", "token", Bounds(0.5, 2.0), "token"), veto(1e-4)),
         ),
-        when="Token weights of batch mean 1, tokens beyond the cap masked.",
+        when="Token weights of batch mean 1; masks tokens above the cap.",
         source=f"{_SLIME}, examples/train_infer_mismatch_helper/mis.yaml",
     ),
     Preset(
@@ -232,7 +244,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "trl_token_mask",
         Weighting("token", Bounds(None, 3.0), "zero"),
-        when="Token weights, zero beyond the cap.",
+        when="Token weights, 0 above the cap.",
         source=f"{_TRL}, mode token_mask",
     ),
     _weights(
@@ -244,7 +256,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "trl_sequence_mask",
         Weighting("sequence", Bounds(None, 3.0), "zero"),
-        when="TRL's default: sequence weights, zero beyond the cap.",
+        when="TRL's default: sequence weights, 0 above the cap.",
         source=f"{_TRL}, mode sequence_mask",
     ),
     _weights(
@@ -257,7 +269,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "nemo_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        when="Token weights, nothing outside 0.5 to 5.0.",
+        when="Token weights, 0 outside 0.5 to 5.",
         source=f"{_NEMO}, truncated_importance_sampling_type icepop",
     ),
     Preset(
@@ -267,7 +279,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             (Rejection("ratio", "seq_mean", Bounds(0.999, 1.002), "geometric"),),
             log_ratio_limit=None,
         ),
-        when="Raw token weights, sequences kept near ratio 1.",
+        when="Raw token weights; keeps sequences with a ratio near 1.",
         source=f"{_NEMO}, truncated_importance_sampling_type seq-mask-tis",
         note=_NEMO_OVERFLOW,
     ),
@@ -286,7 +298,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     _weights(
         "openrlhf_icepop",
         Weighting("token", Bounds(0.5, 5.0), "zero"),
-        when="Token weights, nothing outside the bounds.",
+        when="Token weights, 0 outside the bounds.",
         source=f"{_OPENRLHF}, icepop",
     ),
     Preset(
@@ -296,7 +308,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             (Rejection("ratio", "seq_mean", Bounds(0.5, 5.0), "geometric"),),
             log_ratio_limit=None,
         ),
-        when="Raw token weights, sequences kept inside bounds.",
+        when="Raw token weights; keeps sequences inside bounds.",
         source=f"{_OPENRLHF}, seq-mask-tis",
     ),
     Preset(
@@ -307,7 +319,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             log_ratio_limit=None,
         ),
         aliases=("flash_reinforce",),
-        when="Raw token weights, sequences dropped by their mean binary KL.",
+        when="Raw token weights; drops sequences by mean binary KL.",
         source="OpenRLHF 0.11.2, is_correction_gating binary_kl, level seq; 5e-3 is FlashREINFORCE's",
     ),
     Preset(
@@ -322,14 +334,14 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     ),
     _keeps(
         "skyrl_geometric",
-        "Drop sequences whose geometric ratio is over 1% off.",
+        "Drop sequences whose geometric ratio is over 1% from 1.",
         f"{_SKYRL}, sequence_mask_metric geometric, 0.99 and 1.01",
         Rejection("ratio", "seq_mean", Bounds(0.99, 1.01), "geometric"),
         limit=20.0,
     ),
     _keeps(
         "skyrl_product",
-        "Drop sequences whose product ratio leaves 0.5 to 2.",
+        "Drop sequences whose product ratio is outside 0.5 to 2.",
         f"{_SKYRL}, sequence_mask_metric product, 0.5 and 2.0",
         Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "product"),
         limit=20.0,
@@ -344,33 +356,33 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     ),
     _areal(
         "areal_ratio_token",
-        when="Raw token weights, tokens above a ratio masked.",
+        when="Raw token weights; masks tokens above a ratio.",
         options="level token, metric ratio",
         rejection=Rejection("ratio", "token", Bounds(None, 5.0)),
     ),
     _areal(
         "areal_kl_k1",
-        when="Raw token weights, sequences dropped by mean log-ratio.",
+        when="Raw token weights; drops sequences by mean log-ratio.",
         options="level sequence, metric kl_k1, agg mean",
         rejection=Rejection("log_ratio", "seq_mean", Bounds(None, 5.0)),
         note="AReaL's k1 is +l.",
     ),
     _areal(
         "areal_kl_k2",
-        when="Raw token weights, sequences dropped by mean k2.",
+        when="Raw token weights; drops sequences by mean k2.",
         options="level sequence, metric kl_k2, agg mean",
         rejection=Rejection("k2", "seq_mean", Bounds(None, 5.0)),
     ),
     _areal(
         "areal_kl_k3",
-        when="Raw token weights, sequences dropped by mean k3.",
+        when="Raw token weights; drops sequences by mean k3.",
         options="level sequence, metric kl_k3, agg mean",
         rejection=Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
         note="AReaL's k3 is that of the reverse direction, against its own help text.",
     ),
     _areal(
         "areal_kpop",
-        when="Raw token weights, tokens above a binary KL masked.",
+        when="Raw token weights; masks tokens above a binary KL.",
         options="metric binary_kl (1405), upper 2.0",
         rejection=Rejection("binary_kl_float32", "token", Bounds(None, 2.0)),
         note="In float32 AReaL masks every token whose probability rounds to 1, too.",
@@ -383,7 +395,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     ),
     _prime(
         "prime_dppo",
-        "Mask tokens whose probability moved by 0.2 with their advantage.",
+        "Mask tokens whose probability moved by 0.2 in the direction of their advantage.",
         f"{_PRIME} default, dppo_mask_high 0.2, dppo_mask_low 0.2",
         Rejection("prob_gap", "token", Bounds(None, 0.2), "dppo_high", gate="positive"),
         Rejection("prob_gap", "token", Bounds(-0.2, None), "dppo_low", gate="nonpositive"),
@@ -402,7 +414,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
     ),
     _prime(
         "prime_legacy",
-        "Mask tokens off by a factor of 8, drop sequences far off.",
+        "Mask tokens off by a factor of 8; drop sequences far off.",
         f"{_PRIME} default until 2026-03, token 0.125 and 8, geometric 0.1 and 10, sequence 0 and 100",
         Rejection("ratio", "token", Bounds(0.125, 8.0), "token"),
         Rejection("ratio", "seq_mean", Bounds(0.1, 10.0), "geometric"),
@@ -416,7 +428,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             log_ratio_limit=None,
         ),
         aliases=("off_policy_sequence_mask",),
-        when="Drop sequences of negative advantage that the policy left behind.",
+        when="Drop sequences of negative advantage that the policy moved away from.",
         source="DeepSeek-V3.2; slime and miles, --use-opsm, --opsm-delta 1e-4",
         note=_DRIFT,
     ),
@@ -427,7 +439,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="total", gate="negative"),),
             log_ratio_limit=None,
         ),
-        when="As opsm, against the policy that sampled.",
+        when="Like opsm, but compares with the policy that sampled.",
         source="TRL 1.16, off_policy_mask_threshold, which has no default; here 1e-4",
         note=_DRIFT.replace("old one", "rollout one"),
     ),
@@ -464,7 +476,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             (Rejection("ratio", "token", Bounds(0.8, 1.2), "token"),),
             log_ratio_limit=None,
         ),
-        when="Capped token weights, and tokens outside 0.8 to 1.2 masked.",
+        when="Capped token weights; masks tokens outside 0.8 to 1.2.",
         source="ROLL, train_infer_correction: is_weight token 1.2, a token filter of its own defaults",
     ),
     *(
@@ -481,7 +493,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
                 "sequence_mask",
                 Weighting("token"),
                 (Rejection("ratio", "seq_mean", Bounds(None, 2.0), "geometric"),),
-                "Raw token weights, a geometric bound.",
+                "Raw token weights; drops sequences by a geometric bound.",
             ),
         )
     ),
@@ -518,7 +530,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             limit_on="token",
             loss="reinforce",
         ),
-        when="Mask tokens whose binary KL grew past 0.05 with their advantage.",
+        when="Mask tokens whose binary KL is above 0.05 in the direction of their advantage.",
         source="DPPO-Binary-KL (arXiv 2602.04879); verl, policy_loss.loss_mode dppo_kl, here 0.05 and a cap of 20",
         note=_DRIFT,
     ),
@@ -530,7 +542,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
             log_ratio_limit=10.0,
             limit_on="first",
         ),
-        when="Of sequences far off policy, drop the tokens that lead further.",
+        when="In sequences far off policy, drop tokens that lead farther away.",
         source=f"VACO (arXiv 2603.01365); {_OPEN_INSTRUCT}, rho_mask_tv_divergence, here 2.0",
     ),
     Preset(
@@ -637,15 +649,15 @@ def _family_of(row: Preset) -> str:
 TERMS: dict[str, str] = {
     "tis": "Truncated importance sampling: weights clamped to an upper bound, --is token:,2.",
     "icepop": "Weights that are 0 outside two bounds: --is token:0.5,5:zero.",
-    "mis": "Masked importance sampling: weights, and a rejection of what lies outside bounds.",
+    "mis": "Masked importance sampling: weights, and a rejection of what is outside bounds.",
     "cis": "Clipped importance sampling: weights clamped to two bounds.",
     "geometric": "The geometric mean e^g of a sequence's token ratios, which does not depend on its length: "
     "--rs ratio.seq_mean:0.999,1.001 rejects by it, --is geometric weights by it.",
     "sequence": "The product e^S of a sequence's ratios: --is sequence weights by it, --rs ratio.seq_sum rejects.",
     "token": "The ratio rho = e^l of one token: --is token weights by it, --rs ratio.token rejects by it.",
-    "veto": "Rejects every sequence that holds a token with a ratio below a tiny bound: --veto 1e-4.",
+    "veto": "Rejects every sequence that has a token with a ratio below a tiny bound: --veto 1e-4.",
     "opsm": "Off-policy sequence masking: rejects sequences of negative advantage that the policy has moved away from.",
-    "kpop": "Masks tokens by the binary KL between the policies, the larger direction: --rs binary_kl.token:,0.1.",
+    "kpop": "Masks tokens by the binary KL between the policies, in its larger direction: --rs binary_kl.token:,0.1.",
     "dppo": "Masks tokens whose probability has moved too far in the direction of their advantage.",
     "budget": "Rejects the tokens with the largest statistic until the mean of the rest is below a number (M2PO).",
     "decoupled": "Three policies: weights correct rollout to old, PPO's own ratio old to current (--mode decoupled).",
@@ -654,12 +666,12 @@ TERMS: dict[str, str] = {
 """Words that name a kind of correction rather than one preset."""
 
 SCOPE_TERMS: dict[str, str] = {
-    "seq_sum": "A sequence by the sum of its tokens' statistics; of ratio by their product e^S, which grows with "
-    "length: --rs ratio.seq_sum:0.5,2.",
-    "seq_mean": "A sequence by the mean of its tokens' statistics; of ratio by their geometric mean e^g, which does "
-    "not depend on length: --rs ratio.seq_mean:0.999,1.001.",
-    "seq_max": "A sequence by the largest statistic of its tokens: --rs ratio.seq_max:,100.",
-    "seq_min": "A sequence by the smallest statistic of its tokens: --rs ratio.seq_min:1e-4, is the veto.",
+    "seq_sum": "Judges a sequence by the sum of its tokens' statistics. For ratio it is their product e^S, which "
+    "grows with length: --rs ratio.seq_sum:0.5,2.",
+    "seq_mean": "Judges a sequence by the mean of its tokens' statistics. For ratio it is their geometric mean e^g, "
+    "which does not depend on length: --rs ratio.seq_mean:0.999,1.001.",
+    "seq_max": "Judges a sequence by the largest statistic of its tokens: --rs ratio.seq_max:,100.",
+    "seq_min": "Judges a sequence by the smallest statistic of its tokens. --rs ratio.seq_min:1e-4, is the veto.",
 }
 """The scopes of a rejection but token, which is a term: each rejects whole sequences."""
 

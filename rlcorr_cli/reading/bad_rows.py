@@ -52,19 +52,19 @@ PROBLEMS: tuple[Problem, ...] = (
     ),
     Problem(
         "unequal_lengths",
-        "A row whose lists are not as long as its rollout log-probs.",
+        "A row with a list that is not as long as its rollout log-probs.",
         "They are compared token by token: repair the row, or use --map to name another column.",
         "a tokenizer that splits text again; a last token scored by one side only",
     ),
     Problem(
         "mask_values",
-        "A mask with another value than 0 and 1.",
+        "A mask with a value other than 0 and 1.",
         "1 (or true) is a token of the response; use --map response_mask=COLUMN to name another column.",
         "open-instruct's packed masks, which hold the sample's number",
     ),
     Problem(
         "not_finite",
-        "A null, NaN or infinite log-prob (or advantage, where the plan looks at it) on a valid token.",
+        "A null, NaN or infinite log-prob (or advantage, if the plan uses it) on a valid token.",
         "Set the mask to 0 there if it is not a response token; --nonfinite mask does so. --nonfinite keep leaves a "
         "token whose rollout log-prob alone is missing in the loss, at ratio 1, as TRL does.",
         "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite, TRL "
@@ -84,7 +84,7 @@ PROBLEMS: tuple[Problem, ...] = (
     ),
     Problem(
         "duplicate_id",
-        "A row with the same sample_id, in the same step where there are steps, as an earlier row.",
+        "A row with the same sample_id as an earlier row (in the same step, if there are steps).",
         "Two files may hold the same rows; if the column numbers something else, name the rows' own with "
         "--map sample_id=COLUMN.",
         "a run that was resumed, a shard that was written twice",

@@ -7,13 +7,13 @@ Names seen in dumps of sixteen frameworks; those that mean different things in d
 COLUMNS: dict[str, str] = {
     "rollout_log_probs": "of each sampled token under the policy that sampled it",
     "old_log_probs": "the same under the training policy at batch time",
-    "current_log_probs": "the same after updates; --mode bypass compares it",
+    "current_log_probs": "the same after updates; --mode bypass compares this one",
     "response_mask": "1 for each token that counts; without it all count",
-    "advantages": "of sequence or token, for plans that look at its sign",
-    "reward": "of the sequence, for what a rejection does to its mean",
+    "advantages": "of a sequence or of each token, for plans that use its sign",
+    "reward": "of the sequence, to show what a rejection does to the mean",
     "step": "the training step, to group by and for budgets",
-    "policy_version": "the weights that sampled the sequence, for staleness",
-    "sample_id": "what tells rows apart, for --row and for `filter`",
+    "policy_version": "the version of the weights that sampled, for staleness",
+    "sample_id": "the id of a row, for --row and for `filter`",
     "rollout_ids": "the rollout that a row is a sample of, for --profile slime",
 }
 """Canonical name -> what the column holds."""

@@ -125,7 +125,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "rollout_rs_masked_fraction",
         "warn",
-        "Below 0.1 is ideal. Widen the bounds, or take weights instead of rejection.",
+        "Below 0.1 is ideal. Widen the bounds, or use weights instead of rejection.",
         high=0.3,
     ),
 )

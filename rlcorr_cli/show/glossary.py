@@ -99,14 +99,14 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="KL divergence",
-            meaning="Kullback-Leibler divergence: the mean log-ratio between two policies over tokens that one of them "
-            "sampled. It is 0 where the policies are equal. `kl`, `k2_kl` and `k3_kl` estimate it.",
+            meaning="Kullback-Leibler divergence: the mean log-ratio between two policies over tokens that one of "
+            "them sampled. It is 0 if the policies are equal. `kl`, `k2_kl` and `k3_kl` estimate it.",
             also=("divergence",),
         ),
         Term(
             name="total variation",
-            meaning="The share of choices on which two policies differ, from 0 (equal) to 1. token_tv is of tokens, "
-            "seq_tv of whole sequences.",
+            meaning="The share of choices on which two policies differ, from 0 (equal) to 1. token_tv is for tokens, "
+            "seq_tv for whole sequences.",
             also=("tv",),
         ),
         Term(
@@ -121,7 +121,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="gap",
             meaning="How far the policies are apart. In tables of `diagnose`: the share of the dump's sum of squared "
-            "log-ratios that these rows or tokens hold.",
+            "log-ratios that comes from these rows or tokens.",
             also=("sum_sq",),
         ),
         Term(
@@ -201,7 +201,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="other columns",
-            meaning="Columns that `diagnose` compares rows by where the dump has them: worker, data_source, "
+            meaning="Columns by which `diagnose` compares rows, if the dump has them: worker, data_source, "
             "finish_reason, step, policy_version and the lag. --by names more.",
             also=("worker", "data_source", "finish_reason"),
         ),
@@ -228,13 +228,13 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
     "Corrections": (
         Term(
             name="importance sampling",
-            meaning="IS: every token (or sequence) of the loss is multiplied by its ratio, so that tokens from the "
+            meaning="IS: the loss of every token (or sequence) is multiplied by its ratio, so that tokens from the "
             "rollout policy count as if the training policy had sampled them.",
             also=("IS",),
         ),
         Term(
             name="IS weight",
-            meaning="The number that a token's loss is multiplied by: its ratio, after bounds. `raw` is before the "
+            meaning="The number by which a token's loss is multiplied: its ratio, after bounds. `raw` is before the "
             "bounds, `applied` after them.",
             also=("IS weights", "importance weight", "weight of a token", "raw", "applied", "token weights"),
         ),
@@ -283,8 +283,8 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="below 1 / high",
-            meaning="The share of tokens or sequences whose raw weight is below 1 divided by the upper bound: where a "
-            "plan has no lower bound, this is as far below 1 as the upper bound is above it.",
+            meaning="The share of tokens or sequences whose raw weight is below 1 divided by the upper bound. A plan "
+            "without a lower bound has this column: it is as far below 1 as the upper bound is above.",
         ),
         Term(
             name="eff_sample_size",
@@ -293,7 +293,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="what is kept",
-            meaning="Numbers of all tokens (before) and of the tokens that the plan keeps (after).",
+            meaning="Numbers for all tokens (before) and for the tokens that the plan keeps (after).",
             also=("before", "after", "after rejection"),
         ),
         Term(
@@ -302,7 +302,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="tokens lost",
-            meaning="The share of tokens that a rejection takes out of the loss.",
+            meaning="The share of tokens that a rejection removes from the loss.",
             also=("lost", "sequences hit", "all together"),
         ),
         Term(
@@ -320,7 +320,9 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "gradient relative to the plan's, `cos` the cosine of the two.",
             also=("cos", "mistakes"),
         ),
-        Term(name="clip_fraction", meaning="The share of tokens whose loss PPO's clip bounds.", also=("clipped",)),
+        Term(
+            name="clip_fraction", meaning="The share of tokens whose loss is limited by PPO's clip.", also=("clipped",)
+        ),
         _metric("eff seqs", "effective_sequences", "The effective number of sequences in the gradient."),
         _metric("to none", "cos_to_none", "The cosine between this plan's gradient and that of no correction."),
         _metric("to seq IS", "cos_to_sequence_is", "The cosine between this plan's gradient and that of sequence IS."),
@@ -328,7 +330,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
     "Columns of compare and sweep": (
         _metric("A shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."),
         _metric("top 1%", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
-        _metric("k3 left", "k3_left", "How far apart the policies are on what the plan keeps."),
+        _metric("k3 left", "k3_left", "How far apart the policies are on the tokens that the plan keeps."),
         Term(
             name="ESS",
             meaning="Effective sample size: how many equally weighted samples would count as much, as a share of all. "
@@ -368,7 +370,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(name="likely", meaning="A certainty: the statistics point to this cause.", also=("likely cause",)),
         Term(
             name="alternatives",
-            meaning="The other causes that fit the data as well as the named one, where its certainty is `one of`.",
+            meaning="The other causes that fit the data as well as the named one, if its certainty is `one of`.",
         ),
         Term(
             name="one of",
@@ -441,12 +443,12 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="too few",
-            meaning="There is not enough data to tell: a verdict takes 32 sequences and 5 prompts.",
+            meaning="There is not enough data to tell: a verdict needs 32 sequences and 5 prompts.",
             also=("too few to tell",),
         ),
         Term(
             name="usable",
-            meaning="Weights are usable where their rules hold: no few of them dominate every mean.",
+            meaning="Weights are usable if their rules hold: then no small part of them dominates every mean.",
             also=("unsure",),
         ),
         Term(
@@ -460,7 +462,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             meaning="A number of a report. `rlcorr explain metrics` lists all of them.",
             also=("value", "key figures", "metrics"),
         ),
-        Term(name="ideal", meaning="The value of a metric where both policies are equal."),
+        Term(name="ideal", meaning="The value of a metric if both policies are equal."),
         Term(name="formula", meaning="How a metric is computed. `rlcorr explain symbols` lists the letters."),
         Term(
             name="rule",
@@ -471,16 +473,16 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="result", meaning="Whether a check passed, warned or failed.", also=("status", "passed", "fail", "ok")
         ),
-        Term(name="section", meaning="Which rows a check or a comparison is of: the whole dump, or one group."),
+        Term(name="section", meaning="Which rows a check or a comparison is about: the whole dump, or one group."),
         Term(
             name="baseline",
-            meaning="In `check`: a saved report that new numbers are compared with. A change fails only where it is "
+            meaning="In `check`: a saved report that new numbers are compared with. A change fails only if it is "
             "larger than the limit and its 95% interval excludes 0.",
         ),
         Term(
             name="95% interval",
-            meaning="The range that holds the true value in 95 of 100 cases, by resampling whole prompts (bootstrap). "
-            "`rlcorr help intervals` says how far to trust it.",
+            meaning="The range that contains the true value in 95 of 100 cases, found by resampling whole prompts "
+            "(bootstrap). `rlcorr help intervals` says how far to trust it.",
             also=("interval", "95%", "confidence interval", "bootstrap", "intervals", "k3_interval", "gap_interval"),
         ),
         Term(name="log_ratio at", meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5%`."),
@@ -517,8 +519,8 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(name="expected", meaning="The share of the gap that the surprise of these tokens alone predicts."),
         Term(
             name="size",
-            meaning="In `diagnose`: how far off a typical token of these rows is, relative to all other rows. Of a "
-            "mistake: the length of its gradient relative to the plan's.",
+            meaning="In `diagnose`: how far apart the policies are on a typical token of these rows, relative to all "
+            "other rows. Of a mistake: the length of its gradient relative to the plan's.",
         ),
         Term(
             name="hot",
@@ -558,7 +560,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(name="turn", meaning="A run of valid tokens between tool calls.", also=("turns", "by turn")),
         Term(
             name="z",
-            meaning="How many standard errors a value lies from what chance gives.",
+            meaning="How many standard errors a value is away from what chance alone would give.",
             also=("trend_z",),
         ),
         Term(
@@ -592,7 +594,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="no evidence",
-            meaning="The change is within what chance gives. It does not prove that nothing changed.",
+            meaning="Chance alone can give such a change. This does not prove that nothing changed.",
         ),
         Term(
             name="smallest detectable change",
@@ -601,7 +603,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="pairs",
-            meaning="Rows that both dumps hold; their differences are compared row by row.",
+            meaning="Rows that are in both dumps; their differences are compared row by row.",
             also=("pair", "paired"),
         ),
     ),

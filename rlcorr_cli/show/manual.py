@@ -19,10 +19,10 @@ LINE = 120
 
 _HEAD = f"""# Metrics
 
-Every metric that a report prints: its formula, what it means, its value where the policies are equal (ideal), typical
+Every metric that a report prints: its formula, what it means, its value if the policies are equal (ideal), typical
 sizes and when to worry. `rlcorr explain NAME` prints the same, also for a framework's name of it.
 
-A metric of no data is `null` in JSON and a dash in text. `kept_NAME` is the metric NAME over the tokens that a plan's
+A metric without data is `null` in JSON and a dash in text. `kept_NAME` is the metric NAME over the tokens that a plan's
 rejections keep. Typical sizes are of one model, sampled by engines of three precisions ({", ".join(MEASURED_ON)})
 and scored again in fp32: the files of `sample_data`.
 """

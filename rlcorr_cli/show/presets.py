@@ -16,7 +16,7 @@ DEEDS = {
     "look": "change nothing",
     "weigh": "importance weights",
     "reject": "leave tokens or sequences out",
-    "both": "reject, and weigh what is left",
+    "both": "reject, and weigh the rest",
 }
 """What a plan does to a batch, in a word and in a few."""
 
@@ -56,8 +56,9 @@ def _overview() -> list[str]:
     return [
         *lines,
         "",
-        "`rlcorr presets trl` says what each of TRL's is for, `rlcorr presets list` says",
-        "it of all, `rlcorr presets NAME` shows one with its plan; --preset takes a name.",
+        "`rlcorr presets trl` says what each preset of TRL is for, `rlcorr presets list`",
+        "says it for all, and `rlcorr presets NAME` shows one with its plan. Use a name",
+        "with --preset.",
     ]
 
 
@@ -79,7 +80,9 @@ def about_family(key: str) -> list[str]:
     """A family's heading, then each preset under the name that is quickest to type."""
     rows = [(shortest_name(row), row.when) for row in of_family(key)]
     width = max(len(name) for name, _ in rows) + 2
-    return [FAMILIES[key], *(f"  {name:{width}}{when}" for name, when in rows)]
+    indent = " " * (width + 2)
+    lines = (textwrap.wrap(f"  {name:{width}}{when}", WIDTH, subsequent_indent=indent) for name, when in rows)
+    return [FAMILIES[key], *(line for wrapped in lines for line in wrapped)]
 
 
 def shortest_name(row: Preset) -> str:

@@ -393,7 +393,7 @@ def test_a_dump_without_a_fault_passes_and_no_finding_speaks_of_its_cause(name: 
     ("name", "what", "hint"),
     [
         ("mismatch_kl", "each sequence's tokens first", "Name k3_kl."),
-        ("mis_k3_kl", "each rollout's tokens first", "Name k3_kl, or take --profile for slime's own numbers."),
+        ("mis_k3_kl", "the tokens of each rollout first", "Name k3_kl, or take --profile for slime's own numbers."),
     ],
 )
 def test_a_frameworks_name_of_another_number_is_refused_with_what_differs(

@@ -83,8 +83,14 @@ def in_line(shell: str, line: str, action: str = "get-args") -> Ran:
 
 
 def test_zsh_and_fish_are_told_what_each_name_is() -> None:
-    assert '"trl_opsm":"As opsm, against the policy that sampled."' in in_line("zsh", "rlcorr presets trl_o").out
-    assert in_line("fish", "rlcorr presets trl_o").out == "trl_opsm\tAs opsm, against the policy that sampled.\n"
+    assert (
+        '"trl_opsm":"Like opsm, but compares with the policy that sampled."'
+        in in_line("zsh", "rlcorr presets trl_o").out
+    )
+    assert (
+        in_line("fish", "rlcorr presets trl_o").out
+        == "trl_opsm\tLike opsm, but compares with the policy that sampled.\n"
+    )
     assert '"old_log_probs=step"' in in_line("zsh", f"rlcorr analyze {STEPS} --map old_log_probs=").out
 
 

@@ -57,8 +57,8 @@ def test_how_a_plan_is_chosen_is_told_with_the_limits_that_the_rule_takes() -> N
         f"an info of at least {recommend.USABLE_INFO}",
         f"token_tv above {recommend.FAR_TOKEN_TV}",
         f"seq_tv below {recommend.NEAR_SEQ_TV}",
-        f"within {recommend.TIE} of it ({recommend.NEAR_TIE} where the flag is near)",
-        f"below {recommend.FEWEST_SEQUENCES} sequences, where the largest worth is below {recommend.LEAST_WORTH}",
+        f"within {recommend.TIE} of it ({recommend.NEAR_TIE} if the flag is near)",
+        f"with fewer than {recommend.FEWEST_SEQUENCES} sequences, with a largest worth below {recommend.LEAST_WORTH}",
     ):
         assert words in text
     assert recommend.ERRORS == 3

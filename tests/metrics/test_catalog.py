@@ -218,11 +218,11 @@ def test_differences_are_sentences_and_name_metrics_that_there_are() -> None:
     ("name", "told"),
     [
         ("sampling/importance_sampling_ratio/mean", "In token modes it is rollout_is_applied_mean"),
-        ("gen_kl_error", "With reference_policy_kl_type k1 it is kl, with k2 k2_kl"),
+        ("gen_kl_error", "With reference_policy_kl_type k1 it is kl, with k2 it is k2_kl"),
         ("sampling_importance_ratio", "times the rows of a micro-batch"),
         ("train_rollout_kl", "miles's name of k3_kl"),
         ("training/rollout_probs_diff_std", "N - 1"),
-        ("rollout_corr/rollout_is_seq_fraction_high", "0.8 takes applied weights"),
+        ("rollout_corr/rollout_is_seq_fraction_high", "0.8 uses applied weights"),
     ],
 )
 def test_a_name_says_what_it_is_in_other_modes(name: str, told: str) -> None:
