@@ -249,6 +249,11 @@ EXPORT_HINT = (
 
 
 def _traces(start: FileStart) -> str | None:
+    """By its keys; the stream of a monitor, which has them, too, is read with what lies beside it."""
+    from rlcorr_cli.layouts.monitor_files import monitor_file
+
+    if monitor_file(start.path) is not None:
+        return None
     return by_keys("id", "env", "task", "traces")(start) if isinstance(start.row.get("traces"), list) else None
 
 

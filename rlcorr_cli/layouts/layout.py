@@ -48,7 +48,10 @@ class Layout:
     open: one unit's files, first to last; errors are DataErrors that go on after "PATH: ".
     files_of_a_step: the paths that were found, cut into units that are read together, such as the ranks of one step;
     it may leave paths out.  left_out: why it does, after "X is left out: ".
-    trained: whether the framework writes a trained policy beside the rollout's.
+    beside: files that are read with those that were found, though nobody named them.
+    covers: names of layouts whose files are left out beside this one's, which hold the same sequences and more.
+    trained: whether the framework writes a trained policy beside the rollout's.  trained_later: whether it does so in
+    records of its own, so that some rows have none: they are no part of what compares two policies.
     """
 
     name: str
@@ -59,7 +62,10 @@ class Layout:
     open: Callable[[Sequence[str]], OpenedDump]
     files_of_a_step: Callable[[Sequence[str]], list[tuple[str, ...]]] = each_alone
     left_out: str = ""
+    beside: Callable[[Sequence[str]], list[str]] = lambda paths: []
+    covers: tuple[str, ...] = ()
     trained: bool = False
+    trained_later: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

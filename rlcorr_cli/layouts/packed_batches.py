@@ -1,8 +1,11 @@
-"""prime-rl's rollouts/step_{N}/rank_{R}.bin: msgpack of the micro batches that a rank trains on, without keys.
+"""prime-rl's rank_{R}.bin, of rollouts/step_{N}/ or batches/step_{N}/: msgpack of the micro batches that a rank trains
+on, without keys.
 
-A micro batch is an array of 16; FIELDS are the places of those that are read.  Packed sequences are told apart by
-sequence_lengths, the last of which includes padding; a row runs from the first to the last trained token, so that it
-is cut off.  What is nested deep or not read is passed over undecoded.
+A micro batch is an array of 16 fields or more; FIELDS are the places of those that are read.  What versions added after
+them has changed its place, so that it is told by its type: sampling masks are a list of bytes, trace ids one of texts,
+and branch indices the whole numbers after these.  Packed sequences are told apart by sequence_lengths, the last of
+which includes padding; a row runs from the first to the last trained token, so that it is cut off.  What is nested deep
+or not read is passed over undecoded.
 """
 
 import re
@@ -31,20 +34,31 @@ FIELDS = {
     "ref_logprobs": 9,
 }
 N_FIELDS = 16
-START = b"\xdc\x00\x10"
-"""How an array of 16 begins."""
-MIN_BYTES = len(START) + N_FIELDS
+"""Of the first version; later ones have more."""
+MOST_FIELDS = 64
+ADDED = {"bytes": "sampling_mask", "texts": "trace_ids", "wholes": "branch_indices"}
+"""What a field after those is, by the kind of the values in its list."""
+MIN_BYTES = 3 + N_FIELDS
 """Of a micro batch; a file has no more of them than that allows."""
 MAX_MICRO_BATCHES = 1 << 16
 MAX_TOKENS = 1 << 22
 """Of a micro batch."""
 NIL = 0xC0
 TRUE, FALSE = 0xC3, 0xC2
+WHOLE_BYTES = {0xCC: 2, 0xD0: 2, 0xCD: 3, 0xD1: 3, 0xCE: 5, 0xD2: 5, 0xCF: 9, 0xD3: 9}
+"""Bytes of a whole number by its tag; a small one is its tag alone."""
 DOUBLE = np.dtype([("tag", np.uint8), ("value", ">f8")])
 """A float of 64 bits, tag 0xcb, as msgpack has it."""
 DOUBLE_TAG = 0xCB
 CUT = "Is it still being written, or was it cut short?"
 COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "advantages", "source", "micro_batch", "sequence")
+OPTIONAL = {
+    "ref_logprobs": ("ref_log_probs",),
+    "trace_ids": ("sample_id",),
+    "branch_indices": ("branch",),
+    "sampling_mask": ("kept_set_size",),
+}
+"""Columns that a file has where a micro batch of it has that field."""
 NOTES = ("Micro batches that only fill up, and sequences without a trained token, give no row.",)
 
 
@@ -53,10 +67,30 @@ def recognise(start: FileStart) -> str | None:
     count = _count(memoryview(start.first_bytes))
     if count is None or count[0] == 0:
         return None
-    n_read = count[1]
-    inside = start.first_bytes[n_read : n_read + len(START)] == START
-    tokens = _count(memoryview(start.first_bytes[n_read + len(START) :])) if inside else None
-    return "msgpack arrays of 16 fields" if tokens is not None else None
+    inside = memoryview(start.first_bytes)[count[1] :]
+    fields = _count(inside)
+    if fields is None or not N_FIELDS <= fields[0] <= MOST_FIELDS:
+        return None
+    return f"msgpack arrays of {fields[0]} fields" if _begins_as_a_micro_batch(inside[fields[1] :]) else None
+
+
+def _begins_as_a_micro_batch(data: memoryview) -> bool:
+    """Whether token ids are first, then flags, as far as it goes."""
+    count = _count(data)
+    if count is None:
+        return False
+    at = count[1]
+    for _ in range(count[0]):
+        if at >= len(data):
+            return True
+        size = WHOLE_BYTES.get(data[at], 1 if data[at] < 0x80 or data[at] >= 0xE0 else None)
+        if size is None:
+            return False
+        at += size
+    flags = _count(data[at:])
+    if flags is None or not flags[0]:
+        return at >= len(data)
+    return data[at + flags[1] : at + flags[1] + 1].tobytes() in (b"", bytes([TRUE]), bytes([FALSE]))
 
 
 def open_rank(paths: Sequence[str]) -> OpenedDump:
@@ -69,7 +103,12 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
         **({"step": int(step[1])} if step else {}),
         **({"worker": int(rank[1])} if rank else {}),
     }
-    scored = any(not _is_nil(fields[FIELDS["ref_logprobs"]]) for fields in _micro_batches(path))
+    seen: set[str] = set()
+    for fields in _micro_batches(path):
+        seen |= _added(fields).keys()
+        if not _is_nil(fields[FIELDS["ref_logprobs"]]):
+            seen.add("ref_logprobs")
+    optional = [name for key, names in OPTIONAL.items() if key in seen for name in names]
 
     def samples() -> Iterator[Sample]:
         for place, fields in enumerate(_micro_batches(path)):
@@ -80,10 +119,13 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
                 raise DataError(f"micro batch {place}: {error.message}", error.hint) from error
 
     return OpenedDump(
-        columns=[*COLUMNS, *places, *(["ref_log_probs"] if scored else [])],
+        columns=[*COLUMNS, *places, *optional],
         samples=samples,
         notes=NOTES,
-        types={"micro_batch": pa.int64(), "sequence": pa.int64()},
+        types={
+            **dict.fromkeys(("micro_batch", "sequence", "branch"), pa.int64()),
+            "kept_set_size": pa.list_(pa.int32()),
+        },
         missing_policy_hint=EXPORT_HINT,
     )
 
@@ -98,8 +140,9 @@ def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
         raise DataError(f"it has {count[0]:,} micro batches; at most {MAX_MICRO_BATCHES:,} are read.", HINT)
     for micro_batch in _decoded(data, list[msgspec.Raw]):
         content = memoryview(micro_batch)
-        if bytes(content[: len(START)]) != START:
-            raise DataError(f"a micro batch is not an array of {N_FIELDS}.", HINT)
+        n_fields = _count(content)
+        if n_fields is None or not N_FIELDS <= n_fields[0] <= MOST_FIELDS:
+            raise DataError(f"a micro batch is not an array of {N_FIELDS} fields or more.", HINT)
         yield _decoded(content, list[msgspec.Raw])
 
 
@@ -116,12 +159,21 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
         "inference_logprobs": _floats(raw["inference_logprobs"], "inference_logprobs"),
         "env_names": _values(raw["env_names"], "env_names", list[str]),
     }
+    added = _added(fields)
     if raw["ref_logprobs"][0] != NIL:
         lists["ref_logprobs"] = _floats(raw["ref_logprobs"], "ref_logprobs")
+    if "sampling_mask" in added:
+        lists["sampling_mask"] = _kept(added["sampling_mask"])
     aligned(**lists)
     lengths = _values(raw["sequence_lengths"], "sequence_lengths", list[int])
     if any(length < 0 for length in lengths) or sum(lengths) != n_tokens:
         raise DataError(f"sequence_lengths do not add up to its {n_tokens:,} tokens.", HINT)
+    ids = {
+        name: _values(added[name], name, list[kind | None])
+        for name, kind in (("trace_ids", str), ("branch_indices", int))
+        if name in added
+    }
+    aligned(sequence_lengths=lengths, **ids)
     end = 0
     for place, length in enumerate(lengths):
         start, end = end, end + length
@@ -134,9 +186,50 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
                 "token_ids": lists["input_ids"][tokens],
                 "advantages": lists["advantages"][tokens],
                 "ref_log_probs": lists["ref_logprobs"][tokens] if "ref_logprobs" in lists else None,
+                "kept_set_size": lists["sampling_mask"][tokens] if "sampling_mask" in lists else None,
+                "sample_id": ids["trace_ids"][place] if "trace_ids" in ids else None,
+                "branch": ids["branch_indices"][place] if "branch_indices" in ids else None,
                 "source": lists["env_names"][tokens.start],
                 "sequence": place,
             }
+
+
+def _added(fields: list[msgspec.Raw]) -> dict[str, memoryview]:
+    """The fields after the first version's that hold something, by name."""
+    found: dict[str, memoryview] = {}
+    for field in fields[N_FIELDS:]:
+        data = memoryview(field)
+        name = ADDED.get(_kind_inside(data))
+        if name is not None and name not in found and (name != "branch_indices" or "trace_ids" in found):
+            found[name] = data
+    return found
+
+
+def _kind_inside(data: memoryview) -> str:
+    """Of a list, what its first value is that is not nil: 'bytes', 'texts', 'wholes'; '' of anything else."""
+    count = _count(data)
+    if count is None:
+        return ""
+    values = bytes(data[count[1] : count[1] + count[0] + 1]).lstrip(bytes([NIL]))
+    first = values[0] if values else NIL
+    if first in (0xC4, 0xC5, 0xC6):
+        return "bytes"
+    if first & 0xE0 == 0xA0 or first in (0xD9, 0xDA, 0xDB):
+        return "texts"
+    return "wholes" if first < 0x80 or first >= 0xE0 or 0xCC <= first <= 0xD3 else ""
+
+
+def _kept(data: memoryview) -> NDArray[np.int32]:
+    """How many tokens the sampler chose among, at each token: [ids, counts, log-probs or nil], of int32 and float32; 0
+    where nothing was sampled."""
+    parts = _values(data, "sampling_mask", list[bytes | None])
+    counts = parts[1] if len(parts) > 1 else None
+    if counts is None or len(counts) % 4:
+        raise DataError("sampling_mask is not [ids, counts, log-probs], each as bytes of 32-bit numbers.", HINT)
+    sizes = np.frombuffer(counts, "<i4")
+    if np.any(sizes < 0) or 4 * int(sizes.sum(dtype=np.int64)) != len(parts[0] or b""):
+        raise DataError("sampling_mask has other token ids than its counts say.", HINT)
+    return sizes
 
 
 def _floats(data: memoryview, name: str) -> NDArray[Any]:

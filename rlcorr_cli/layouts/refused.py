@@ -15,6 +15,7 @@ VERL = (
     "verl's rollout_data_dir writes no log-probs. Save the batch after old_log_probs (batch.save_to_disk), or a dump: "
     "`rlcorr help dumps` has the lines."
 )
+MONITOR = "Name the run's folder, or the stream.jsonl or stream/ in its monitors/file/traces/."
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,17 @@ REFUSED: tuple[Refused, ...] = (
         _completions,
     ),
     Refused("verl's log of generations (texts and scores)", VERL, _texts("input", "output", "score", "step")),
+    Refused("prime-rl's log of metrics", MONITOR, _texts("step", "time", "producer")),
+    Refused(
+        "an index of prime-rl's monitor",
+        MONITOR,
+        lambda start: start.name.endswith(".index.jsonl") and {"offset"} <= set(start.row),
+    ),
+    Refused(
+        "a trace that prime-rl was sampling",
+        MONITOR,
+        lambda start: "/traces/live/" in start.path.replace("\\", "/"),
+    ),
     Refused(
         "NeMo-RL's log of validation (texts and rewards)",
         "Name the train_data_step{N}.jsonl beside it.",

@@ -64,6 +64,21 @@ BINARY_LAYOUTS = (
         suffixes=(".bin",),
         recognise=later("packed_batches.recognise"),
         open=later("packed_batches.open_rank"),
+        left_out="the run's monitor has the same sequences, with the trainer's log-probs.",
+    ),
+    Layout(
+        name="prime-rl-monitor",
+        framework="prime-rl",
+        title="prime-rl's monitors/file/traces",
+        suffixes=(".jsonl", ".jsonl.zst"),
+        recognise=later("monitor_files.recognise"),
+        open=later("prime_monitor.open_run"),
+        files_of_a_step=later("monitor_files.units"),
+        left_out="the chunk that it was sealed from is beside it.",
+        beside=later("monitor_files.beside"),
+        covers=("prime-rl-batches",),
+        trained=True,
+        trained_later=True,
     ),
     Layout(
         name="roll",
@@ -124,6 +139,7 @@ BATCHES = {
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
 TRAINED = frozenset(layout.name for layout in LAYOUTS if layout.trained)
+TRAINED_LATER = frozenset(layout.name for layout in LAYOUTS if layout.trained_later)
 SUFFIXES = tuple(dict.fromkeys(suffix for layout in LAYOUTS for suffix in layout.suffixes))
 
 

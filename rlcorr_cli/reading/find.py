@@ -253,17 +253,23 @@ def complete_sources(paths: Iterable[str], request: ReadRequest) -> tuple[list[S
 
 
 def units(sources: Sequence[Source]) -> list[Source]:
-    """The sources, those that a layout reads together as one, in the place of the first.
+    """The sources, those that a layout reads together as one, in the place of the first, without those that another
+    layout covers.
 
     Frameworks' files of two kinds are refused together: they may hold the same sequences.
     """
-    by_path = {source.path: source for source in sources}
+    found = {source.format for source in sources}
+    covered = {name for each in found if each in LAYOUT_NAMES for name in layout(each).covers}
+    sources = [source for source in sources if source.format not in covered]
     names = list(dict.fromkeys(source.format for source in sources if source.format in LAYOUT_NAMES))
     if len(names) > 1 or (names and any(source.format not in LAYOUT_NAMES for source in sources)):
         raise _several_kinds(sources)
     if not names:
         return list(sources)
-    return [_united([by_path[path] for path in unit]) for unit in layout(names[0]).files_of_a_step(list(by_path))]
+    kind = layout(names[0])
+    beside = (_source(path, kind.name, chosen=True) for path in kind.beside([source.path for source in sources]))
+    by_path = {source.path: source for source in (*sources, *filter(None, beside))}
+    return [_united([by_path[path] for path in unit]) for unit in kind.files_of_a_step(list(by_path))]
 
 
 def _several_kinds(sources: Sequence[Source]) -> DataError:
@@ -292,17 +298,21 @@ def _of_layouts(sources: Collection[Source], united: Sequence[Source]) -> Iterat
     """What was recognised, by what sign, in a sentence for each kind of file; and what files a layout leaves out beside
     others, and why."""
     alike: dict[tuple[str, str], list[str]] = {}
+    read = {unit.format for unit in united}
     for source in sources:
-        if source.format in LAYOUT_NAMES:
+        if source.format in LAYOUT_NAMES and source.format in read:
             alike.setdefault((source.format, source.sign or "--format"), []).append(source.path)
     for (name, sign), paths in alike.items():
         others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         yield f"{os.path.basename(paths[0])}{others}: read as {name}, {layout(name).title} ({sign})."
     kept = {path for unit in united for path, _ in unit.files}
-    if left_out := [source for source in sources if source.path not in kept]:
-        first, *more = (os.path.basename(source.path) for source in left_out)
+    left_out: dict[str, list[str]] = {}
+    for source in sources:
+        if source.path not in kept:
+            left_out.setdefault(source.format, []).append(os.path.basename(source.path))
+    for name, (first, *more) in left_out.items():
         subject = f"{first} and {len(more):,} more are" if more else f"{first} is"
-        yield f"{subject} left out: {layout(left_out[0].format).left_out}"
+        yield f"{subject} left out: {layout(name).left_out}"
 
 
 def files(paths: Sequence[str]) -> Iterator[str]:
@@ -360,9 +370,9 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
     """What a file of a disk or store is, by its name and its first bytes, and the sign of a framework's."""
     start = FileStart(path)
     try:
-        if not start.first_bytes:
-            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
         kind = recognised(start) if format not in CONTAINER_NAMES else None
+        if not start.first_bytes and kind is None:
+            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
         refused = without_log_probs(start) if format == "auto" and kind is None else None
     except OSError as error:
         raise filesystem(path).explained(path, error) or unreadable(path, error) from error

@@ -15,6 +15,8 @@ from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
 SPLIT = "split"
 """The column that says whether a row is of training or of validation, whose ids begin anew in some frameworks."""
+BRANCH = "branch"
+"""The column that tells which of the paths through a tree of messages a row is, where a tree is one sample."""
 DRAW = "rlcorr_draw"
 """The column in which `filter --resample` numbers a row's copies, so that they are told apart."""
 

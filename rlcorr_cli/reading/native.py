@@ -39,7 +39,7 @@ Stamps = tuple[tuple[str, Stamp | None], ...]
 
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """The canonical columns that the unit holds."""
-    with _named(source.path):
+    with _named(source):
         opened = _opened(source)
     columns = schema(opened.columns, opened.types)
     try:
@@ -61,7 +61,7 @@ def read(
     shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Iterator[Rows]:
     """The unit's rows; whole: with every canonical column."""
-    with _named(shard.path):
+    with _named(shard):
         opened = _opened(shard)
         first = 0
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
@@ -72,7 +72,7 @@ def read(
 
 def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     """The first rows."""
-    with _named(shard.path):
+    with _named(shard):
         opened = _opened(shard)
         return _rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
 
@@ -140,16 +140,17 @@ def _opened(unit: Source | Shard) -> OpenedDump:
 
 
 @contextmanager
-def _named(path: str) -> Generator[None]:
-    """Let an error about a file's contents say which file it is."""
+def _named(unit: Source | Shard) -> Generator[None]:
+    """Let an error about a file's contents say which file it is: the first of its unit, where it does not say so."""
+    path = shown(unit.path)
     try:
         yield
     except OSError as error:  # while a file of the disk is read line by line
-        raise unreadable(shown(path), error) from error
+        raise unreadable(path, error) from error
     except DataError as error:
-        if error.message.startswith(shown(path)):
+        if error.message.startswith(tuple(shown(path) for path, _ in unit.files)):
             raise
-        raise DataError(f"{shown(path)}: {error.message}", error.hint) from error
+        raise DataError(f"{path}: {error.message}", error.hint) from error
 
 
 READER = Reader(index, parts, read, peek)

@@ -17,7 +17,7 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.ids import DRAW, SPLIT
+from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
@@ -239,13 +239,17 @@ def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
 
 def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """What tells a file's rows apart, of whatever type: sample_id by that very name or as mapped, the step, the split,
-    and which copy of a drawn row it is.  None where the file lacks one of them.
+    the branch, and which copy of a drawn row it is.  None where the file lacks one of them.
 
     An alias is not taken: `index` and the like number prompts in some frameworks.
     """
     own = request.columns.get("sample_id") or "sample_id"
     steps = candidates("step", schema.names, request.columns)
-    names = (own, *(steps if len(steps) == 1 else ()), *(name for name in (SPLIT, DRAW) if name in schema.names))
+    names = (
+        own,
+        *(steps if len(steps) == 1 else ()),
+        *(name for name in (SPLIT, BRANCH, DRAW) if name in schema.names),
+    )
     return names if all(name in schema.names and _type(schema, name) for name in names) else ()
 
 

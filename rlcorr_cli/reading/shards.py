@@ -4,7 +4,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
+
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.layouts.table import TRAINED_LATER
+from rlcorr_cli.reading.arrow_values import as_numpy
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches
@@ -85,8 +89,9 @@ class ShardReader:
             return
         with self._unchanged(shard):
             for rows in self._rows(shard, batch_tokens, whole or self.bad_rows.keeps):
+                read = _trained(rows, self.roles) if shard.format in TRAINED_LATER else rows
                 yield from checked_batches(
-                    state.cut(rows), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
+                    state.cut(read), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
                 )
                 if state.rows_left == 0:
                     break
@@ -99,3 +104,11 @@ class ShardReader:
         with blaming_changes(shard.files):
             yield
         check_unchanged(shard.files)
+
+
+def _trained(rows: Rows, roles: Roles) -> Rows:
+    """Without rows that have no log-probs of a trained policy: their sequences are not trained on, or not yet."""
+    if roles.trained is None:
+        return rows
+    known = as_numpy(rows.data.column(roles.trained).is_valid())
+    return rows if known.all() else rows.take(np.flatnonzero(known))

@@ -111,8 +111,8 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
         try:
             following, news = _read(following, job, source, listed)
         except DataError as error:
-            stamps = {path: listed[path] for path in paths}
-            if _stamps(paths) != stamps:  # they were changed meanwhile, and are looked at again
+            stamps = {path: listed[path] for path in paths if path in listed}
+            if _stamps(tuple(stamps)) != stamps:  # they were changed meanwhile, and are looked at again
                 following = replace(following, files={**following.files, **_waiting(stamps)})
                 continue
             following, news = _unread(following, job, stamps, error, layout=source.format in LAYOUTS)

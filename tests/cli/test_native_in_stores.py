@@ -21,6 +21,7 @@ FORMATS = {
     "open-instruct": "open-instruct",
     "prime-rl": "prime-rl",
     "prime-rl-batches": "prime-rl",
+    "prime-rl-monitor": "prime-rl/runs",
     "prime-rl-traces": "prime-rl",
     "roll": "roll",
     "skyrl": "skyrl",
@@ -42,7 +43,7 @@ def test_convert_gives_the_rows_of_the_files_on_the_disk(
     ran = run("convert", str(folder), "--format", format, "-o", str(here))
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    remote = run("convert", f"s3://dumps/native/{folder.name}", "--format", format, "-o", str(there))
+    remote = run("convert", f"s3://dumps/native/{FORMATS[format]}", "--format", format, "-o", str(there))
     assert (remote.status, ran.status) == (0, 0), (remote.err, ran.err)
     rows, expected = pq.read_table(there), pq.read_table(here)
     named = [path.replace(str(NATIVE), "s3://dumps/native") for path in expected["source_file"].to_pylist()]

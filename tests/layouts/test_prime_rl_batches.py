@@ -8,6 +8,7 @@ from msgspec.msgpack import decode, encode
 
 from rlcorr_cli import analyze
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading.find import find_noting
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of
 
 FOLDER = NATIVE / "prime-rl"
@@ -45,13 +46,71 @@ def test_analyze_says_where_prime_rl_writes_the_trained_policy() -> None:
     assert "trainer.enable_token_export" in caught.value.hint
 
 
+NEW_FILES = ("live/batches/step_5/rank_1.bin", "exact/batches/step_3/rank_1.bin")
+
+
+@pytest.mark.parametrize("name", NEW_FILES)
+def test_a_rank_of_19_fields_gives_traces_branches_and_kept_sets(name: str) -> None:
+    rows, right = rows_of([FOLDER / "runs" / name]), expected("prime-rl/expected_batches.parquet", name)
+    agree(rows, right, *COLUMNS, "sample_id", "branch")
+    assert [row.get("kept_set_size") for row in rows] == [row["kept"] for row in right]
+
+
+def test_a_run_is_read_by_its_monitor_and_its_batches_are_told_to_be_left_out() -> None:
+    rows = rows_of([FOLDER / "runs" / "live"])
+    assert {row["source_file"].split("/")[-2] for row in rows} == {"stream"}
+    _, notes = find_noting([str(FOLDER / "runs" / "live")])
+    assert "rank_1.bin is left out: the run's monitor has the same sequences, with the trainer's log-probs." in notes
+    assert len(rows_of([FOLDER / "runs" / "live"], FORMAT)) == 4
+
+
 def written(path: Path, *micro_batches: bytes) -> Path:
     path.write_bytes(bytes([0x90 + len(micro_batches)]) + b"".join(micro_batches))
     return path
 
 
-def micro_batch(fields: dict[int, bytes]) -> bytes:
-    return b"\xdc\x00\x10" + b"".join(fields.get(place, NIL) for place in range(16))
+def micro_batch(fields: dict[int, bytes], n_fields: int = 16) -> bytes:
+    return b"\xdc\x00" + bytes([n_fields]) + b"".join(fields.get(place, NIL) for place in range(n_fields))
+
+
+def int32(*values: int) -> bytes:
+    return b"".join(value.to_bytes(4, "little", signed=True) for value in values)
+
+
+ADDED = {
+    "mask at 16, ids after it": (19, {16: encode([int32(5, 6), int32(2), None]), 17: ["t"], 18: [3]}),
+    "ids at 16, no mask": (18, {16: ["t"], 17: [3]}),
+    "a payload after all": (20, {16: encode([int32(5, 6), int32(2)]), 17: ["t"], 18: [3], 19: {"a": [1]}}),
+    "nothing in any": (19, {}),
+    "no ids": (19, {16: encode([int32(5, 6), int32(2), bytes(8)])}),
+    "a branch without a name": (19, {17: [None], 18: [None]}),
+}
+
+
+@pytest.mark.parametrize("what", ADDED)
+def test_added_fields_are_told_by_their_type(what: str, tmp_path: Path) -> None:
+    n_fields, fields = ADDED[what]
+    added = {place: value if isinstance(value, bytes) else encode(value) for place, value in fields.items()}
+    (row,) = rows_of([written(tmp_path / "rank_0.bin", micro_batch({**ONE_TOKEN, **added}, n_fields))])
+    named = ["t"] in fields.values()
+    assert (row.get("sample_id"), row.get("branch")) == (("t", 3) if named else (None, None))
+    assert row.get("kept_set_size") == ([2] if isinstance(fields.get(16), bytes) else None)
+
+
+WRONG_ADDED = {
+    "sampling_mask has other token ids": {16: encode([int32(5), int32(2), None])},
+    "sampling_mask is not": {16: encode([int32(5), b"abc", None])},
+    "sampling_mask has 2 values": {16: encode([int32(5, 6), int32(1, 1)])},
+    "trace_ids has 2 values": {17: encode(["a", "b"]), 18: encode([0, 0])},
+    "branch_indices is not a list of one kind": {17: encode(["a"]), 18: encode([0, "b"])},
+}
+
+
+@pytest.mark.parametrize("what", WRONG_ADDED)
+def test_added_fields_that_do_not_fit_are_an_error(what: str, tmp_path: Path) -> None:
+    rank = written(tmp_path / "rank_0.bin", micro_batch({**ONE_TOKEN, **WRONG_ADDED[what]}, 19))
+    with pytest.raises(DataError, match=what):
+        rows_of([rank])
 
 
 def test_reference_log_probs_are_a_column_where_a_micro_batch_has_them(tmp_path: Path) -> None:

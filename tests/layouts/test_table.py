@@ -8,9 +8,11 @@ from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.table import LAYOUTS
 from tests.layouts.native_rows import NATIVE
 
-NO_DUMPS = (".md", "meta.json", "STABLE")
+NO_DUMPS = (".md", "meta.json", "STABLE", ".lock", "e-next.json")
 REFUSED = ("no-log-probs/", "verl/rollout_data/")
 """Logs of texts, which no layout reads."""
+BESIDE = ("metrics.jsonl", ".index.jsonl")
+"""What a monitor writes beside its streams."""
 FILES = sorted(
     path.relative_to(NATIVE).as_posix()
     for path in NATIVE.rglob("*")
@@ -22,7 +24,7 @@ FILES = sorted(
 def test_a_frameworks_file_is_of_one_layout_and_of_that_framework(name: str) -> None:
     head = FileStart(str(NATIVE / name))
     known = [row for row in LAYOUTS if row.recognise(head)]
-    right = [] if name.startswith(REFUSED) else [Path(name).parts[0]]
+    right = [] if name.startswith(REFUSED) or name.endswith(BESIDE) else [Path(name).parts[0]]
     assert [_folder(row.framework) for row in known] == right, [row.name for row in known]
 
 
