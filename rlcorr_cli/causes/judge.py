@@ -136,8 +136,9 @@ def _with_lag(causes: list[CauseFinding]) -> list[CauseFinding]:
     stale = next((cause for cause in causes if cause.cause == "stale_policy"), None)
     if lag is None or stale is None:
         return causes
-    levels = lag.parameters.get("levels")
-    grows = f"lag {levels} holds {percent(lag.share)} of it." if levels else lag.evidence[0]
+    levels, size = (lag.parameters.get(name) for name in ("levels", "size"))
+    differ = f"tokens of lag {levels} differ {figures(float(size or 0))} times as much as all others."
+    grows = differ if levels else lag.evidence[0]
     merged = replace(
         stale,
         share=max(stale.share, lag.share),

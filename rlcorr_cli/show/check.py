@@ -100,7 +100,8 @@ def _lines(checked: Checked) -> Iterator[Block]:
         lines = list(same)
         first = lines[0]
         for line in lines[:SHOWN]:
-            yield Note(f"{line.where}: {clean(line.message)}", lead=f"{line.status:4}  ", lead_look=LOOKS[line.status])
+            said_of = f"{line.where}: {clean(line.message)}"
+            yield Note(said_of, lead=f"{line.status:5}", lead_look=LOOKS[line.status], aside=True)
         rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
         if first.remedy in said:
             above = said[first.remedy]

@@ -177,7 +177,8 @@ class Note:
     """A paragraph on a terminal; nothing is an empty line.
 
     lead: what stands before the text.  look, lead_look: of either, such as "bold" or "yellow".  indent: columns before
-    every line.  bullet: whether it is one of a list.  option: what to copy, in a line below that is never broken.
+    every line.  aside: whether the lead has a column of its own, so that every line of the text begins behind it.
+    bullet: whether it is one of a list.  option: what to copy, in a line below that is never broken.
     """
 
     text: str = ""
@@ -186,6 +187,7 @@ class Note:
     lead: str = ""
     lead_look: str = ""
     indent: int = 2
+    aside: bool = False
     bullet: bool = False
     option: str = ""
 

@@ -98,13 +98,14 @@ def _print_beside(console: Console, tables: Sequence[Table]) -> None:
 
 def print_note(console: Console, note: Note) -> None:
     """Print a paragraph, and its option in a line of its own."""
-    line = Text(note.lead, style=note.lead_look)
-    line.append(note.text, style=note.look or ("default" if note.lead else ""))
-    if note.bullet:
+    lead = Text(note.lead, style=note.lead_look)
+    text = Text(note.text, style=note.look or ("default" if note.lead else ""))
+    line = text if note.aside else lead + text
+    if note.bullet or note.aside:
         grid = Grid.grid(padding=(0, 1, 0, 0))
         grid.add_column()
         grid.add_column(overflow="fold")
-        grid.add_row("*", line)
+        grid.add_row(lead if note.aside else "*", line)
         console.print(Padding(grid, (0, 2, 0, note.indent)))
     else:
         console.print(Padding(line, (0, 2 if note.indent else 0, 0, note.indent)))
