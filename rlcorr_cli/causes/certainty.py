@@ -6,6 +6,7 @@ number that parts the two lies near its limit.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import exp, log
 
 from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, TOP_P_LEFT, is_cut, is_sharp
 from rlcorr_cli.causes.diagnosis import CauseFinding
@@ -13,16 +14,21 @@ from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case, Step
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, MIN_BUCKETS
 from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, OTHER_CORE, STALE_Z_ALONE
+from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 
 PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised", "top1_recorded"})
 """What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, two means that no policy gives, or two
 tokens of one distribution."""
 NEAR_BOUND = 2.0
 """A bound of truncation is near the limit between top-p and min-p within this factor."""
+MIN_JUDGED = 30
+"""Of fewer tokens a share of errors as top-p's says little."""
 MOST_AGAINST = 0.35
 """Errors of the bound, of judged tokens: min-p alone makes .12 to .29; what blurs it more hides which cut it is."""
 ERRORS, TOKEN_ERRORS = 2.0, 2.5
 NEAR_SIZE, NEAR_ETA2 = 1.5, 1.5
+SURE, MIN_SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP), 10
+"""Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
 QUIET = 0.6
 """Noise that makes less of a gap may be noise and a few tokens far off."""
 
@@ -45,8 +51,10 @@ def _step(case: Case, cause: CauseFinding) -> Step | None:
 def _of_top_p(case: Case, cause: CauseFinding) -> list[str]:
     step = _step(case, cause)
     if step is None or not is_cut(step):
-        return ["top_k", "padded_vocabulary"]  # no token shows the bound
-    return ["min_p"] if not is_sharp(step) and _left(step) < NEAR_BOUND * TOP_P_LEFT else []
+        return ["top_k", *_of_leak(case)]  # no token shows the bound
+    if is_sharp(step):
+        return ["min_p"] if step.judged < MIN_JUDGED else []
+    return ["min_p"] if _left(step) < NEAR_BOUND * TOP_P_LEFT else []
 
 
 def _of_min_p(case: Case, cause: CauseFinding) -> list[str]:
@@ -61,14 +69,15 @@ def _left(step: Step) -> float:
     return ratio(1 - step.bound, step.least_left * ratio(step.errors, step.judged), float("inf"))
 
 
-def _of_padding(case: Case, cause: CauseFinding) -> list[str]:
-    rare = case.rare_loss
-    return ["top_k", "top_p"] if rare is not None and rare.ratio - ERRORS * rare.error < 1 else []
+def _of_leak(case: Case) -> list[str]:
+    """Padding, where some tokens lose more than a cut takes, or the rows are not at hand."""
+    return ["padded_vocabulary"] if case.beyond is None or case.beyond.lost > case.beyond.gained else []
 
 
 def _of_top_k(case: Case, cause: CauseFinding) -> list[str]:
-    rare = case.rare_loss
-    return ["padded_vocabulary"] if rare is not None and rare.ratio + ERRORS * rare.error > 1 else []
+    readings = _of_leak(case)
+    sure = int(case.totals.certain[1][:SURE].sum())
+    return readings if sure >= MIN_SURE else [*readings, "min_p", "top_p"]
 
 
 def _of_line(case: Case, cause: CauseFinding) -> list[str]:
@@ -114,7 +123,6 @@ def _of_repetition(case: Case, cause: CauseFinding) -> list[str]:
 DOUBTS: Mapping[str, Callable[[Case, CauseFinding], list[str]]] = {
     "top_p": _of_top_p,
     "min_p": _of_min_p,
-    "padded_vocabulary": _of_padding,
     "top_k": _of_top_k,
     "temperature": _of_line,
     "logit_softcap": _of_line,

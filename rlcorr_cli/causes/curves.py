@@ -41,11 +41,13 @@ LINE_R2, LINE_MATCH = 0.4, 0.85
 MIN_HIGH = 100
 LINE_FAN = 1.7
 """Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9."""
-LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.9
+LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.98
 """The slope of the line over the one that shared prefixes give: temperatures .8 to 1.1, soft-caps up to 2.6.  Three
 errors and not two, because few prefixes make most of them.  Where the prefixes' line explains less than that of all
 tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  From STRAIGHT on
 it is a line, however tokens fan out: soft-caps explain .18 to .82."""
+BEND = (0.82, 1.25)
+"""The slope among unlikely tokens over that of all: temperatures .87 to 1.07, soft-caps .5 to .78."""
 CAP_R2, CAP_CURVE, CAP_FAN, ONE_SIDED = 0.25, 0.35, 1.4, 0.95
 GAINED, GAINED_ERRORS = 0.003, 4.0
 """The mean of e^l - 1 must exceed both, the second in standard errors: rollout's log-probs are not those it sampled."""
@@ -55,6 +57,9 @@ ZERO_ERRORS, ZERO, ZERO_RATIO, ZERO_MOST = 3.0, 0.002, 0.2, 0.1
 """A mean of e^l - 1 or e^-l - 1 counts as 0 within ZERO_ERRORS standard errors plus ZERO, or if it is smaller than
 ZERO_MOST and than ZERO_RATIO times the other mean, whose tail may be heavy."""
 UNEVEN = 0.9
+LEAK_ERRORS = 8.0
+"""As LOST_ERRORS, of a leak: weights that differ much leave a mean of e^l too low by up to 5, because its tail is
+rare; padding by 14 or more."""
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
 """Top-k: a smaller share of tokens speaks against the cut, and spread.tail stays below TOP_K_TAIL."""
 SPREAD_OF_T = 0.25
@@ -225,20 +230,25 @@ def temperature(case: Case) -> CauseFinding | None:
         return None
     side = drawn_from(case)
     which = "v" if side == "training" else "u"
-    line, high = features.lines[which], features.lines[f"{which}_high"]
+    line, high, low = (features.lines[name] for name in (which, f"{which}_high", f"{which}_low"))
     # Where hardly a token is likely, all of them make the line.
     high = high if high.n >= MIN_HIGH else line
-    shared = case.shared_prefixes if is_sloped(line) else None
-    alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
-    fan = 1.0 if shared is not None and alike and shared.r2 >= STRAIGHT else features.fan
-    if not _is_line(line, high, fan):
+    if not is_sloped(line) or line.r2 < LINE_R2:
         return None
+    shared = case.shared_prefixes
+    alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
+    if not (alike and shared is not None and shared.r2 >= STRAIGHT):
+        bent = (
+            high.match < LINE_MATCH
+            or features.fan >= LINE_FAN
+            or not BEND[0] <= ratio(low.slope, line.slope, 1.0) <= BEND[1]
+        )
+        if bent or (shared is not None and not alike):
+            return None
     if side is None:
-        return _unnormalised_finding(case)
+        return None if loses_mass(case) else _unnormalised_finding(case)
     value = temperature_of(high, raw=side == "training")
     if shared is not None:
-        if not alike:
-            return None
         # Among tokens that are sure the line is the more exact of the two.
         value = min(value, _of_prefixes(shared, raw=value.raw), key=lambda t: t.interval[1] - t.interval[0])
     return CauseFinding(
@@ -302,10 +312,6 @@ def softcap(case: Case) -> CauseFinding | None:
     # Of two distributions each is the higher one on some tokens; one that was cut is higher on nearly all.
     if max(features.positive, 1 - features.positive) > ONE_SIDED:
         return None
-    # A straight line: temperature's, unless tokens that share their prefix say otherwise.
-    shared = case.shared_prefixes
-    if features.fan < CAP_FAN and (shared is None or _is_of_prefixes(line, shared, raw=False)):
-        return None
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
     return CauseFinding(
@@ -320,7 +326,7 @@ def softcap(case: Case) -> CauseFinding | None:
                 f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
                 f"0.5 (temperature: at most {CAP_FAN:g})."
                 if features.fan >= CAP_FAN
-                else "which is steeper than tokens that share their prefix allow a temperature."
+                else "along which they bend more than a temperature makes them."
             ),
         ),
     )
@@ -338,8 +344,10 @@ def unnormalised(case: Case) -> CauseFinding | None:
 
 def top_k(case: Case) -> CauseFinding | None:
     """Mass lost over many tokens, by rollout or by training, without tokens at b = 0."""
-    f = case.features
-    if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or f.lines["u_high"].match < LINE_MATCH:
+    f, beyond, step = case.features, case.beyond, case.step
+    if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (beyond is not None and beyond.holds):
+        return None
+    if step is not None and step.unsure < MIN_UNSURE:
         return None
     for mean, error, share_against, cut, whole in (
         (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
@@ -350,21 +358,14 @@ def top_k(case: Case) -> CauseFinding | None:
     return None
 
 
-def leaks_mass(case: Case) -> bool:
-    """Whether training gives mass to tokens that rollout never samples, from all places alike.
-
-    What a cut takes is little where a rare token was kept; what padding rows of the vocabulary take is not.
-    """
-    f, rare, step = case.features, case.rare_loss, case.step
-    if not loses_mass(case) or f.positive >= TOP_K_POSITIVE or (step is not None and step.cut >= MIN_CUT_SHARP):
-        return False
-    return rare is not None and rare.ratio >= 1
-
-
 def padded_vocabulary(case: Case) -> CauseFinding | None:
     """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
-    f, rare = case.features, case.rare_loss
-    if rare is None or not leaks_mass(case):
+    f, beyond, step = case.features, case.beyond, case.step
+    if beyond is None or not beyond.holds or f.positive >= TOP_K_POSITIVE:
+        return None
+    if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error:
+        return None
+    if step is not None and step.cut >= MIN_CUT_SHARP:
         return None
     return CauseFinding(
         cause="padded_vocabulary",
@@ -375,8 +376,8 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
         evidence=(
             f"The mean ratio is {1 + f.forward:.4f} ± {2 * f.forward_error:.4f}: training gives probability to tokens "
             "that rollout never samples.",
-            f"Rare tokens lose {rare.ratio:.1f} ± {2 * rare.error:.1f} times as much as more common ones, and no token "
-            "is exactly 0: a cut by top-k takes little where a rare token was kept.",
+            f"{beyond.lost:,} tokens lose more than all tokens that are less likely can hold (V times their own "
+            f"probability; {beyond.gained:,} gain as much): no cut of the vocabulary does that.",
         ),
     )
 
@@ -426,10 +427,6 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
 def is_sloped(line: Line) -> bool:
     """Whether a line has a slope, in effect and beyond chance."""
     return abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
-
-
-def _is_line(line: Line, high: Line, fan: float) -> bool:
-    return is_sloped(line) and line.r2 >= LINE_R2 and high.match >= LINE_MATCH and fan < LINE_FAN
 
 
 def _temperature_headline(case: Case, value: Temperature) -> str:

@@ -14,12 +14,11 @@ import numpy as np
 from rlcorr_cli.causes.diagnosis import Interval
 from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.prefixes import SharedPrefixes, shared_prefixes
-from rlcorr_cli.causes.vocabulary import ByToken, Repetition, by_token, repetition
+from rlcorr_cli.causes.vocabulary import Beyond, ByToken, Repetition, beyond_vocabulary, by_token, repetition
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.row_sampling import batch_of
 from rlcorr_cli.totals.gap import (
-    BELOW,
     BODY,
     CERTAIN_LEAST,
     CERTAIN_STEP,
@@ -162,45 +161,14 @@ def step_of(totals: GapTotals) -> Step | None:
     )
 
 
-LEAST_BY_TOKEN = 0.005
-"""Measured in log-odds: bf16 on five models at most .004 where it is beyond chance, real changes at least .0075."""
+LEAST_BY_TOKEN = 2.0**-9
+"""Rounding to bf16 changes a weight by this share of it at most.  Measured: bf16 on five models at most .0014, real
+changes at least .0029."""
 
-RARE, MIDDLING = slice(0, 2), slice(3, 7)
-"""Bins of u: below -5.5, where those below the least edge are added, and from -4.5 to -2."""
-MIN_RARE = 20
-
-
-@dataclass(frozen=True)
-class RareLoss:
-    """What rare tokens lose over what middling ones lose (mean l), with its error.
-
-    A rare token that top-k kept stands where few tokens matter, so little was cut there; padding takes from all.
-    """
-
-    ratio: float
-    error: float
-
-
-def rare_loss(totals: GapTotals) -> RareLoss | None:
-    """None with fewer than MIN_RARE rare tokens, or where middling ones lose nothing."""
-    # n and l by group of the jackknife, of rare tokens and of middling ones.
-    bins = totals.curves[FIELDS.index("body"), :, :, :2]
-    parts = np.stack([bins[:, RARE].sum(axis=1) + bins[:, BELOW], bins[:, MIDDLING].sum(axis=1)], axis=1)
-    whole = parts.sum(axis=0)
-    if whole[0, 0] < MIN_RARE or whole[1, 0] < MIN_RARE or whole[1, 1] == 0:
-        return None
-    return RareLoss(_rare_ratio(whole), jackknife(_rare_ratio, parts))
-
-
-def _rare_ratio(parts: Floats) -> float:
-    (n_rare, rare), (n, middling) = parts.tolist()
-    return ratio(ratio(rare, n_rare), ratio(middling, n))
-
-
-MOST_ODD = 0.25
-UNRELATED = 0.3
-"""Above this share of odd rows whose log-odds still go together, these are no accident, and belong to the body.  Of
-other causes a window of 64 tokens leaves the least correlation, .83; two responses have .03 to .22."""
+UNRELATED, TOGETHER = 0.3, 0.8
+"""Odd rows whose log-odds correlate at UNRELATED or more, and at TOGETHER times what the other rows' line explains, are
+no accident, and belong to the body: other weights blur all rows.  Two responses have .03 to .22, a window of 64 tokens
+leaves .83, and weights so far off that the other rows' lines explain half leave .55."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,8 +248,11 @@ class Features:
 
 def features_of(totals: GapTotals) -> Features:
     """Of any totals, empty ones included."""
-    odd_correlation = sqrt(line_of(totals.lines[FIELDS.index("odd")][:, LINES.index("u")]).match)
-    odd_belong = totals.n_odd > MOST_ODD * totals.n_rows and odd_correlation >= UNRELATED
+    odd_match, match = (
+        line_of(totals.lines[FIELDS.index(part)][:, LINES.index("u")]).match for part in ("odd", "body")
+    )
+    odd_correlation = sqrt(odd_match)
+    odd_belong = odd_correlation >= max(UNRELATED, TOGETHER * match)
     chosen = [ODD, BODY] if odd_belong else [BODY]
     fields = [FIELDS.index("odd"), FIELDS.index("body")] if odd_belong else [FIELDS.index("body")]
     body = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True))
@@ -421,19 +392,22 @@ class Case:
     def goes_with_token(self) -> bool:
         """Whether d goes with the token, as it does where weights differ.
 
-        The rounding of weights to bf16 goes with the token too, but moves log-odds by less.
+        The rounding of weights to bf16 goes with the token too, but moves log-odds by a smaller share.
         """
         return self.by_token is not None and self.by_token.holds and self.size_by_token >= LEAST_BY_TOKEN
 
     @property
     def size_by_token(self) -> float:
-        """How far log-odds differ by token, typically: the root of omega^2, of the core."""
-        return 0.0 if self.by_token is None else sqrt(max(0.0, self.by_token.omega2)) * self.features.core
+        """How far log-odds differ by token, typically, as a share of how far they spread: the root of omega^2, of the
+        core, over the deviation of u."""
+        if self.by_token is None:
+            return 0.0
+        return ratio(sqrt(max(0.0, self.by_token.omega2)) * self.features.core, self.features.lines["u"].spread)
 
     @cached_property
-    def rare_loss(self) -> "RareLoss | None":
-        """See RareLoss."""
-        return rare_loss(self.totals)
+    def beyond(self) -> Beyond | None:
+        """None without the rows."""
+        return None if self.sample is None else beyond_vocabulary(self.sample)
 
     def place(self, *parts: str) -> dict[str, float]:
         """PLACE_SUMS by name over some parts."""

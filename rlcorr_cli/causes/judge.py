@@ -30,7 +30,7 @@ from rlcorr_cli.causes.rows import (
     turn_gaps,
 )
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
+from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
@@ -59,7 +59,7 @@ OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
 """What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
-    **dict.fromkeys(("some_rows", "padded_vocabulary", "position_grows", "position_decays", "heavy_tail"), 2),
+    **dict.fromkeys(("some_rows", "position_grows", "position_decays", "heavy_tail"), 2),
     **dict.fromkeys(("drift", "other_weights"), 3),
     "noise": 4,
 }
@@ -108,8 +108,6 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     grid, column = grid_cause(case), hot_column(case, columns)
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
-    if changed is not None and changed.cause == "padded_vocabulary" and stale_policy(case) is not None:
-        changed = None  # rows that lean with their advantage lose mass by a heavy tail
     # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
     spread = None if changed else _first(case, RULES)
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))

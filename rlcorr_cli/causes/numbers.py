@@ -66,16 +66,18 @@ N, X, D, X2, D2, XD = range(len(LINE_SUMS))
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """slope of d on x, with its error; r2: its share of d's variance; match: corr(x, x +- d)^2, of the two log-odds."""
+    """slope of d on x, with its error; r2: its share of d's variance; match: corr(x, x +- d)^2, of the two log-odds;
+    spread: the standard deviation of x."""
 
     slope: float
     error: float
     r2: float
     match: float
+    spread: float
     n: int
 
 
-NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, n=0)
+NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, spread=0.0, n=0)
 
 
 def line_of(groups: Floats, *, on_train: bool = False) -> Line:
@@ -105,6 +107,7 @@ def _line(sums: Floats, *, on_train: bool) -> Line:
         error=0.0,
         r2=min(1.0, ratio(cov * cov, var_x * var_d)),
         match=min(1.0, ratio(cov_xy * cov_xy, var_x * var_y)),
+        spread=sqrt(var_x),
         n=int(sums[N]),
     )
 

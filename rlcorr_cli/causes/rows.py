@@ -45,15 +45,12 @@ FAR_LEAST, FAR_SPREADS = 1.0, 4.0
 """A far row's y lies above the median by this much, and by so many of the rows' own deviations."""
 IQR_OF_NORMAL = 1.349
 NAMED_ROWS = 4
-TOGETHER = 0.8
-"""Log-odds that correlate so are of the same tokens: what is wrong with these rows is something else, such as a stretch
-of zeros.  Two responses have .03 to .22."""
 
 
 def mispaired_rows(case: Case) -> CauseFinding | None:
-    """1 row to 25% of them whose two columns do not go together; or more, where they go together not at all."""
+    """Rows whose two columns do not go together, as those of the other rows do."""
     totals, features = case.totals, case.features
-    if not totals.n_odd or features.odd_belong or features.odd_correlation >= TOGETHER:
+    if not totals.n_odd or features.odd_belong:
         return None
     share = features.share(float(totals.sums("odd")["l2"].sum()))
     if share < MISPAIRED_SHARE:

@@ -199,8 +199,8 @@ _ROWS = (
         name="mispaired_rows",
         effect="fault",
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
-        looks="In these rows both columns vary and hardly go together (correlation below 0.5, and below 0.3 where they "
-        "are more than a quarter of all), and nearly every token is far off.",
+        looks="In these rows both columns vary and hardly go together (correlation below 0.5 in each, and below 0.3 in "
+        "all of them where the other rows are far apart, too), and nearly every token is far off.",
         certainty="A row is judged by 16 tokens or more. Rows swapped between samples of one prompt, which begin "
         "alike, are harder to see.",
         alike="Rows of another model or checkpoint in the same dump, which some_rows or column name where they still "
@@ -346,7 +346,7 @@ _ROWS = (
     Cause(
         name="logit_softcap",
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
-        looks="A line as of temperature, around which likely tokens scatter more than the others.",
+        looks="A line as of temperature, which bends, or around which likely tokens scatter more than the others.",
         certainty="The sign of the slope shows which side caps; the cap itself is unknown.",
         alike="temperature, whose spread is level.",
         advice="Give both sides the same softcap of the final logits.",
@@ -367,8 +367,10 @@ _ROWS = (
         effect="fault",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean ratio is below 1, most log-ratios are negative, and no token is set to exactly 0.",
-        certainty="The mass that is kept is estimated; k cannot be.",
-        alike="padded_vocabulary, whose loss stands in few tokens; mild top_p.",
+        certainty="The mass that is kept is estimated; k cannot be. Top-p and min-p set a token of probability 0.99 to "
+        "exactly 0: where 10 such tokens stand, and are not, it was neither. Without them it may be any of the three.",
+        alike="padded_vocabulary, where some tokens lose more than a cut can take; top_p and min_p of a policy that is "
+        "sure of no token.",
         advice="Return log-probs from before truncation, or apply the same top-k in training.",
     ),
     Cause(
@@ -412,11 +414,12 @@ _ROWS = (
         name="padded_vocabulary",
         effect="fault",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
-        looks="The mean ratio is below 1, no token is set to 0, and rare tokens lose as much as common ones: padding "
-        "rows take probability from every place. Or some tokens are far below the others, and hardly any above.",
-        certainty="The lost mass must be four errors from 0, or 20 tokens must be far off. Padding rows that are zero "
-        "leak little, and are harmless.",
-        alike="top_k takes little where a rare token was kept; a top-k of hundreds on a flat policy looks like it.",
+        looks="The mean ratio is below 1, no token is set to 0, and some rare tokens lose more than V times their own "
+        "probability, V being the size of the vocabulary: more than all tokens that a cut rules out can hold. Or some "
+        "tokens are far below the others, and hardly any above.",
+        certainty="10 tokens at least break that bound, and the lost mass is eight errors from 0; or 20 tokens are far "
+        "off. Padding rows that are zero leak little, and are harmless.",
+        alike="top_k and other cuts, which keep the bound; other_weights, whose mean ratio is 1.",
         advice="Mask the padding rows of the vocabulary before the softmax.",
     ),
     Cause(

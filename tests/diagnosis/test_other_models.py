@@ -17,6 +17,7 @@ DUMPS = Path(__file__).parent / "causes_models"
 REAL = {
     "glass_pt__clean_bf16_fp32": "noise",
     "charlstm__matched_T07": "noise",
+    "charlstm__ckpt_noise15": "other_weights",
     "moe__moe_flips_bf16_bf16_2": "heavy_tail",
     "glass_en__mlp_drop2pct": "heavy_tail",
     "glass_en__softcap": "logit_softcap",
@@ -26,16 +27,22 @@ REAL = {
     "smol_chat__padvocab1": "padded_vocabulary",
     "moe__window": "position_onset",
 }
-"""Dump -> its verdict.  Among them: bf16 weights that go with the token, a router that flips at the end of a prompt,
-outliers in all rows and not in some, a cap where no token is sure, top-p under staleness, a fourth of the rows, padding
-that moves log-odds by 1, a window that rows of other prompts reach at other places."""
+"""Dump -> its verdict.  Among them: bf16 weights that go with the token, weights so far off that short rows hardly go
+together, a router that flips at the end of a prompt, outliers in all rows and not in some, a cap where no token is
+sure, top-p under staleness, a fourth of the rows, padding that moves log-odds by 1, a window that rows of other prompts
+reach at other places."""
 FLAT: list[tuple[dict[str, Any], str]] = [
     ({}, "noise"),
+    ({"top_p": 0.98}, "top_k"),
     ({"top_p": 0.95}, "top_p"),
     ({"top_p": 0.9, "swapped": True}, "top_p"),
     ({"min_p": 0.05}, "min_p"),
+    ({"min_p": 0.02}, "top_k"),
     ({"top_k": 20}, "top_k"),
+    ({"top_k": 200}, "top_k"),
     ({"padded": True}, "padded_vocabulary"),
+    ({"softcap": 5.0}, "logit_softcap"),
+    ({"softcap": 8.0}, "logit_softcap"),
     ({"temperature": 0.9}, "temperature"),
     ({"temperature": 1.2}, "temperature"),
     ({"temperature": 0.8, "swapped": True}, "temperature"),
@@ -91,8 +98,10 @@ def test_without_prompts_the_interval_is_wide() -> None:
     [
         ({"top_p": 0.7}, "proven", ()),
         ({"temperature": 0.9}, "likely", ()),
-        ({"top_p": 0.95}, "one of", ("top_k", "padded_vocabulary")),
-        ({"padded": True}, "one of", ("top_k", "top_p")),
+        ({"top_p": 0.95}, "one of", ("top_k",)),
+        ({"top_p": 0.98}, "one of", ("min_p", "top_p")),
+        ({"min_p": 0.02}, "one of", ("min_p", "top_p")),
+        ({"padded": True}, "likely", ()),
     ],
 )
 def test_how_sure_a_cause_is(settings: dict[str, Any], certainty: str, alternatives: tuple[str, ...]) -> None:
