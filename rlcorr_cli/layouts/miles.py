@@ -99,12 +99,12 @@ def open_dashboard(paths: Sequence[str]) -> OpenedDump:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    flat = {key: _flat(batch.column(key), key) for key in LISTS}
+    lists = {key: flat(batch.column(key), key) for key in LISTS}
     indices, lengths = (batch.column(key).to_pylist() for key in DASHBOARD_COLUMNS[:2])
     for i, (index, n_tokens) in enumerate(zip(indices, lengths, strict=True)):
         row: dict[str, Any] = {"sample_id": index}
         for key, name in LISTS.items():
-            values, offsets, valid = flat[key]
+            values, offsets, valid = lists[key]
             row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
         tokens = row["token_ids"]
         if not isinstance(n_tokens, int) or tokens is None or not 0 <= n_tokens <= len(tokens):
@@ -115,7 +115,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _flat(lists: pa.Array, key: str) -> tuple[Array, Array, Array]:
+def flat(lists: pa.Array, key: str) -> tuple[Array, Array, Array]:
     """The values of lists, where each begins and ends, and which are not null."""
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
         raise DataError(f"its {key} is {lists.type}, not a list.", HINT)

@@ -107,7 +107,9 @@ class FileStart:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a Parquet file; none of another."""
+        """The columns of a Parquet file, or of one of Arrow; none of another."""
+        if self.first_bytes[:6] == b"ARROW1" or self.first_bytes[:4] == b"\xff\xff\xff\xff":
+            return _arrow_columns(self.first_bytes)
         if self.first_bytes[:4] != b"PAR1":
             return ()
         from rlcorr_cli.files.parquet_files import parquet_file
@@ -117,6 +119,17 @@ class FileStart:
                 return tuple(file.schema_arrow.names)
         except DataError:  # a damaged one; who opens it says so
             return ()
+
+
+def _arrow_columns(start: bytes) -> tuple[str, ...]:
+    """By the schema, which comes first; none where that is cut off, or damaged."""
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(start[8:] if start.startswith(b"ARROW1") else start) as reader:
+            return tuple(reader.schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError):
+        return ()
 
 
 def _values(pickled: bytes) -> list[str | int]:
@@ -140,6 +153,9 @@ def by_torch_keys(*keys: str) -> Callable[[FileStart], str | None]:
     return lambda start: f"torch file, keys {', '.join(keys)}" if start.words[: len(keys)] == keys else None
 
 
+SQLITE = b"SQLite format 3\0"
+WIRE_COLUMNS = ("run_id", "sampling_session_id", "seq_id", "sample_idx", "prompt_tokens", "sampled_tokens", "logprobs")
+"""By which a row of tinker-cookbook's capture is known."""
 DASHBOARD_NAME = re.compile(r"rollout_(?:eval_)?(\d{1,18})\.[^/]*$")
 DASHBOARD_COLUMNS = ("sample_index", "response_length", "total_length", "tokens", "loss_mask", "rollout_log_probs")
 
@@ -153,6 +169,19 @@ def by_dashboard(start: FileStart) -> str | None:
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
     """A first line of JSON that has these keys."""
     return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+
+
+def by_capture(start: FileStart) -> str | None:
+    """tinker-cookbook's capture, by the table in a database, by columns, or by the keys of a first line."""
+    if start.first_bytes.startswith(SQLITE):
+        return "an SQLite table wire_rows" if b"wire_rows" in start.first_bytes else None
+    if start.name.endswith((".arrow", ".parquet")):
+        # A Parquet file's columns are at its end: only one that is called so is opened for them.
+        is_named = start.name.endswith(".arrow") or "wire_rows" in start.name
+        return "columns of wire_rows" if is_named and set(WIRE_COLUMNS) <= set(start.columns) else None
+    if start.row.get("kind") == "sample":
+        return by_keys("scope", "prompt_tokens", "sampling_params")(start)
+    return by_keys(*WIRE_COLUMNS)(start)
 
 
 def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:

@@ -74,6 +74,11 @@ REFUSED: tuple[Refused, ...] = (
         _completions,
     ),
     Refused("verl's log of generations (texts and scores)", VERL, _texts("input", "output", "score", "step")),
+    Refused(
+        "tinker-cookbook's log of training calls",
+        "Name the sample.jsonl beside it.",
+        lambda start: start.row.get("kind") == "train_op",
+    ),
     Refused("prime-rl's log of metrics", MONITOR, _texts("step", "time", "producer")),
     Refused(
         "an index of prime-rl's monitor",

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
 from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
-from rlcorr_cli.layouts.recognise import FileStart, by_dashboard, by_pickle, by_torch_keys
+from rlcorr_cli.layouts.recognise import FileStart, by_capture, by_dashboard, by_pickle, by_torch_keys
 
 
 def _transfer_queue(start: FileStart) -> str | None:
@@ -107,6 +107,16 @@ BINARY_LAYOUTS = (
         files_of_a_step=later("slime.files_of_a_step"),
         left_out=SLIME_LEFT_OUT,
         trained=True,
+    ),
+    Layout(
+        name="tinker",
+        framework="tinker-cookbook",
+        title="tinker-cookbook's capture.sqlite, wire_rows or capture/sample.jsonl",
+        suffixes=(".sqlite", ".jsonl", ".arrow", ".parquet"),
+        recognise=by_capture,
+        open=later("tinker.open_capture"),
+        files_of_a_step=later("tinker.one_form"),
+        left_out="it is another form of the same capture.",
     ),
     Layout(
         name="verl",

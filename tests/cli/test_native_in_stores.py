@@ -26,6 +26,7 @@ FORMATS = {
     "roll": "roll",
     "skyrl": "skyrl",
     "slime": "slime",
+    "tinker": "tinker-cookbook",
     "verl": "verl",
     "verl-tq": "verl",
 }

@@ -11,8 +11,8 @@ from tests.layouts.native_rows import NATIVE
 NO_DUMPS = (".md", "meta.json", "STABLE", ".lock", "e-next.json")
 REFUSED = ("no-log-probs/", "verl/rollout_data/")
 """Logs of texts, which no layout reads."""
-BESIDE = ("metrics.jsonl", ".index.jsonl")
-"""What a monitor writes beside its streams."""
+BESIDE = ("metrics.jsonl", ".index.jsonl", "train_op.jsonl")
+"""What is written beside samples, and has none."""
 FILES = sorted(
     path.relative_to(NATIVE).as_posix()
     for path in NATIVE.rglob("*")
