@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
@@ -160,8 +161,16 @@ class Disk:
 
     def each_once(self, paths: Iterable[str]) -> list[str]:
         """Without second names of the same file, such as links to files that are there, too; in any order."""
+        real = cache(os.path.realpath)  # of folders, which many files share
         by_file: dict[str, str] = {}
-        for path in sorted(paths, key=os.path.islink):
+        links: list[str] = []
+        for path in paths:
+            if os.path.islink(path):
+                links.append(path)
+            else:
+                folder, name = os.path.split(path)
+                by_file.setdefault(os.path.join(real(folder), name), path)
+        for path in links:
             by_file.setdefault(self.identity(path), path)
         return list(by_file.values())
 

@@ -356,7 +356,7 @@ class Store:
 
     def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]:
         """As of a disk, by one listing: sizes and times alone."""
-        asked = set(paths)
+        asked = list(paths)
         if not asked:
             return {}
         folder = os.path.dirname(min(asked, key=len))

@@ -129,7 +129,8 @@ def _each_once(place: str, paths: Iterable[str]) -> list[str]:
 
 def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
     """A key by which step_2 comes before step_10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path) if part)
+    parts = enumerate(re.split(r"(\d+)", path))
+    return tuple((int(part), "") if i % 2 else (-1, part) for i, part in parts if part)
 
 
 def listed(paths: Iterable[str]) -> str:

@@ -140,6 +140,8 @@ def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
         if not stamps and hits == [place]:
             filesystem(place).status(place)  # says what is wrong
         found |= stamps
+    if len(paths) < 2:
+        return found  # in that order already
     return dict(sorted(found.items(), key=lambda item: in_number_order(item[0])))
 
 

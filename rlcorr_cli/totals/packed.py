@@ -36,6 +36,8 @@ _LARGE = 1 << 16
 _KINDS = frozenset(f"{'<|'[size == 1]}{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)) | {"|b1", "<f4", "<f8"}
 """What an array may hold, in NumPy's words: numbers and truth values."""
 _SCALARS: Mapping[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
+_AS_THEY_ARE = frozenset({int, float, bool, NoneType})
+_encode = msgspec.msgpack.Encoder().encode
 Reader = Callable[[Any, list[Any]], Any]
 """Takes a plain value, and the dataclasses made so far."""
 
@@ -82,7 +84,13 @@ class _Packing:
 
     def write(self, value: Any) -> None:
         """One value more, and what it holds."""
-        if isinstance(value, np.ndarray):
+        if type(value) in _AS_THEY_ARE:  # nearly all
+            self.latest += _encode(value)
+        elif type(value) is str:
+            self.latest += _encode(utf8(value))
+        elif type(value) is tuple:
+            self._list(value)
+        elif isinstance(value, np.ndarray):
             self._array(value)
         elif is_dataclass(value):
             self._fields(value)
@@ -96,12 +104,12 @@ class _Packing:
             self._list(value)
         elif isinstance(value, date):
             kind = _DATETIME if isinstance(value, datetime) else _DATE
-            self.latest += msgspec.msgpack.encode(Ext(kind, value.isoformat().encode()))
+            self.latest += _encode(Ext(kind, value.isoformat().encode()))
         # Text and numbers of a class of their own, such as the name of a table in memory, are what they say.
         elif isinstance(value, str):
-            self.latest += msgspec.msgpack.encode(utf8(value))
+            self.latest += _encode(utf8(value))
         else:
-            self.latest += msgspec.msgpack.encode(float(value) if isinstance(value, float) else value)
+            self.latest += _encode(float(value) if isinstance(value, float) else value)
 
     def _fields(self, value: Any) -> None:
         try:
@@ -110,15 +118,19 @@ class _Packing:
         except TypeError:  # it holds a dict, or arrays
             known = id(value)
         if known in self.numbers:
-            self.latest += msgspec.msgpack.encode(self.numbers[known])
+            self.latest += _encode(self.numbers[known])
             return
-        self._map({IS: type(value).__name__, **{f.name: getattr(value, f.name) for f in fields(value)}})
+        start, keys = _keys(type(value))
+        self.latest += start
+        for name, key in keys:
+            self.latest += key
+            self.write(getattr(value, name))
         self.numbers[known] = len(self.numbers)
 
     def _map(self, items: Mapping[str, Any]) -> None:
         self.latest += _head(len(items), 0x80, (0xDE, 0xDF))
         for key, item in items.items():
-            self.latest += msgspec.msgpack.encode(key)
+            self.latest += _encode(key)
             self.write(item)
 
     def _list(self, items: Collection[Any]) -> None:
@@ -130,14 +142,22 @@ class _Packing:
         """As an extension, whose data are a list of three: type, shape and bytes."""
         data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
         if len(data) < _LARGE:
-            content = msgspec.msgpack.encode((array.dtype.str, array.shape, data))
-            self.latest += msgspec.msgpack.encode(Ext(_ARRAY, content))
+            content = _encode((array.dtype.str, array.shape, data))
+            self.latest += _encode(Ext(_ARRAY, content))
             return
-        about = b"\x93" + msgspec.msgpack.encode(array.dtype.str) + msgspec.msgpack.encode(array.shape)
+        about = b"\x93" + _encode(array.dtype.str) + _encode(array.shape)
         about += struct.pack(">BI", 0xC6, len(data))
         self.latest += struct.pack(">BIb", 0xC9, len(about) + len(data), _ARRAY) + about
         self.pieces += [bytes(self.latest), data]
         self.latest.clear()
+
+
+@cache
+def _keys(cls: Any) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
+    """What a map of a dataclass begins with, its class's name in it; and each field with its key."""
+    names = [f.name for f in fields(cls)]
+    start = _head(len(names) + 1, 0x80, (0xDE, 0xDF)) + _encode(IS) + _encode(cls.__name__)
+    return start, tuple((name, _encode(name)) for name in names)
 
 
 def _head(n: int, few: int, codes: tuple[int, int]) -> bytes:

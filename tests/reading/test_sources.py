@@ -49,6 +49,14 @@ def test_a_directory_gives_its_dumps_sorted_and_nothing_hidden(tree: Path) -> No
     assert names(find([str(tree)])) == ["a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
 
 
+def test_a_directory_gives_its_dumps_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for name in ("step_10", "step_9", "step_9²5", "step_9a", "step"):
+        touch(tmp_path / f"{name}.jsonl")
+    (tmp_path / "step_8.jsonl").symlink_to(tmp_path / "step_9.jsonl")
+    found = names(find([str(tmp_path)]))
+    assert found == ["step.jsonl", "step_9.jsonl", "step_9a.jsonl", "step_9²5.jsonl", "step_10.jsonl"]
+
+
 def test_a_double_star_reaches_below(tree: Path) -> None:
     assert names(find([f"{tree}/**/*.ndjson"])) == ["e.ndjson"]
     assert names(find([f"{tree}/**"])) == ["a.parquet", "b.jsonl", "c.jsonl.gz", "d.jsonl.zst", "e.ndjson"]
