@@ -4,7 +4,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -207,8 +207,11 @@ class _Run:
         self._saved = self.following
 
     def follow(self, *, once: bool, every: float) -> None:
-        """Look once, or until Ctrl-C."""
+        """Look once, or until Ctrl-C; first tell the alarms that an earlier run was killed over."""
         try:
+            self._waits += self.following.untold
+            self.following = replace(self.following, untold=())
+            self._save_and_tell()
             self._look()
             while not once:
                 time.sleep(every)
@@ -235,16 +238,14 @@ class _Run:
         self._save_and_tell()
 
     def _save_and_tell(self) -> None:
-        """Save what is remembered, then tell what it knows of: who starts again after a crash tells nothing twice."""
-        from rlcorr_cli.results.saved_totals import content
+        """Save what is remembered, then tell what it knows of: who starts again after a crash tells no step twice.
+        Alarms are kept in it until they are told: one told twice does less harm than one that nobody hears."""
         from rlcorr_cli.results.watched import Alarm
 
-        if self.following != self._saved or self._waits:
-            with Outputs() as staging:
-                staging.write(self.state, content(self.following))
-                staging.publish()
-            self._saved = self.following
         told, self._waits = self._waits, []
+        alarms = tuple(each for each in told if isinstance(each, Alarm))
+        if self.following != self._saved or told:
+            self._save(replace(self.following, untold=alarms))
         for each in told:
             if isinstance(each, Alarm):
                 self.told(each)
@@ -253,6 +254,16 @@ class _Run:
                 self.steps.append(each[0])
                 self.told(each[0])
         self._write_events([each for each in told if not isinstance(each, Alarm)])
+        if alarms:
+            self._save(self.following)
+
+    def _save(self, following: "Following") -> None:
+        from rlcorr_cli.results.saved_totals import content
+
+        with Outputs() as staging:
+            staging.write(self.state, content(following))
+            staging.publish()
+        self._saved = following
 
     def _run_command(self, alarm: "Alarm") -> None:
         if self.command is None:

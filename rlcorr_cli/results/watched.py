@@ -146,7 +146,7 @@ class Following(SavedRun):
     asked: what is followed and how it is read, in words; only that goes on with it.  files: by path.  open: as of
     OpenSteps, the latest last.  n_steps: told of so far.  failing: steps that fail, and what they break.  first,
     recent: the k3_kl of the first steps and of the last.  quiet: what an alarm was raised for -> how many steps have
-    passed without it.  past: the last alarms.
+    passed without it.  past: the last alarms.  untold: alarms that were about to be told when this was saved.
     """
 
     command: ClassVar[str] = "watch"
@@ -161,6 +161,7 @@ class Following(SavedRun):
     quiet: Mapping[str, int] = field(default_factory=dict[str, int])
     past: tuple[tuple[Any, tuple[str, ...]], ...] = ()
     story: Story = field(default_factory=Story)
+    untold: tuple[Alarm, ...] = ()
 
     @property
     def provenance(self) -> Provenance:

@@ -22,6 +22,7 @@ from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem, located
+from rlcorr_cli.files.disk import Disk
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.layouts.table import NAMES as LAYOUTS
 from rlcorr_cli.places import Stamp
@@ -125,15 +126,15 @@ ALONE = "Read by itself: "
 
 
 def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
-    """Every file that is there, with its state; a DataError where a name stands for none.  A folder or a glob may be
-    empty still."""
+    """Every file that is there, with its state; a DataError where a name stands for none.  A folder, a prefix that ends
+    in a / or a glob may be empty still."""
     found: dict[str, Stamp] = {}
     for typed in paths:
         place = located(typed)
         try:
             hits = list(files((typed,)))
         except DataError:
-            if not (has_magic(place) or filesystem(place).is_directory(place)):
+            if not _may_fill(typed, place):
                 raise
             continue
         stamps = filesystem(place).stamps(hits)
@@ -143,6 +144,17 @@ def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
     if len(paths) < 2:
         return found  # in that order already
     return dict(sorted(found.items(), key=lambda item: in_number_order(item[0])))
+
+
+def _may_fill(typed: str, place: str) -> bool:
+    """Whether files may come to be where there are none; a DataError of a bucket that is not there."""
+    files = filesystem(place)
+    if isinstance(files, Disk):
+        return has_magic(place) or files.is_directory(place)
+    if not has_magic(place) and not typed.partition("?")[0].endswith("/"):
+        return False
+    files.check_place(place)
+    return True
 
 
 def _is_settled(path: str, stamp: Stamp, before: float) -> bool:

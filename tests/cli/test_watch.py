@@ -7,13 +7,16 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from filling import RULE, Filling
 from limits import LimitedProcess
+from pyarrow import fs
 from running import LIMIT_SECONDS, STEPS, forked_command, parquet, refused, row, run, wait_for
-from stores import Proxy, put, server
+from stores import Proxy, files, put, server
 from stores import store as store
 from test_schema import assert_is
 
@@ -44,6 +47,7 @@ def step_file(path: Path, step: int | None, std: float = CLOSE, *, part: int = 0
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, in which commands run."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "run").mkdir()
     return tmp_path
 
@@ -250,13 +254,13 @@ def test_python_has_the_look_as_a_value(here: Path) -> None:
 
 
 class Watching:
-    """`rlcorr watch run/` as a process, whose lines go to a file."""
+    """`rlcorr watch` as a process, whose lines go to a file."""
 
     def __init__(self, folder: Path, *args: str) -> None:
         self.lines = folder / "lines.txt"
         with self.lines.open("ab") as out:
             self.process = LimitedProcess(
-                [forked_command(), "watch", "run/", "--every", "0.05", *args], stdout=out, stderr=out, cwd=folder
+                [forked_command(), "watch", *args, "--every", "0.05"], stdout=out, stderr=out, cwd=folder
             )
 
     def sees(self, text: str) -> None:
@@ -278,30 +282,67 @@ def watching(here: Path) -> Iterator[Callable[..., Watching]]:
         each.process.wait(LIMIT_SECONDS)
 
 
-def told_steps(text: str) -> list[int]:
-    return [int(line.split()[0]) for line in text.splitlines() if line[:8].strip().isdigit()]
+def filling(where: str, request: pytest.FixtureRequest) -> tuple[str, Filling]:
+    """What is watched, and what fills it: a folder, or a prefix of a store."""
+    if where == "folder":
+        return "run/", Filling(fs.LocalFileSystem(), "run", far_from=14)
+    request.getfixturevalue("store")
+    prefix = f"run_{uuid4().hex}"
+    return f"s3://dumps/{prefix}/", Filling(files(server()), f"dumps/{prefix}", far_from=14)
 
 
+@pytest.mark.parametrize("where", ["folder", "store"])
 def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
-    here: Path, watching: Callable[..., Watching]
+    here: Path, watching: Callable[..., Watching], where: str, request: pytest.FixtureRequest
 ) -> None:
-    first = watching("--max", "k3_kl=0.05")
-    for step in range(4):
-        step_file(here / f"part_{step}", step).rename(here / f"run/step_{step}.parquet")
-        first.sees(f"\n{step:>8} ")
+    paths, job = filling(where, request)
+    job.alike = 100  # under its name at once
+    first = watching(paths, "--max", RULE)
+    for step in range(8):
+        job.write(step)
+    first.sees("\n       7 ")
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(LIMIT_SECONDS)
-    for step in range(4, 8):
-        step_file(here / f"part_{step}", step, FAR if step == 6 else CLOSE).rename(here / f"run/step_{step}.parquet")
-    second = watching("--max", "k3_kl=0.05")
-    second.sees(f"\n{7:>8} ")
+    for step in range(8, 17):
+        job.write(step)
+    second = watching(paths, "--max", RULE)
+    wait_for(lambda: not job.wrong(second.lines.read_text().splitlines(), 17), second.process)
     second.process.send_signal(signal.SIGINT)
     assert second.process.wait(LIMIT_SECONDS) == 1
     text = second.lines.read_text()
-    assert told_steps(text) == list(range(8))
-    assert text.count("ALARM") == 1
-    assert "ALARM  step 6: " in text
-    assert text.rstrip().endswith("Failed: 1 of 8 steps of run/.")
+    assert job.wrong(text.splitlines(), 17) == []
+    assert text.rstrip().endswith(f"Failed: 3 of 17 steps of {paths}.")
+
+
+@pytest.mark.parametrize("where", ["folder", "store"])
+def test_a_job_is_followed_however_it_writes(here: Path, where: str, request: pytest.FixtureRequest) -> None:
+    paths, job = filling(where, request)
+    lines: list[str] = []
+    for step in range(20):
+        job.write(step)
+        if step % 2:
+            lines += run("watch", paths, "--once", "--every", "3600", "--max", RULE).out.splitlines()
+    last = run("watch", paths, "--once", "--every", "3600", "--max", RULE)
+    assert last.status == 1
+    lines += last.out.splitlines()
+    assert job.wrong(lines, 20) == []
+    assert sum("(read again)" in line for line in lines) == len(job.again) == 2
+
+
+def test_an_alarm_is_raised_again_whose_command_was_killed_with_the_watch(
+    here: Path, watching: Callable[..., Watching]
+) -> None:
+    for step in range(2):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step else CLOSE)
+    rule = ("--max", "k3_kl=0.05")
+    first = watching("run/", *rule, "--exec", "kill -9 $PPID")
+    assert first.process.wait(LIMIT_SECONDS) == -signal.SIGKILL
+    for _ in range(2):
+        found = looked(*rule, "--exec", "cat >> alarms.json; echo >> alarms.json", status=1)
+        assert (steps(found), [past["step"] for past in found["alarms"]]) == ([], [1])
+    (alarm,) = map(json.loads, (here / "alarms.json").read_text().splitlines())
+    assert (alarm["step"], alarm["reasons"][0]["name"]) == (1, "kl")
+    assert_is("alarm", alarm)
 
 
 def test_a_prefix_of_a_store_is_followed(here: Path, store: Proxy) -> None:
