@@ -45,7 +45,19 @@ class DataError(RlcorrError):
     exit_status = 3
 
 
-class NoTrainedPolicy(DataError):
+class PartOfStep(DataError):
+    """A part of what a framework writes of a step, of which the rest may come."""
+
+
+class UnfinishedStep(DataError):
+    """A step that is still being written, by what its framework says."""
+
+
+class NoRollouts(DataError):
+    """A framework's file that tells of a run, without log-probs."""
+
+
+class NoTrainedPolicy(PartOfStep):
     """A dump of the rollout policy's log-probs alone."""
 
 

@@ -30,11 +30,11 @@ EVERY_AGAIN = 8
 
 
 def dump(step: int, std: float, version: int = 0) -> bytes:
-    """One of 20 sequences of 60 tokens as Parquet, whose log-ratios spread so far."""
+    """One of 20 sequences of 60 tokens as Parquet, whose log-ratios spread so far; a version is also another size."""
     random = np.random.default_rng([step, version])
     rollout = random.normal(-2, 0.3, (ROWS, TOKENS))
     train = np.minimum(rollout + random.normal(-std * std / 2, std, (ROWS, TOKENS)), -0.001)
-    names = [f"{step}/{version}/{i}" for i in range(ROWS)]
+    names = [f"{step}/{version}/{'again' * version}{i}" for i in range(ROWS)]
     columns = {"step": [step] * ROWS, "sample_id": names, "rollout_log_probs": [*rollout], "old_log_probs": [*train]}
     out = io.BytesIO()
     pq.write_table(pa.table(columns), out)

@@ -22,7 +22,7 @@ from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.engines import interrupt
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import Destination, is_remote
 from rlcorr_cli.files.outputs import Outputs
@@ -202,18 +202,24 @@ class _Run:
     _events: Path | None = None
     _waits: "list[tuple[StepLine, Group] | Alarm]" = field(default_factory=list)
     _trouble: str = ""
+    _has_warned: bool = False
 
     def __post_init__(self) -> None:
         self._saved = self.following
 
     def follow(self, *, once: bool, every: float) -> None:
         """Look once, or until Ctrl-C; first tell the alarms that an earlier run was killed over."""
+        if not once:
+            n = self.following.n_steps
+            told = f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before." if n else "No step was told yet."
+            self.told(f"Following {' '.join(self.job.reading.paths)}: {told} Ctrl-C ends it.")
         try:
             self._waits += self.following.untold
             self.following = replace(self.following, untold=())
             self._save_and_tell()
             self._look()
             while not once:
+                self._tell_what_waits()
                 time.sleep(every)
                 try:
                     self._look()
@@ -226,6 +232,14 @@ class _Run:
             if once:
                 raise
             interrupt.signal_handled()
+
+    def _tell_what_waits(self) -> None:
+        """Once, where nothing could be told: why."""
+        if self._has_warned or self.following.n_steps:
+            return
+        if waiting := next((file for file in self.following.files.values() if file.reads == "alone"), None):
+            self._has_warned = True
+            self.told(f"{waiting.why} It waits for the rest of its step.")
 
     def _look(self) -> None:
         from rlcorr_cli.runs.watch import look

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
 from rlcorr_cli.layouts.layout import Layout, each_alone, later
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
@@ -158,7 +158,7 @@ def _describes_a_run(path: str) -> bool:
 
 def _refuse_description(path: str) -> tuple[str, ...]:
     if _describes_a_run(path):
-        raise DataError("it describes a run of open-instruct, and holds no rollouts.", "Name *_rollouts_*.jsonl.")
+        raise NoRollouts("it describes a run of open-instruct, and holds no rollouts.", "Name *_rollouts_*.jsonl.")
     return ()
 
 
@@ -201,7 +201,7 @@ def _check_stable(path: str) -> tuple[str, ...]:
     if filesystem(path).is_there(os.path.join(folder, STABLE)):
         return ()
     if re.fullmatch(r"step_\d+", os.path.basename(folder)):
-        raise DataError(
+        raise UnfinishedStep(
             f"its step is still being written: there is no {STABLE} beside it.",
             f"Wait for prime-rl to write {STABLE}, or name the steps that are complete.",
         )

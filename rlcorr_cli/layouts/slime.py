@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, NoRollouts
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts import slime_train
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
@@ -259,7 +259,7 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
     for path in paths:
         kinds.setdefault(SlimeFile(FileStart(path)).kind, []).append(path)
     if TRAJECTORY in kinds:
-        raise DataError("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
+        raise NoRollouts("its lines hold texts and rewards, no log-probs: it is a trajectory of miles.", NO_LOG_PROBS)
     if "" in kinds:
         pickle_of(kinds[""][0])  # says what is wrong with a file of torch
         raise DataError("it is neither a rollout file nor a training file of slime or miles.", HINT)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, PartOfStep
 from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
@@ -197,7 +197,7 @@ def read_ranks(paths: Sequence[str]) -> tuple[list[TrainRow], tuple[str, ...]]:
     chosen = [_chosen(ranks) for ranks in alike.values()]
     trained = [rank.is_last_stage for slices in chosen for rank in slices]
     if any(trained) and not all(trained):
-        raise DataError("some of its sequences are only in files without log-probs.", ALL_RANKS)
+        raise PartOfStep("some of its sequences are only in files without log-probs.", ALL_RANKS)
     for ranks, slices in zip(alike.values(), chosen, strict=True):
         rows += _rows(slices)
         stages = [rank for rank in ranks if rank.is_last_stage != slices[0].is_last_stage]
@@ -265,7 +265,7 @@ def _chosen(ranks: Sequence[_Rank]) -> list[_Rank]:
     missing = [number for number in range(size) if number not in by_slice]
     if missing:
         slices = f"slice {ranks[0].cp_rank} of {size} of context parallelism is in it, slice {missing[0]}"
-        raise DataError(f"{slices} in no file named.", ALL_RANKS)
+        raise PartOfStep(f"{slices} in no file named.", ALL_RANKS)
     return [by_slice[number] for number in sorted(by_slice)]
 
 

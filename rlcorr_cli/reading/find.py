@@ -13,7 +13,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -237,9 +237,12 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
     return united, (*_of_layouts(read.values(), united), *notes)
 
 
-def complete_sources(paths: Iterable[str], request: ReadRequest) -> tuple[list[Source], dict[str, DataError]]:
+def complete_sources(
+    paths: Iterable[str], request: ReadRequest, beside: Collection[str] = ()
+) -> tuple[list[Source], dict[str, DataError]]:
     """The dumps among files of a search, those that a layout reads together as one, and what is wrong with others;
-    files that are no dumps are in neither."""
+    files that are no dumps are in neither.  beside: files that were looked at before, with which a framework's may be
+    read together, or beside which it is left out."""
     read: list[Source] = []
     wrong: dict[str, DataError] = {}
     for path in paths:
@@ -250,7 +253,13 @@ def complete_sources(paths: Iterable[str], request: ReadRequest) -> tuple[list[S
             continue
         if source is not None:
             read.append(source)
-    return units(read), wrong
+    if any(source.format in LAYOUT_NAMES for source in read):
+        for path in beside:
+            with suppress(DataError):  # it was taken away, or is written again
+                source = _source(path, request.format, chosen=True)
+                if source is not None:
+                    read.append(source)
+    return units(sorted(read, key=lambda source: in_number_order(source.path))), wrong
 
 
 def units(sources: Sequence[Source]) -> list[Source]:

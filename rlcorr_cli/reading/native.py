@@ -150,7 +150,7 @@ def _named(unit: Source | Shard) -> Generator[None]:
     except DataError as error:
         if error.message.startswith(tuple(shown(path) for path, _ in unit.files)):
             raise
-        raise DataError(f"{path}: {error.message}", error.hint) from error
+        raise type(error)(f"{path}: {error.message}", error.hint) from error
 
 
 READER = Reader(index, parts, read, peek)

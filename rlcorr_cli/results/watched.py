@@ -21,6 +21,7 @@ from rlcorr_cli.totals.row_keys import KeySample
 DOUBLED, UNREADABLE = "k3_kl doubled", "unreadable"
 """Reasons of an alarm beside rules and faults."""
 StepStatus = Literal["ok", "warn", "fail", "too few"]
+Reads = Literal["waits", "read", "no dump", "alone", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,8 @@ class Watched(Output):
     """What was followed so far, as `check` would say it of each step.
 
     steps: those of this run of the command, the last 1,000.  n_steps: of all runs that the state file tells of.
-    failing: the steps that break a rule or have a fault.  waiting: files that are not complete yet.  story: of the last
+    failing: the steps that break a rule or have a fault.  waiting: files that are not complete yet.  alone: files
+    that hold a part of a step, as of the rollout policy alone, and wait for the rest.  story: of the last
     step.  first_k3, last_k3: k3_kl of the first steps and of the last.
     """
 
@@ -100,6 +102,7 @@ class Watched(Output):
     alarms: tuple[PastAlarm, ...]
     steps: tuple[StepLine, ...]
     waiting: tuple[str, ...]
+    alone: tuple[UnreadFile, ...]
     unread: tuple[UnreadFile, ...]
     notes: tuple[str, ...] = ()
     state: Annotated[str, HIDDEN] = ""
@@ -121,11 +124,11 @@ class Watched(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class SeenFile:
-    """A file as it was seen last.  reads: what came of it: not yet read, read, no dump, or not to be read for `why`.
-    steps: that it holds."""
+    """A file as it was seen last.  reads: what came of it: not yet read, read, no dump, a part of a step whose rest may
+    come, or not to be read; for `why`.  steps: that it holds."""
 
     stamp: tuple[int | str | None, ...]
-    reads: Literal["waits", "read", "no dump", "failed"] = "waits"
+    reads: Reads = "waits"
     steps: tuple[Any, ...] = ()
     why: str = ""
 
@@ -205,7 +208,11 @@ class Following(SavedRun):
             alarms=tuple(PastAlarm(step=step, names=names) for step, names in self.past),
             steps=tuple(steps),
             waiting=tuple(path for path, file in self.files.items() if file.reads == "waits"),
-            unread=tuple(UnreadFile(path=path, why=f.why) for path, f in self.files.items() if f.reads == "failed"),
+            alone=self._of_files("alone"),
+            unread=self._of_files("failed"),
             notes=notes,
             state=state,
         )
+
+    def _of_files(self, reads: Reads) -> tuple[UnreadFile, ...]:
+        return tuple(UnreadFile(path=path, why=file.why) for path, file in self.files.items() if file.reads == reads)

@@ -1,11 +1,11 @@
 """look(): one look at what a job has written so far; each dump that is complete and new is read, and judged.
 
-A file is complete where a marker says so (NAME.done beside it, or _SUCCESS or _rlcorr.json in its folder, not older
-than the file), where neither its size nor its time has changed since the last look, or since `settled` seconds; an
-object of a store is complete as soon as it is seen.  Complete files are read one by one, in the order of the numbers in
-their names, those that a framework's layout reads together as one; where one is of a step that others have begun, the
-totals are added while these are kept (OPEN), and else all files of the step are read together.  So are those of a step
-of which a file was written again.
+A file is complete where a marker says so (NAME.done beside it, or one of MARKERS in its folder, not older than the
+file), where neither its size nor its time has changed since the last look, or since `settled` seconds; an object of a
+store is complete as soon as it is seen.  Complete files are read one by one, in the order of the numbers in their
+names, those that a framework's layout reads together as one, when all are there; where one is of a step that others
+have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.  So are
+those of a step of which a file was written again.  A step is judged and told when what a look finds of it is read.
 
 `look` yields what remembers all that was read up to there with each step's line and alarm, so that its caller can save
 the one before it tells the other.
@@ -20,10 +20,11 @@ from glob import has_magic
 from statistics import median
 from typing import Any
 
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import Disk
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.layouts.json_layouts import STABLE
 from rlcorr_cli.layouts.table import NAMES as LAYOUTS
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.reading.find import Source, complete_sources, files, in_number_order
@@ -43,6 +44,7 @@ from rlcorr_cli.results.watched import (
     AlarmReason,
     Following,
     OpenSteps,
+    Reads,
     SeenFile,
     StepLine,
     StepStatus,
@@ -59,6 +61,10 @@ RECOVERED = 10
 """Steps in a row after which what holds again may raise an alarm again."""
 PAST = 20
 """Alarms that are remembered."""
+MARKERS = "_SUCCESS", "_rlcorr.json", STABLE
+"""Files beside those that are complete: Hadoop's and Spark's, ours, prime-rl's."""
+MOST_ALONE = 64
+"""Files of the rollout policy alone that are looked at again with each that comes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,32 +103,48 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
         else:  # it is written again: what was read of it stays until that is done
             seen[path] = replace(before, stamp=stamp, reads="waits")
     following = replace(following, files=seen)
-    # A framework's file that could not be read alone may be read with one that came later.
-    again = [path for path, file in seen.items() if file.reads == "failed" and file.why.startswith(ALONE)]
-    sources, others = complete_sources([*complete, *(again if complete else ())], job.reading)
+    # A framework's file is read with those that came before it, or is left out beside them.
+    alone = [path for path, file in seen.items() if file.reads == "alone" and path in listed][-MOST_ALONE:]
+    lately = [path for each in following.open for path in each.files if path in listed]
+    beside = {path for path in (*alone, *lately) if path not in complete} if complete else ()
+    sources, wrong = complete_sources(complete, job.reading, beside)
     united = {path for source in sources for path, _ in source.files}
     for path in complete:
-        if path in others or path not in united:
-            error = others.get(path)
-            following, news = _unread(following, job, {path: listed[path]}, error)
-            if error is not None:
-                yield following, news
+        if path in wrong:
+            following, news = _failed(following, job, {path: listed[path]}, wrong[path])
+            yield following, news
+        elif path not in united:
+            following = _marked(following, {path: listed[path]}, "no dump")
+    if any(source.format in LAYOUTS for source in sources):
+        following = _marked(following, {path: listed[path] for path in alone if path not in united}, "no dump")
+    begun: _Read | None = None
     for source in sources:
         paths = tuple(path for path, _ in source.files)
+        if not set(complete) & set(paths):
+            continue
         try:
-            following, news = _read(following, job, source, listed)
-        except DataError as error:
-            stamps = {path: listed[path] for path in paths if path in listed}
-            if _stamps(tuple(stamps)) != stamps:  # they were changed meanwhile, and are looked at again
-                following = replace(following, files={**following.files, **_waiting(stamps)})
-                continue
-            following, news = _unread(following, job, stamps, error, layout=source.format in LAYOUTS)
+            read, error = _read(following, job, source, listed), None
+        except DataError as failure:
+            read, error = None, failure
+        if begun is not None and (read is None or not set(begun.steps) <= set(read.steps)):
+            following, news = _judged(following, job, begun)
+            yield following, news
+            begun = None
+        if read is not None:  # and told when all that adds to it is read
+            read = read if begun is None else replace(read, known=begun.known)
+            following, begun = _remembered(following, read, listed), read
+            continue
+        stamps, news = {path: listed[path] for path in paths if path in listed}, News()
+        if isinstance(error, UnfinishedStep) or _stamps(tuple(stamps)) != stamps:  # they are looked at again
+            following = _marked(following, stamps, "waits")
+        elif isinstance(error, NoRollouts):
+            following = _marked(following, stamps, "no dump")
+        elif isinstance(error, PartOfStep) and source.format in LAYOUTS:
+            following = _marked(following, stamps, "alone", f"{error.message} {error.hint}".rstrip())
+        elif error is not None:
+            following, news = _failed(following, job, stamps, error)
         yield following, news
-    yield following, News()
-
-
-ALONE = "Read by itself: "
-"""How the reason begins for which a framework's file could not be read, which may be half of what is read together."""
+    yield (following, News()) if begun is None else _judged(following, job, begun)
 
 
 def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
@@ -163,7 +185,7 @@ def _is_settled(path: str, stamp: Stamp, before: float) -> bool:
     if not isinstance(written, int):
         return False
     folder = os.path.dirname(path)
-    for marker in (f"{path}.done", os.path.join(folder, "_SUCCESS"), os.path.join(folder, "_rlcorr.json")):
+    for marker in (f"{path}.done", *(os.path.join(folder, name) for name in MARKERS)):
         try:
             if os.stat(marker).st_mtime_ns >= written:
                 return True
@@ -172,33 +194,37 @@ def _is_settled(path: str, stamp: Stamp, before: float) -> bool:
     return written <= before * 1e9
 
 
-def _waiting(stamps: Mapping[str, Stamp]) -> dict[str, SeenFile]:
-    return {path: SeenFile(stamp=stamp) for path, stamp in stamps.items()}
+def _marked(following: Following, stamps: Mapping[str, Stamp], reads: Reads, why: str = "") -> Following:
+    """What came of some files; the steps that they held before stay known."""
+    held = {path: following.files[path].steps if path in following.files else () for path in stamps}
+    marked = {path: SeenFile(stamp=stamp, reads=reads, steps=held[path], why=why) for path, stamp in stamps.items()}
+    return replace(following, files={**following.files, **marked})
 
 
-def _unread(
-    following: Following,
-    job: Job,
-    stamps: Mapping[str, Stamp],
-    error: DataError | None,
-    *,
-    layout: bool = False,
-) -> tuple[Following, News]:
-    """Files that are no dumps (no error), or cannot be read, of which an alarm tells."""
-    why = "" if error is None else f"{ALONE if layout else ''}{error.message}"
-    file = SeenFile(stamp=(), reads="no dump" if error is None else "failed", why=why)
-    kept = {path: replace(file, stamp=stamp) for path, stamp in stamps.items()}
-    following = replace(following, files={**following.files, **kept})
-    if error is None or layout:
-        return following, News()
+def _failed(following: Following, job: Job, stamps: Mapping[str, Stamp], error: DataError) -> tuple[Following, News]:
+    """Files that cannot be read, of which an alarm tells."""
+    following = _marked(following, stamps, "failed", error.message)
     reasons = (AlarmReason(name=UNREADABLE, what=error.message, do=error.hint),)
     following = replace(following, past=(*following.past, (None, (UNREADABLE,)))[-PAST:])
     alarm = Alarm(paths=job.reading.paths, step=None, reasons=reasons, story=following.story)
     return following, News(alarms=(alarm,))
 
 
-def _read(following: Following, job: Job, source: Source, listed: Mapping[str, Stamp]) -> tuple[Following, News]:
-    """A dump is read, with others of its steps where they must be, and judged."""
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """A dump that was read, with others of its steps where they must be.
+
+    others: the open dumps that it adds nothing to.  known: steps that were told of before.
+    """
+
+    paths: tuple[str, ...]
+    steps: tuple[Any, ...]
+    report: Report
+    others: tuple[OpenSteps, ...]
+    known: frozenset[Any]
+
+
+def _read(following: Following, job: Job, source: Source, listed: Mapping[str, Stamp]) -> _Read:
     paths = tuple(path for path, _ in source.files)
     kept = [each for each in following.open if not set(each.files) & set(paths)]
     report = _measured(job, paths)
@@ -213,24 +239,28 @@ def _read(following: Following, job: Job, source: Source, listed: Mapping[str, S
         held = {path for each in begun for path in each.files}
         every = (*paths, *sorted((others | held) & set(listed)))
         run = report.totals
-        adds = others <= held and source.format not in LAYOUTS and not job.chosen.plan.budgets
+        adds = others <= held and not job.chosen.plan.budgets
         summed = _added([*(each.run for each in begun), run]) if adds and run is not None else None
         report = _measured(job, every) if summed is None else summed
         paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps(report, every)
-    assert report.totals is not None
-    known = {step for file in following.files.values() for step in file.steps}
-    seen = {
-        **following.files,
-        **{path: SeenFile(stamp=listed[path], reads="read", steps=steps) for path in paths if path in listed},
+    known = frozenset(step for file in following.files.values() for step in file.steps)
+    still_open = tuple(each for each in kept if each not in begun)
+    return _Read(paths=paths, steps=steps, report=report, others=still_open, known=known)
+
+
+def _remembered(following: Following, read: _Read, listed: Mapping[str, Stamp]) -> Following:
+    """The same with the files of a dump, and its totals, to which others may add."""
+    assert read.report.totals is not None
+    files = {
+        path: SeenFile(stamp=listed[path], reads="read", steps=read.steps) for path in read.paths if path in listed
     }
-    latest = OpenSteps(files=paths, steps=steps, run=report.totals.unplaced())
-    following = replace(
+    latest = OpenSteps(files=read.paths, steps=read.steps, run=read.report.totals.unplaced())
+    return replace(
         following,
-        files=seen,
-        open=(*(each for each in kept if each not in begun), latest)[-OPEN:],
-        story=report.story,
+        files={**following.files, **files},
+        open=(*read.others, latest)[-OPEN:],
+        story=read.report.story,
     )
-    return _judged(following, job, report, known=known, steps=steps)
 
 
 def _measured(job: Job, paths: Sequence[str]) -> Report:
@@ -260,16 +290,15 @@ def step_of_name(path: str) -> str:
     return re.sub(r"(\.[A-Za-z]\w*)+$", "", os.path.basename(path)) or os.path.basename(path)
 
 
-def _judged(
-    following: Following, job: Job, report: Report, *, known: set[Any], steps: tuple[Any, ...]
-) -> tuple[Following, News]:
-    """Each step of a report held to the rules; its line is told where it is new, or has other numbers."""
+def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, News]:
+    """Each step of a dump held to the rules; its line is told where it is new, or has other numbers."""
+    report = read.report
     checked = check(measurements_of(report), job.policy)
     groups = report.groups or (report.whole,)
     told: list[tuple[StepLine, Group]] = []
     alarms: list[Alarm] = []
-    for step, group in zip(steps, groups, strict=True):
-        line, reasons = _line(report, checked, group, step, is_last=group is groups[-1], again=step in known)
+    for step, group in zip(read.steps, groups, strict=True):
+        line, reasons = _line(report, checked, group, step, is_last=group is groups[-1], again=step in read.known)
         following, line, new = _alarms(following, line, reasons)
         told.append((line, group))
         if new:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from rlcorr_cli.results.watched import Alarm, StepLine, Watched
+from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
 from rlcorr_cli.show.document import (
     BLANK,
     MOST_IN_FILE,
@@ -42,7 +42,7 @@ class Teller:
             heading = [] if self._has_heading else [Note(HEAD, "dim", indent=0)]
             self._has_heading = True
             return render(lambda console: print_blocks(console, (*heading, *step_line(what, console.width))))
-        blocks = list(alarm(what)) if isinstance(what, Alarm) else [Note(clean(what), "yellow")]
+        blocks = list(alarm(what)) if isinstance(what, Alarm) else [Note(clean(what))]
         return render(lambda console: print_blocks(console, blocks))
 
 
@@ -122,7 +122,7 @@ def _story(watched: Watched) -> Iterator[str]:
         named = steps_named(_in_order(watched.failing), "step")
         yield f"{named[0].upper()}{named[1:]} {'fails' if len(watched.failing) == 1 else 'fail'}."
     for past in watched.alarms[-SPARKS:]:
-        what = listed([clean(name) for name in past.names])
+        what = listed(["a file that cannot be read" if name == UNREADABLE else clean(name) for name in past.names])
         yield f"Alarm{'' if past.step is None else f' at step {clean(past.step)}'}: {what}."
     if watched.story.effect != "none":
         yield clean(" ".join((watched.story.headline, *watched.story.do[:1])))
@@ -141,11 +141,16 @@ def _lines(watched: Watched) -> Iterator[Block]:
         yield Note(text)
     for file in watched.unread:
         yield Note(clean(file.why if file.path in file.why else f"{file.path}: {file.why}"), lead="Not read: ")
-    if watched.waiting:
-        first, n = clean(watched.waiting[0]), len(watched.waiting)
-        yield Note(
-            f"{first}{f' and {n - 1:,} more' if n > 1 else ''} {'waits' if n == 1 else 'wait'}: it may still grow."
+    if watched.alone:
+        first, *others = watched.alone
+        rest = (
+            f" {plural(len(others), 'more file')} {'waits' if len(others) == 1 else 'wait'} likewise." if others else ""
         )
+        yield Note(clean(f"{first.why} It waits for the rest of its step.{rest}"))
+    if watched.waiting:
+        first, *others = watched.waiting
+        named = f"{first} and {plural(len(others), 'more file')}" if others else first
+        yield Note(clean(f"Not read yet, because {'they' if others else 'it'} may still grow: {named}."))
     yield BLANK
     yield Note(clean(_last_line(watched)), "bold" if watched.passed else LOOKS["fail"], lead="  ", indent=0)
 

@@ -97,25 +97,28 @@ def follow(filling: Filling, place: str, asked: argparse.Namespace) -> None:
     args = command(place, "--every", asked.every, "--max", RULE, "--exec", execute, "--tb", "curves")
     with lines.open("ab") as out:
         watching = subprocess.Popen(args, stdout=out, stderr=out)
-        before, since = (0.0, 0.0), 0
-        for step in range(asked.steps):
-            filling.write(step)
-            time.sleep(asked.pace)
-            if step == asked.steps // 4:
-                watching.kill()
-                watching.wait()
-                watching = subprocess.Popen(args, stdout=out, stderr=out)
-                before, since = (0.0, 0.0), step
-            if (step + 1) % (asked.steps // 10) == 0:
-                now = cpu_and_memory(watching.pid)
-                each = 1e3 * (now[0] - before[0]) / (step + 1 - since)
-                print(f"{step + 1:>6,} steps: {each:.1f} ms of CPU a step, {now[1]:.0f} MB", flush=True)
-                before, since = now, step + 1
-        deadline = time.monotonic() + 120
-        while filling.wrong(lines.read_text().splitlines(), asked.steps) and time.monotonic() < deadline:
-            time.sleep(0.5)
-        watching.send_signal(signal.SIGINT)
-        status = watching.wait(30)
+        try:
+            before, since = (0.0, 0.0), 0
+            for step in range(asked.steps):
+                filling.write(step)
+                time.sleep(asked.pace)
+                if step == asked.steps // 4:
+                    watching.kill()
+                    watching.wait()
+                    watching = subprocess.Popen(args, stdout=out, stderr=out)
+                    before, since = (0.0, 0.0), step
+                if (step + 1) % (asked.steps // 10) == 0:
+                    now = cpu_and_memory(watching.pid)
+                    each = 1e3 * (now[0] - before[0]) / (step + 1 - since)
+                    print(f"{step + 1:>6,} steps: {each:.1f} ms of CPU a step, {now[1]:.0f} MB", flush=True)
+                    before, since = now, step + 1
+            deadline = time.monotonic() + 15
+            while filling.wrong(lines.read_text().splitlines(), asked.steps) and time.monotonic() < deadline:
+                time.sleep(0.5)
+            watching.send_signal(signal.SIGINT)
+            status = watching.wait(30)
+        finally:
+            watching.kill()
     text = lines.read_text()
     for wrong in filling.wrong(text.splitlines(), asked.steps)[:10]:
         print(f"WRONG: {wrong}")

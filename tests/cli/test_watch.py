@@ -138,6 +138,19 @@ def test_files_of_one_step_add_also_where_its_totals_are_no_longer_kept(here: Pa
     assert (line["tokens"], line["k3_kl"]) == (2400, pytest.approx(report["metrics"]["k3_kl"], rel=1e-12))
 
 
+def test_files_of_one_step_that_come_together_are_told_in_one_line(here: Path) -> None:
+    for step in (1, 2):
+        for rank in range(3):
+            step_file(here / f"run/step_{step}_rank_{rank}.parquet", step, part=rank)
+    found = looked()
+    assert [(line["step"], line["tokens"], line["again"]) for line in found["steps"]] == [
+        (1, 3600, False),
+        (2, 3600, False),
+    ]
+    groups = run("analyze", "run/", "--group-by", "step", "--json").json["groups"]
+    assert [line["k3_kl"] for line in found["steps"]] == pytest.approx([each["metrics"]["k3_kl"] for each in groups])
+
+
 def test_one_alarm_is_raised_at_the_step_that_breaks_a_rule(here: Path) -> None:
     for step in range(12):
         step_file(here / f"run/step_{step}.parquet", step, FAR if step >= 7 else CLOSE)
@@ -194,6 +207,65 @@ def test_a_file_that_cannot_be_read_is_told_and_does_not_end_the_watch(here: Pat
     shutil.copy(here / "whole.parquet", here / "run/step_2.parquet")
     os.utime(here / "run/step_2.parquet", (OLD + 1, OLD + 1))
     assert (steps(looked()), looked()["unread"]) == ([2], [])
+
+
+NATIVE = Path(__file__).parents[1] / "golden" / "native"
+MILES, MILES_CP, EXPORTS = "miles/train_data/3_{}.pt", "miles/cp2/train_data/3_{}.pt", "prime-rl/token_exports/step_7/"
+OPEN_INSTRUCT = "open-instruct/grpo_smollm2__1__1786000000_"
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        ([["miles/rollout_data/3.pt"], [MILES.format(0), MILES.format(1)]], [[], [3]]),
+        ([[MILES.format(0), MILES.format(1)], ["miles/rollout_data/3.pt"]], [[3], [3]]),
+        ([[MILES_CP.format(0)], [MILES_CP.format(1)]], [[], [3]]),
+        ([["slime/rollout_data/eval_0.pt"], ["slime/train_data/0.pt"], ["slime/rollout_data/0.pt"]], [[], [0], [0]]),
+        ([[f"{EXPORTS}rank_0.jsonl", f"{EXPORTS}rank_1.jsonl"], [f"{EXPORTS}STABLE"]], [[], [7]]),
+        ([[f"nemo-rl/train_data_step{step}.jsonl"] for step in (2, 3)], [[2], [3]]),
+        ([["verl/batches/batch_15.dp"]], [[15]]),
+    ],
+)
+def test_frameworks_files_are_read_when_all_of_a_step_are_there(
+    here: Path, stages: list[list[str]], told: list[list[int]]
+) -> None:
+    found: list[dict[str, Any]] = []
+    for stage in stages:
+        for name in stage:
+            copied = here / "run" / Path(*Path(name).parts[1:])
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(NATIVE / name, copied)
+            os.utime(copied, (OLD, OLD))
+        found.append(looked())
+    assert [steps(each) for each in found] == told
+    assert all(each["status"] == "passed" and not each["alarms"] for each in found)
+    assert all(bool(each["alone"] or each["waiting"]) == (not each["steps"]) for each in found)
+    (line,) = found[-1]["steps"]
+    groups = run("analyze", "run/", "--group-by", "step", "--json").json["groups"]
+    counted = {group["key"]["step"]: group["counts"]["tokens"] for group in groups}
+    assert line["tokens"] == counted[line["step"]]
+
+
+def test_a_frameworks_file_without_log_probs_is_passed_over(here: Path) -> None:
+    for name, alone in (("metadata", 0), ("rollouts_000000", 1)):
+        shutil.copy(NATIVE / f"{OPEN_INSTRUCT}{name}.jsonl", here / "run")
+        os.utime(here / f"run/grpo_smollm2__1__1786000000_{name}.jsonl", (OLD, OLD))
+        found = looked()
+        assert (len(found["alone"]), found["unread"], found["alarms"], found["waiting"]) == (alone, [], [], [])
+    assert "rlcorr convert DUMP --join SCORED" in found["alone"][0]["why"]
+
+
+def test_a_frameworks_file_that_is_damaged_raises_an_alarm(here: Path) -> None:
+    for rank in (0, 1):
+        copied = here / f"run/3_{rank}.pt"
+        copied.write_bytes((NATIVE / MILES.format(rank)).read_bytes()[: None if rank == 0 else 3000])
+        os.utime(copied, (OLD, OLD))
+    found = looked(status=1)
+    assert ([file["path"] for file in found["unread"]], steps(found)) == (["run/3_1.pt"], [3])
+    shutil.copy(NATIVE / MILES.format(1), here / "run/3_1.pt")
+    os.utime(here / "run/3_1.pt", (OLD, OLD))
+    found = looked()
+    assert [(line["step"], line["tokens"], line["again"]) for line in found["steps"]] == [(3, 240, True)]
 
 
 def test_files_without_steps_are_steps_by_their_names(here: Path) -> None:
