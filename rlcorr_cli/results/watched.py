@@ -135,10 +135,12 @@ class SeenFile:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenSteps:
-    """Totals that more files may add to: those of the steps that came last, and the files that they are of."""
+    """Totals that more files may add to: those of the steps that came last, and the files that they are of.  numbers:
+    tokens and k3_kl of each step."""
 
     files: tuple[str, ...]
     steps: tuple[Any, ...]
+    numbers: tuple[tuple[int, Number], ...]
     run: RunTotals
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import has_magic
+from math import isclose
 from statistics import median
 from typing import Any
 
@@ -131,7 +132,7 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
             yield following, news
             begun = None
         if read is not None:  # and told when all that adds to it is read
-            read = read if begun is None else replace(read, known=begun.known)
+            read = read if begun is None else replace(read, known=begun.known, numbers=begun.numbers)
             following, begun = _remembered(following, read, listed), read
             continue
         stamps, news = {path: listed[path] for path in paths if path in listed}, News()
@@ -210,11 +211,16 @@ def _failed(following: Following, job: Job, stamps: Mapping[str, Stamp], error: 
     return following, News(alarms=(alarm,))
 
 
+_Numbers = tuple[int, float | None]
+"""Tokens and k3_kl of a step."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Read:
     """A dump that was read, with others of its steps where they must be.
 
-    others: the open dumps that it adds nothing to.  known: steps that were told of before.
+    others: the open dumps that it adds nothing to.  known: steps that were told of before; numbers: what was told of
+    them, if it is kept.
     """
 
     paths: tuple[str, ...]
@@ -222,6 +228,7 @@ class _Read:
     report: Report
     others: tuple[OpenSteps, ...]
     known: frozenset[Any]
+    numbers: Mapping[Any, _Numbers]
 
 
 def _read(following: Following, job: Job, source: Source, listed: Mapping[str, Stamp]) -> _Read:
@@ -245,7 +252,8 @@ def _read(following: Following, job: Job, source: Source, listed: Mapping[str, S
         paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps(report, every)
     known = frozenset(step for file in following.files.values() for step in file.steps)
     still_open = tuple(each for each in kept if each not in begun)
-    return _Read(paths=paths, steps=steps, report=report, others=still_open, known=known)
+    numbers = {step: told for each in following.open for step, told in zip(each.steps, each.numbers, strict=True)}
+    return _Read(paths=paths, steps=steps, report=report, others=still_open, known=known, numbers=numbers)
 
 
 def _remembered(following: Following, read: _Read, listed: Mapping[str, Stamp]) -> Following:
@@ -254,7 +262,9 @@ def _remembered(following: Following, read: _Read, listed: Mapping[str, Stamp]) 
     files = {
         path: SeenFile(stamp=listed[path], reads="read", steps=read.steps) for path in read.paths if path in listed
     }
-    latest = OpenSteps(files=read.paths, steps=read.steps, run=read.report.totals.unplaced())
+    numbers = tuple(_numbers(group) for group in _groups(read.report))
+    run = read.report.totals.unplaced()
+    latest = OpenSteps(files=read.paths, steps=read.steps, numbers=numbers, run=run)
     return replace(
         following,
         files={**following.files, **files},
@@ -290,15 +300,33 @@ def step_of_name(path: str) -> str:
     return re.sub(r"(\.[A-Za-z]\w*)+$", "", os.path.basename(path)) or os.path.basename(path)
 
 
+def _groups(report: Report) -> tuple[Group, ...]:
+    return tuple(report.groups) or (report.whole,)
+
+
+def _numbers(group: Group) -> _Numbers:
+    return group.counts["tokens"], group.values["k3_kl"]
+
+
+def _alike(told: _Numbers | None, now: _Numbers) -> bool:
+    """Whether a step is as it was told, but for the order in which its rows were added."""
+    if told is None or told[0] != now[0] or (told[1] is None) != (now[1] is None):
+        return False
+    return told[1] is None or now[1] is None or isclose(told[1], now[1], rel_tol=1e-9, abs_tol=1e-15)
+
+
 def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, News]:
     """Each step of a dump held to the rules; its line is told where it is new, or has other numbers."""
     report = read.report
     checked = check(measurements_of(report), job.policy)
-    groups = report.groups or (report.whole,)
+    groups = _groups(report)
     told: list[tuple[StepLine, Group]] = []
     alarms: list[Alarm] = []
     for step, group in zip(read.steps, groups, strict=True):
         line, reasons = _line(report, checked, group, step, is_last=group is groups[-1], again=step in read.known)
+        fails = next((names for at, names in following.failing if at == step), ())
+        if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers(group)):
+            continue
         following, line, new = _alarms(following, line, reasons)
         told.append((line, group))
         if new:

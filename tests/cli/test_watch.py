@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from filling import RULE, Filling
@@ -218,9 +219,9 @@ OPEN_INSTRUCT = "open-instruct/grpo_smollm2__1__1786000000_"
     ("stages", "told"),
     [
         ([["miles/rollout_data/3.pt"], [MILES.format(0), MILES.format(1)]], [[], [3]]),
-        ([[MILES.format(0), MILES.format(1)], ["miles/rollout_data/3.pt"]], [[3], [3]]),
+        ([[MILES.format(0), MILES.format(1)], ["miles/rollout_data/3.pt"]], [[3], []]),
         ([[MILES_CP.format(0)], [MILES_CP.format(1)]], [[], [3]]),
-        ([["slime/rollout_data/eval_0.pt"], ["slime/train_data/0.pt"], ["slime/rollout_data/0.pt"]], [[], [0], [0]]),
+        ([["slime/rollout_data/eval_0.pt"], ["slime/train_data/0.pt"], ["slime/rollout_data/0.pt"]], [[], [0], []]),
         ([[f"{EXPORTS}rank_0.jsonl", f"{EXPORTS}rank_1.jsonl"], [f"{EXPORTS}STABLE"]], [[], [7]]),
         ([[f"nemo-rl/train_data_step{step}.jsonl"] for step in (2, 3)], [[2], [3]]),
         ([["verl/batches/batch_15.dp"]], [[15]]),
@@ -239,8 +240,8 @@ def test_frameworks_files_are_read_when_all_of_a_step_are_there(
         found.append(looked())
     assert [steps(each) for each in found] == told
     assert all(each["status"] == "passed" and not each["alarms"] for each in found)
-    assert all(bool(each["alone"] or each["waiting"]) == (not each["steps"]) for each in found)
-    (line,) = found[-1]["steps"]
+    assert all(bool(each["alone"] or each["waiting"]) == (each["n_steps"] == 0) for each in found)
+    (line,) = next(each["steps"] for each in reversed(found) if each["steps"])
     groups = run("analyze", "run/", "--group-by", "step", "--json").json["groups"]
     counted = {group["key"]["step"]: group["counts"]["tokens"] for group in groups}
     assert line["tokens"] == counted[line["step"]]
@@ -272,6 +273,14 @@ def test_files_without_steps_are_steps_by_their_names(here: Path) -> None:
     for name in ("rollout_2", "rollout_10"):
         step_file(here / f"run/{name}.parquet", None)
     assert steps(looked()) == ["rollout_2", "rollout_10"]
+
+
+def test_of_a_file_that_grows_by_a_step_that_step_is_told_alone(here: Path) -> None:
+    table = pq.read_table(STEPS)
+    for n, n_steps in enumerate((3, 4, 4)):
+        pq.write_table(table.filter(pc.field("step") < n_steps), here / "run/steps.parquet")
+        os.utime(here / "run/steps.parquet", (OLD + n, OLD + n))
+        assert steps(looked()) == [[0, 1, 2], [3], []][n]
 
 
 def test_one_file_may_hold_many_steps(here: Path) -> None:
