@@ -29,7 +29,9 @@ class BatchObjective:
 
     @property
     def divisor(self) -> float:
-        """N' or B': the tokens or sequences that are kept, or all valid ones."""
+        """N' or B': the tokens or sequences that are kept, or all valid ones; 1 of a sum, where any is kept."""
+        if self.objective.is_sum:
+            return float(self.sum("kept_tokens") > 0)
         return self._units(self.objective.divides_by_tokens, self.objective.denominator == "kept")
 
     @property
@@ -39,10 +41,12 @@ class BatchObjective:
 
     def scale_of(self, mistake: "Mistake") -> float:
         """The same for the coefficients of a mistake."""
-        by_tokens = self.objective.divides_by_tokens != mistake.other_average
+        # In place of a sum over tokens, the mean of means of sequences.
+        by_tokens = self.objective.divides_by_tokens != mistake.other_average and not self.objective.is_sum
         kept = self.objective.denominator == "kept" and not mistake.keeps_all
         weights = mistake.takes_weights or (self.objective.takes_weights and not mistake.keeps_all)
-        return 1 / (self._units(by_tokens, kept) * (self.batch_mean if weights else 1.0))
+        units = 1.0 if self.objective.is_sum and not mistake.other_average else self._units(by_tokens, kept)
+        return 1 / (units * (self.batch_mean if weights else 1.0))
 
     def sum(self, name: str) -> float:
         """A sum before any divisor."""

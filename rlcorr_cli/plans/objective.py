@@ -19,11 +19,13 @@ from rlcorr_cli.records.record import Record
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 """A name, or `auto`: that which a plan's mode and loss ask for."""
-Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
-"""How a batch's token losses become one number, by verl's names; the last is Dr.GRPO's."""
+Aggregation = Literal[
+    "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
+]
+"""How a batch's token losses become one number, by verl's names; seq-mean-token-sum-norm is Dr.GRPO's."""
 Denominator = Literal["kept", "all"]
 """Which tokens or sequences a mean divides by: those the plan keeps, or all valid ones."""
-Divisor = Literal["kept tokens", "kept sequences", "valid tokens", "valid sequences"]
+Divisor = Literal["kept tokens", "kept sequences", "valid tokens", "valid sequences", "nothing"]
 
 DEFAULT_CLIPS: dict[ObjectiveName, tuple[float, float]] = {
     "ppo": (0.2, 0.2),
@@ -138,8 +140,15 @@ class Objective(Record):
         return self.aggregation == "token-mean"
 
     @property
+    def is_sum(self) -> bool:
+        """Whether a batch's sum is divided by nothing."""
+        return self.aggregation == "token-sum"
+
+    @property
     def divisor(self) -> Divisor:
         """What a batch's sum is divided by, in words."""
+        if self.is_sum:
+            return "nothing"
         kept = self.denominator == "kept"
         if self.divides_by_tokens:
             return "kept tokens" if kept else "valid tokens"

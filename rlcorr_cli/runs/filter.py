@@ -163,6 +163,8 @@ def _coefs(report: Report, target: Target) -> tuple[str, ...]:
     if made is None:
         return ()
     name, divisor = made.objective.name, made.objective.divisor
+    if made.objective.is_sum:
+        return (f"rlcorr_coef is {name}'s, of a sum over the tokens of a batch, which nothing divides.",)
     if target.divides_coefs:
         return (f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch.",)
     (first, *others) = made.batches

@@ -196,7 +196,8 @@ def _settings(made: ObjectiveReport) -> str:
     if objective.dual_clip is not None:
         parts.append(f"dual clip {objective.dual_clip:g}")
     constant = "" if objective.loss_constant is None else f" of {objective.loss_constant:g}"
-    parts.append(f"{objective.aggregation}{constant} over {objective.divisor}")
+    over = "" if objective.is_sum else f" over {objective.divisor}"
+    parts.append(f"{objective.aggregation}{constant}{over}")
     return ", ".join(parts)
 
 
