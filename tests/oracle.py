@@ -563,7 +563,8 @@ OF_LOG_RATIO: dict[str, Callable[[float], float]] = {
 def binary_kl(log_p: float, log_q: float, clamp: float, added: float) -> float:
     """KL(p || q) of two outcomes, the token and any other, in 50 digits: p ln(p/q) + (1-p) ln((1-p+c) / (1-q+c))."""
     with decimal.localcontext(prec=50):
-        low, high = decimal.Decimal(clamp), 1 - decimal.Decimal(clamp)
+        # Frameworks clamp in float32, which makes 1 - 1.013e-6 of 1 - 1e-6.
+        low, high = (decimal.Decimal(x) for x in (clamp, struct.unpack("f", struct.pack("f", 1 - clamp))[0]))
         p, q = (min(max(decimal.Decimal(x).exp(), low), high) for x in (min(log_p, 0.0), min(log_q, 0.0)))
         c = decimal.Decimal(added)
         return float(p * (p.ln() - q.ln()) + (1 - p) * ((1 - p + c).ln() - (1 - q + c).ln()))

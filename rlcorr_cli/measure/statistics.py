@@ -38,8 +38,9 @@ def k3_reverse(log_ratio: Array) -> Array:
     return namespace(log_ratio).expm1(-log_ratio) + log_ratio
 
 
-PROB_LIMIT = 1e-6
-"""KPop takes probabilities within [this, 1 - this] before their divergence, as verl, prime-rl and OpenRLHF do."""
+PROB_LIMITS = (1e-6, 1 - 17 * 2.0**-24)
+"""KPop takes probabilities within these before their divergence, as verl, prime-rl and OpenRLHF do: 1e-6 and what
+float32 makes of 1 - 1e-6, which they compute in."""
 ADDED = 1e-8
 """What DPPO adds to the probability of all other tokens before its log, as verl and SkyRL do."""
 ROUNDS_TO_1 = 1 - 2.0**-25
@@ -49,7 +50,7 @@ ROUNDS_TO_1 = 1 - 2.0**-25
 def binary_kl(tokens: "Tokens") -> Array:
     """The larger of KL(p || q) and KL(q || p) of the sampled token against all others; nats, >= 0, [V].
 
-    KL(q || p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), with p = e^a and q = e^b within PROB_LIMIT.  It is taken
+    KL(q || p) = q ln(q / p) + (1 - q) ln((1 - q) / (1 - p)), with p = e^a and q = e^b within PROB_LIMITS.  It is taken
     as q k3(l) + (1 - q) (x - ln(1 + x)), x = (q - p) / (1 - q), whose parts do not cancel where p is near q.  Source:
     KPop, ringtech.notion.site/kpop.
     """
@@ -59,17 +60,17 @@ def binary_kl(tokens: "Tokens") -> Array:
 def binary_kl_forward(tokens: "Tokens") -> Array:
     """KL(q || p) of the sampled token against all others, q = e^b of the rollout and p = e^a; nats, >= 0, [V].
 
-    Probabilities within PROB_LIMIT, as OpenRLHF has them.  Source: FlashREINFORCE, which bounds a sequence's mean.
+    Probabilities within PROB_LIMITS, as OpenRLHF has them.  Source: FlashREINFORCE, which bounds a sequence's mean.
     """
     _, of_rollout = _both_kls(tokens)
     return of_rollout
 
 
 def _both_kls(tokens: "Tokens") -> tuple[Array, Array]:
-    """KL(p || q) and KL(q || p), of probabilities within PROB_LIMIT; each [V]."""
+    """KL(p || q) and KL(q || p), of probabilities within PROB_LIMITS; each [V]."""
     xp, b = tokens.xp, tokens.rollout_logp
     a = b + tokens.log_ratio
-    low, high = math.log(PROB_LIMIT), math.log1p(-PROB_LIMIT)
+    low, high = map(math.log, PROB_LIMITS)
     within_a, within_b = xp.clip(a, low, high), xp.clip(b, low, high)
     log_ratio = xp.where((within_a == a) & (within_b == b), tokens.log_ratio, within_a - within_b)
     gap = xp.exp(within_b) * xp.expm1(log_ratio)

@@ -309,8 +309,8 @@ def names() -> list[str]:
 def logged_name(name: str) -> LoggedName | None:
     """A framework's name with the metric of ours that it logs; None of our own names and of unknown ones."""
     prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), None)
-    if prefix is None:
-        return None if name in DEFINITIONS else _LOGGED.get(name)
+    if prefix is None or name in _LOGGED:
+        return None if name in DEFINITIONS else _logged_row(name)
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
     return (
         LoggedName(framework="verl", name=name, canonical=stem, difference=VERL_DIFFERENCES.get(stem, ""))
@@ -341,8 +341,21 @@ def _own(name: str) -> Metric | None:
     return replace(row, name=name, note=f"x is the statistic of the plan's rejection '{rejection}'.")
 
 
+def _logged_row(name: str) -> LoggedName | None:
+    """The row of a name as it is logged, which may have more before it: "ppo_actor/update/behave_imp_weight/avg"."""
+    if name.startswith(VERL_PREFIXES):
+        return _LOGGED.get(name)
+    for whole in (name, name.removesuffix("/avg"), name.removesuffix("/mean")):
+        parts = whole.split("/")
+        tails = ("/".join(parts[at:]) for at in range(len(parts)))
+        found = next((_LOGGED[tail] for tail in tails if tail in _LOGGED), None)
+        if found is not None:
+            return found
+    return None
+
+
 def _logged(name: str) -> Metric | None:
-    row = _LOGGED.get(name)
+    row = _logged_row(name)
     if row is None:
         return None
     definition = _own(row.canonical)

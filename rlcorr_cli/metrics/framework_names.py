@@ -131,6 +131,7 @@ SLIME: tuple[LoggedName, ...] = (
     ),
 )
 
+_BY_SEQUENCE = "prime-rl averages over each sequence's tokens first, then over sequences."
 _UNSCORED = "TRL leaves out tokens that vLLM could not score; --nonfinite keep counts them as 0."
 _AS_1 = "In sequence modes a sequence without a loss token counts as 1."
 
@@ -232,7 +233,75 @@ LOGGED: tuple[LoggedName, ...] = (
         framework="prime-rl",
         name="mismatch_kl",
         canonical="k3_kl",
-        difference="prime-rl averages over each sequence's tokens first, then over sequences.",
+        difference=_BY_SEQUENCE,
+    ),
+    LoggedName(framework="prime-rl", name="unmasked_mismatch_kl", canonical="kept_k3_kl", difference=_BY_SEQUENCE),
+    LoggedName(framework="prime-rl", name="is_masked", canonical="rollout_rs_masked_fraction", difference=_BY_SEQUENCE),
+    LoggedName(framework="AReaL", name="behave_imp_weight", canonical="kept_ratio_mean"),
+    LoggedName(framework="AReaL", name="behave_approx_kl", canonical="kept_log_ratio_mean"),
+    LoggedName(framework="AReaL", name="behave_filtered_ratio", canonical="rollout_rs_masked_fraction"),
+    LoggedName(framework="AReaL", name="logp_diff/avg", canonical="log_ratio_mean"),
+    LoggedName(framework="AReaL", name="logp_abs_diff", canonical="logprob_abs_diff_mean"),
+    LoggedName(framework="AReaL", name="logp_abs_diff/avg", canonical="logprob_abs_diff_mean"),
+    LoggedName(framework="AReaL", name="logp_abs_diff/max", canonical="logprob_abs_diff_max"),
+    *(
+        LoggedName(framework="AReaL", name=name, canonical=canonical)
+        for name, canonical in (("kl_k1", "kl"), ("kl_k2", "k2_kl"), ("kl_k3", "k3_kl"))
+    ),
+    LoggedName(framework="tinker", name="optim/kl_sample_train_v1", canonical="kl"),
+    LoggedName(framework="tinker", name="optim/kl_sample_train_v2", canonical="k2_kl"),
+    LoggedName(
+        framework="open-instruct",
+        name="val/rho_weight",
+        canonical="rollout_is_applied_mean",
+        otherwise="Where a mask is on, dropped tokens count as 0.",
+    ),
+    LoggedName(
+        framework="open-instruct",
+        name="val/rho_clipfrac",
+        canonical="rollout_is_ratio_fraction_high",
+        otherwise="With a lower bound it counts the tokens below it, too.",
+    ),
+    LoggedName(framework="open-instruct", name="val/rho_drop_frac", canonical="rollout_rs_masked_fraction"),
+    *(
+        LoggedName(framework="ms-swift", name=f"rollout_correction/{name}", canonical=name)
+        for name in ("kl", "chi2_token", "log_ppl_diff_max", "log_ppl_diff_min")
+    ),
+    *(
+        LoggedName(framework="ms-swift", name=f"rollout_correction/{name}", canonical=name, difference=difference)
+        for names, difference in (
+            (("training_ppl", "rollout_ppl", "ppl_ratio"), "ms-swift counts a sequence without a loss token at 1."),
+            (
+                ("training_log_ppl", "rollout_log_ppl", "log_ppl_diff", "log_ppl_abs_diff"),
+                "ms-swift counts a sequence without a loss token at 0.",
+            ),
+            (("k3_kl",), "ms-swift limits each token's value to 10."),
+            (
+                ("chi2_seq",),
+                "It is another number under the same name: mean(e^2g) - 1, of the geometric ratio e^g, where verl's "
+                "and this one are of the product e^S.",
+            ),
+        )
+        for name in names
+    ),
+    LoggedName(
+        framework="ms-swift",
+        name="rollout_correction/is_weight_mean",
+        canonical="rollout_is_applied_mean",
+        otherwise="In sequence_truncate it is over sequences, of geometric weights.",
+    ),
+    LoggedName(
+        framework="ms-swift",
+        name="rollout_correction/clipped_frac",
+        canonical="rollout_is_ratio_fraction_high",
+        otherwise="In the sequence modes it is of sequences, one without a loss token counting, too.",
+    ),
+    LoggedName(framework="xtuner", name="mismatch/mismatch_logprob_abs_diff", canonical="logprob_abs_diff_mean"),
+    LoggedName(
+        framework="ROLL",
+        name="actor/train_infer_ratio_token_mean@sum",
+        canonical="ratio_mean",
+        difference="ROLL averages over each sequence's tokens first, then over sequences.",
     ),
 )
 

@@ -19,9 +19,7 @@ from rlcorr_cli.records.record import Record
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 """A name, or `auto`: that which a plan's mode and loss ask for."""
-Aggregation = Literal[
-    "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"
-]
+Aggregation = Literal["token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 """How a batch's token losses become one number, by verl's names; seq-mean-token-sum-norm is Dr.GRPO's."""
 Denominator = Literal["kept", "all"]
 """Which tokens or sequences a mean divides by: those the plan keeps, or all valid ones."""

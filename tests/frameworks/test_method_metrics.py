@@ -1,0 +1,174 @@
+"""The numbers that frameworks log under methods of their newest releases, from rlcorr's metrics of the same batch.
+
+tests/golden/methods3/README.md says what agreement is asked.  `SAME` has the names that are a metric of ours as it is,
+by the table of logged names where that has them; `MADE` those that are made of ours as the table's note says.  verl's
+rejection has a profile, which gives its numbers by its names.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from profiled import report
+from test_methods import CASES, ROWS, without_rollout
+
+from rlcorr_cli.metrics.catalog import logged_name
+
+Numbers = dict[str, float]
+SAME: dict[str, dict[str, str]] = {
+    "areal-kpop": {
+        "behave_imp_weight/avg": "kept_ratio_mean",
+        "behave_approx_kl/avg": "kept_log_ratio_mean",
+        "behave_filtered_ratio/avg": "rollout_rs_masked_fraction",
+        "rs_filtered_fraction": "rollout_rs_masked_fraction",
+    },
+    "verl-dppo-kl": {"actor/pg_clipfrac": "rollout_rs_masked_fraction"},
+    "verl-dppo-tv": {"actor/pg_clipfrac": "rollout_rs_masked_fraction"},
+    "skyrl-dppo": {"clip_ratio": "rollout_rs_masked_fraction"},
+    "open-instruct-rho": {"val/rho_drop_frac": "rollout_rs_masked_fraction"},
+    "open-instruct-vaco": {"val/rho_drop_frac": "rollout_rs_masked_fraction"},
+    "ms-swift": {
+        f"rollout_correction/{name}": name for name in ("kl", "chi2_token", "log_ppl_diff_max", "log_ppl_diff_min")
+    },
+    "xtuner": {
+        "mismatch/mismatch_kl": "kl",
+        "mismatch/mismatch_k3_kl": "k3_kl",
+        "mismatch/mismatch_logprob_abs_diff": "logprob_abs_diff_mean",
+        **{
+            f"rollout_is/mismatch/rollout_is_{name}": f"rollout_is_{name}"
+            for name in ("mean", "max", "seq_mean", "seq_std", "seq_max", "seq_min", "seq_max_deviation")
+        },
+    },
+}
+"""By group of cases: a framework's name -> ours."""
+OUR_NAMES = {"rs_filtered_fraction", "actor/pg_clipfrac", "clip_ratio"}
+"""Names of one loss, which the table of logged names has not."""
+
+
+def with_empty(name: str, value: float) -> Callable[[Numbers, int, int], float]:
+    """A mean over sequences in which one without a loss token counts, too."""
+    return lambda numbers, n_filled, n_empty: (numbers[name] * n_filled + value * n_empty) / (n_filled + n_empty)
+
+
+MADE: dict[str, dict[str, Callable[[Numbers, int, int], float]]] = {
+    "ms-swift": {
+        f"rollout_correction/{name}": with_empty(name, value)
+        for names, value in (
+            (("training_ppl", "rollout_ppl", "ppl_ratio"), 1.0),
+            (("training_log_ppl", "rollout_log_ppl", "log_ppl_diff", "log_ppl_abs_diff"), 0.0),
+        )
+        for name in names
+    },
+    "open-instruct-rho": {"val/rho_weight": lambda n, *_: n.get("kept_weight_sum", n["rollout_is_applied_mean"])},
+}
+UNMASKED = ("open-instruct-rho/0", "open-instruct-rho/1", "open-instruct-rho/5")
+"""Cases of open-instruct whose weights count as they are: no mask is on."""
+
+
+@cache
+def reported(case: str, folder: Path, profile: str = "canonical") -> dict[int, Numbers]:
+    """rlcorr's metrics of each batch, measured on its own."""
+    given = set(map(str, CASES[case]["policies"].values()))
+    rollout = "old_log_probs" if without_rollout(case) else "rollout_log_probs"
+    columns = {"rollout_log_probs": rollout, **{name: name for name in ("sample_id", "step", "response_mask")}}
+    present = [name for name in ("old_log_probs", "current_log_probs") if any(name in each for each in given)]
+    columns |= {name: name for name in (*present, "advantages")}
+    rows = [{name: row[column] for name, column in columns.items()} for row in ROWS]
+    groups = report(folder, profile, CASES[case]["config"], rows, "--group-by", "step")["groups"]
+    return {group["key"]["step"]: group["metrics"] for group in groups}
+
+
+def expected(case: str, name: str) -> Iterator[tuple[int, float, float]]:
+    """The batches that count, with the numbers of the float64 run and of the framework's own float32 one."""
+    for step, batch in CASES[case]["batches"].items():
+        value, own = batch["metrics_float64"].get(name), batch["metrics"].get(name)
+        if value is None or own is None or name in batch.get("rounding", []) or batch.get("mask_differs_in_float64"):
+            continue
+        yield int(step), value, own
+
+
+def agrees(found: float | None, value: float, own: float) -> bool:
+    return found is not None and (
+        abs(found - value) <= 1e-6 * abs(value) + 1e-9 or abs(found - own) <= 1e-5 * abs(own) + 1e-6
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("methods")
+
+
+@pytest.mark.parametrize("group", sorted({*SAME, *MADE}))
+def test_a_logged_number_is_the_metric_of_ours_that_the_table_names(group: str, folder: Path) -> None:
+    compared = 0
+    for case in (case for case in CASES if case.startswith(f"{group}/")):
+        for name, ours in SAME.get(group, {}).items():
+            if name not in OUR_NAMES and not name.startswith("rollout_is/"):
+                row = logged_name(name)
+                assert row is not None
+                assert (row.canonical, row.difference) == (ours, ""), name
+            for step, value, own in expected(case, name):
+                # What a plan has not, ours does not count: nothing is masked there.
+                found = reported(case, folder)[step].get(ours, 0.0 if ours.startswith("rollout_rs") else None)
+                assert agrees(found, value, own), (case, step, name, found, value, own)
+                compared += 1
+        for name, formula in MADE.get(group, {}).items():
+            if group.startswith("open-instruct") and case not in UNMASKED:
+                continue
+            for step, value, own in expected(case, name):
+                of_step = [any(row["response_mask"]) for row in ROWS if row["step"] == step]
+                n_filled = sum(of_step)
+                found = formula(reported(case, folder)[step], n_filled, len(of_step) - n_filled)
+                assert agrees(found, value, own), (case, step, name, found, value, own)
+                compared += 1
+    assert compared > 10
+
+
+def test_ms_swifts_chi2_seq_is_not_verls(folder: Path) -> None:
+    row = logged_name("rollout_correction/chi2_seq")
+    assert row is not None
+    assert "another number" in row.difference
+    theirs = CASES["ms-swift/0"]["batches"]["0"]["metrics_float64"]["rollout_correction/chi2_seq"]
+    assert theirs < 0 < reported("ms-swift/0", folder)[0]["chi2_seq"]
+
+
+BEYOND = {("verl-kpop/3", 2, "rollout_corr/rollout_is_seq_fraction_high")}
+"""The pull request of KPop counts applied weights there, as verl 0.8 did; 0.9 counts raw ones."""
+
+
+@pytest.mark.parametrize("group", ["verl-kpop", "verl-trm"])
+def test_verls_profile_gives_its_numbers_of_rejection_by_divergence(group: str, folder: Path) -> None:
+    # verl takes the divergence in float32 in both runs: near probability 1 its fourth digit is of rounding.
+    compared, all_of = 0, 0
+    for case in (case for case in CASES if case.startswith(f"{group}/")):
+        config: dict[str, Any] = CASES[case]["config"]
+        for step, batch in CASES[case]["batches"].items():
+            columns = ("sample_id", "rollout_log_probs", "old_log_probs", "response_mask")
+            rows = [{name: row[name] for name in columns} for row in ROWS if row["step"] == int(step)]
+            numbers = report(folder, "verl-0.9", config, rows)["metrics"]
+            for name in batch["metrics"]:
+                all_of += 1
+                for at, value, own in expected(case, name):
+                    if at == int(step) and (case, at, name) not in BEYOND:
+                        found = numbers.get(name, numbers.get(name.removeprefix("rollout_corr/")))
+                        near = "binary_kl" in name and found == pytest.approx(value, rel=3e-4, abs=1e-6)
+                        assert near or agrees(found, value, own), (case, step, name, found, value, own)
+                        compared += 1
+    assert compared > 0.9 * all_of > 300
+
+
+def test_names_of_logs_are_known_with_what_stands_before_them() -> None:
+    for name, canonical in (
+        ("ppo_actor/update/behave_imp_weight/avg", "kept_ratio_mean"),
+        ("optim/kl_sample_train_v1", "kl"),
+        ("optim/kl_sample_train_v2", "k2_kl"),
+        ("logp_abs_diff/max", "logprob_abs_diff_max"),
+        ("train/val/rho_drop_frac", "rollout_rs_masked_fraction"),
+        ("unmasked_mismatch_kl/mean", "kept_k3_kl"),
+    ):
+        row = logged_name(name)
+        assert row is not None, name
+        assert row.canonical == canonical
+    assert logged_name("other/kl") is None
