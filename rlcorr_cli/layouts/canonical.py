@@ -78,6 +78,8 @@ def _filled(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     if not pa.types.is_list(type):
         return pa.array([_scalar(value, type) for value in values], type)
+    if pa.types.is_string(type.value_type):
+        return pa.array(values, type)
     kind = type.value_type.to_pandas_dtype()
     lists = [None if value is None else _numbers(value, kind) for value in values]
     sizes = [0 if value is None else len(value) for value in lists]

@@ -23,7 +23,17 @@ from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts import slime_train
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.slime_train import TrainRow, first_version, last_version, read_ranks, read_step
+from rlcorr_cli.layouts.slime_train import (
+    KEPT,
+    TrainRow,
+    first_version,
+    kept_set_sizes,
+    last_version,
+    read_ranks,
+    read_step,
+    token_versions,
+    turn_versions,
+)
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, sequence
@@ -149,11 +159,20 @@ ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.util
 """What a rollout file's pickle may name."""
 SOURCES = "source_name", "data_source"
 """The keys of a sample's metadata that tell where its prompt is from: slime's, miles'."""
-FROM_ROLLOUT = ("reward", "group_id", "policy_version", "policy_version_end", "source", "status", "remove_sample")
+FROM_ROLLOUT = (
+    *("reward", "group_id", "policy_version", "policy_version_end", "weight_versions"),
+    *("source", "status", "remove_sample"),
+)
 """What a joined row has of the rollout file, where the training file has no such column."""
 ENGINE = "rollout_log_probs"
 ALWAYS = ("response_mask", "token_ids", "step", "sample_id")
-TYPES = {"status": pa.string(), "remove_sample": pa.bool_()}
+TOLD_OF_TOKENS = ("kept_set_size", "policy_versions")
+"""What a rollout file may tell of each token beside its log-prob."""
+TYPES = {
+    "status": pa.string(),
+    "remove_sample": pa.bool_(),
+    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOLD_OF_TOKENS)},
+}
 REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
 REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
 BEFORE_TRAINING = (
@@ -201,6 +220,23 @@ class RolloutFile:
             return None if self.samples[number].get("response_length") else np.empty(0)
         return numbers(values, f"rollout_log_probs of sample {number}", self.file)
 
+    def mask(self, number: int) -> Array:
+        """Which tokens of a response the policy sampled; where that is null, all."""
+        n_tokens = length(self.samples[number], "response_length", f"sample {number}")
+        mask = self.samples[number].get("loss_mask")
+        if mask is None:
+            return np.ones(n_tokens, np.int8)
+        return numbers(mask, f"loss_mask of sample {number}", self.file, are_whole=True)
+
+    def told_of_tokens(self, number: int) -> dict[str, Array | None]:
+        """TOLD_OF_TOKENS of a sequence."""
+        sample, mask, kept = self.samples[number], self.mask(number), None
+        if all(sample.get(key) is not None for key in KEPT):
+            what = f"sample {number}"
+            ids, offsets = (numbers(sample[key], f"{key} of {what}", self.file, are_whole=True) for key in KEPT)
+            kept = kept_set_sizes(offsets, len(ids), length(sample, "response_length", what), what)
+        return {"kept_set_size": kept, "policy_versions": token_versions(sample.get("weight_versions"), mask)}
+
     def rows(self) -> Iterator[Sample]:
         """Its sequences, in order.  A mask that is null counts every token; remove_sample takes a sequence out of
         training only after the file was written, so its mask is 0 here."""
@@ -209,15 +245,12 @@ class RolloutFile:
             n_tokens = length(sample, "response_length", what)
             if n_tokens > len(tokens):
                 raise DataError(f"{what} has {len(tokens):,} tokens and a response of {n_tokens:,}.", HINT)
-            log_probs, mask = self.log_probs(number), sample.get("loss_mask")
-            if mask is None or sample.get("remove_sample") is True:
-                mask = np.full(n_tokens, sample.get("remove_sample") is not True, np.int8)
-            else:
-                mask = numbers(mask, f"loss_mask of {what}", self.file, are_whole=True)
+            removed = sample.get("remove_sample") is True
             lists = {
-                "rollout_log_probs": log_probs,
-                "response_mask": mask,
+                "rollout_log_probs": self.log_probs(number),
+                "response_mask": np.zeros(n_tokens, np.int8) if removed else self.mask(number),
                 "token_ids": tokens[len(tokens) - n_tokens :],
+                **self.told_of_tokens(number),
             }
             yield {**self.facts[number], **lists}
 
@@ -225,9 +258,10 @@ class RolloutFile:
     def columns(self) -> list[str]:
         """Those that some sequence has."""
         filled = {name for facts in self.facts for name, value in facts.items() if value is not None} | set(ALWAYS)
-        if any(sample.get(ENGINE) is not None for sample in self.samples):
-            filled.add(ENGINE)
-        return [name for name in (ENGINE, *ALWAYS, *_facts({})) if name in filled or not self.samples]
+        theirs = {ENGINE: ENGINE, "kept_set_size": KEPT[1], "policy_versions": "weight_versions"}
+        filled |= {name for name, key in theirs.items() if any(sample.get(key) is not None for sample in self.samples)}
+        named = (ENGINE, *ALWAYS, *TOLD_OF_TOKENS, *_facts({}))
+        return [name for name in named if name in filled or not self.samples]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -247,6 +281,7 @@ def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
         "rollout_ids": as_text(sample.get("rollout_id")),
         "policy_version": first_version(sample.get("weight_versions")),
         "policy_version_end": last_version(sample.get("weight_versions")),
+        "weight_versions": turn_versions(sample.get("weight_versions")),
         "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
         "status": as_text(sample.get("status")),
         "remove_sample": sample.get("remove_sample") is True,
@@ -288,7 +323,8 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
     """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
     tell."""
     generated = rollout.columns
-    added = [name for name in (*FROM_ROLLOUT, ENGINE) if name in generated and name not in trained.columns]
+    told = (*FROM_ROLLOUT, ENGINE, *TOLD_OF_TOKENS)
+    added = [name for name in told if name in generated and name not in trained.columns]
     types = {**TYPES, **{name: type for name, type in trained.types.items() if name not in added}}
 
     def samples() -> Iterator[Sample]:
@@ -305,7 +341,8 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
                 raise DataError(f"{what}, or has other tokens there.", hint)
             facts = rollout.facts[number]
             about = {name: facts[name] for name in FROM_ROLLOUT if facts[name] is not None}
-            yield {**row.sample(), **about, **({ENGINE: rollout.log_probs(number)} if ENGINE in added else {})}
+            lists = {ENGINE: rollout.log_probs(number), **rollout.told_of_tokens(number)}
+            yield {**row.sample(), **about, **{name: lists[name] for name in lists if name in added}}
 
     untrained = (UNTRAINED,) if len(rollout.samples) > len(rows) else ()
     return replace(

@@ -28,6 +28,40 @@ def last_version(values: Any) -> int | None:
     return as_version(values[-1]) if isinstance(values, list) and values else None
 
 
+def turn_versions(values: Any) -> list[str | None] | None:
+    """The version of each call of the engine, one a turn."""
+    return [as_text(value) for value in values] if isinstance(values, list) else None
+
+
+def token_versions(values: Any, mask: Array) -> Array | None:
+    """The version of each token, null between turns.
+
+    None where it is not known: a turn may be several calls, as of one that was aborted and resumed, and their lengths
+    stand nowhere.  Where there are as many versions as runs of the mask, each run is one call.
+    """
+    versions = [as_version(value) for value in values] if isinstance(values, list) else []
+    sampled = mask != 0
+    starts = np.flatnonzero(sampled & ~np.r_[False, sampled[:-1]])
+    if None in versions or not versions or (len(set(versions)) > 1 and len(versions) != len(starts)):
+        return None
+    if len(versions) != len(starts):
+        versions = versions[:1] * len(starts)
+    found = np.full(len(mask), None, object)
+    found[sampled] = np.array(versions, object)[np.searchsorted(starts, np.flatnonzero(sampled), "right") - 1]
+    return found
+
+
+def kept_set_sizes(offsets: Array, n_ids: int, n_tokens: int, what: str) -> Array:
+    """How many tokens the sampler chose among, at each token of a response, by where each token's set begins among all
+    ids and the last ends."""
+    sizes = np.diff(offsets)
+    if len(offsets) != n_tokens + 1 or offsets[0] != 0 or offsets[-1] != n_ids or np.any(sizes < 0):
+        raise DataError(f"{what} has kept sets that do not fit its response of {n_tokens:,} tokens.", HINT)
+    return sizes
+
+
+KEPT = ("rollout_sampling_mask_ids", "rollout_sampling_mask_offsets")
+"""Of a sequence, or of a batch a column: the ids of all kept sets, and where each begins."""
 PER_TOKEN = {
     "rollout_log_probs": "rollout_log_probs",
     "old_log_probs": "log_probs",
@@ -42,6 +76,7 @@ PER_SEQUENCE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "rollout_ids": ("rollout_ids", as_text),
     "policy_version": ("weight_versions", first_version),
     "policy_version_end": ("weight_versions", last_version),
+    "weight_versions": ("weight_versions", turn_versions),
     "source": ("source_names", as_text),
 }
 """Canonical -> theirs, of what is one value a sequence, and what it may hold."""
@@ -50,6 +85,9 @@ TYPES = {
     **{name: pa.list_(pa.float32()) for name in PER_TOKEN},
     "response_mask": pa.list_(pa.int8()),
     "normalized_reward": pa.float64(),
+    "kept_set_size": pa.list_(pa.int32()),
+    "weight_versions": pa.list_(pa.string()),
+    "policy_versions": pa.list_(pa.int64()),
 }
 COPIES = "ranks of tensor parallelism hold the same sequences; each is read once."
 STAGES = "ranks of earlier pipeline stages hold no log-probs and are left out."
@@ -92,6 +130,8 @@ class TrainRow:
         return {
             **lists,
             "response_mask": mask,
+            "kept_set_size": self._kept(response),
+            "policy_versions": token_versions(self.values.get("weight_versions"), mask),
             "token_ids": tokens[len(tokens) - response :],
             **{name: plain(self.values.get(key)) for name, (key, plain) in PER_SEQUENCE.items()},
             "step": self.step,
@@ -119,6 +159,12 @@ class TrainRow:
         if assembled is None:
             raise DataError(f"{self._what} has {key} in slices that do not fit together.", HINT)
         return assembled
+
+    def _kept(self, response: int) -> Array | None:
+        if any(self.values.get(key) is None for key in KEPT):
+            return None
+        ids, offsets = (self._list(0, key) for key in KEPT)
+        return kept_set_sizes(offsets, len(ids), response, self._what)
 
     def _list(self, piece: int, key: str) -> Array:
         values, file = self.pieces[piece]
@@ -157,6 +203,7 @@ def columns(rows: Sequence[TrainRow]) -> list[str]:
     """Those that some sequence has."""
     keys = {key for row in rows for key, value in row.values.items() if value is not None}
     theirs = {**PER_TOKEN, **{name: key for name, (key, _) in PER_SEQUENCE.items()}}
+    theirs |= {"policy_versions": "weight_versions", "kept_set_size": KEPT[1]}
     return list(dict.fromkeys((*ALWAYS, *(name for name, key in theirs.items() if key in keys))))
 
 
@@ -285,7 +332,7 @@ def _rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
 
 def _row(columns: Mapping[Any, Any], number: int, n_rows: int) -> dict[Any, Any]:
     """One sequence's values; columns that are of the whole batch, such as miles' raw_reward, are of no sequence."""
-    theirs = {*PER_TOKEN.values(), *(key for key, _ in PER_SEQUENCE.values())} - {"sample_index"}
+    theirs = {*PER_TOKEN.values(), *KEPT, *(key for key, _ in PER_SEQUENCE.values())} - {"sample_index"}
     of_sequences = {key: key for key in (*theirs, "tokens", "loss_masks", "response_lengths", "max_seq_lens")}
     return {
         key: values[number]
