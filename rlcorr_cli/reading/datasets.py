@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.files.destinations import Destination, is_remote, store_of
 from rlcorr_cli.files.outputs import Outputs, PartFile, write_file
-from rlcorr_cli.reading.formats import WRITTEN
+from rlcorr_cli.reading.formats import TABLES, WRITTEN
 from rlcorr_cli.reading.rows_out import MARK, Writer, columns_of, writer
 from rlcorr_cli.reading.values import Losses
 from rlcorr_cli.reading.whole_rows import OriginalRows
@@ -368,8 +368,8 @@ def _is_seal(content: bytes) -> bool:
 
 
 def is_table(destination: Destination) -> bool:
-    """Whether it is Parquet, whose rows all have the same columns."""
-    return suffix(destination.path) == ".parquet"
+    """Whether its rows all have the same columns."""
+    return suffix(destination.path) in TABLES
 
 
 def suffix(path: Path) -> str:

@@ -15,6 +15,10 @@ ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in ran
 """How compressed files begin; pzstd puts a frame first that readers skip, of sixteen magic numbers."""
 
 
+TABLES, LINES = (".parquet", ".arrow"), (".jsonl", ".jsonl.gz", ".jsonl.zst")
+"""Suffixes of files that are written: those whose rows all have the same columns, and the others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Container:
     """One format.
@@ -42,7 +46,7 @@ CONTAINERS: tuple[Container, ...] = (
         suffixes=(".parquet", ".pq", ".parq"),
         magic=(b"PAR1",),
         module="rlcorr_cli.reading.parquet",
-        written=(".parquet",),
+        written=TABLES,
     ),
     Container(
         name="jsonl",
@@ -50,7 +54,7 @@ CONTAINERS: tuple[Container, ...] = (
         suffixes=(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"),
         magic=(b"{", *GZIP, *ZSTD),
         module="rlcorr_cli.reading.jsonl",
-        written=(".jsonl", ".jsonl.gz", ".jsonl.zst"),
+        written=LINES,
         fixed_columns=False,
         streams=True,
     ),
@@ -60,7 +64,7 @@ CONTAINERS: tuple[Container, ...] = (
         suffixes=(".arrow", ".feather", ".ipc"),
         magic=(b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"),
         module="rlcorr_cli.reading.arrow",
-        written=(".parquet",),
+        written=TABLES,
     ),
 )
 NAMES = (*(container.name for container in CONTAINERS), *LAYOUT_NAMES)
@@ -79,7 +83,7 @@ NATIVE = Container(
     suffixes=LAYOUT_SUFFIXES,
     magic=(),
     module="rlcorr_cli.reading.native",
-    written=(".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst"),
+    written=(*TABLES, *LINES),
 )
 """Files whose layout says what they hold: their rows are canonical ones, and written as such."""
 
@@ -90,7 +94,7 @@ MEMORY = Container(
     suffixes=(),
     magic=(),
     module="rlcorr_cli.reading.memory",
-    written=(".parquet",),
+    written=TABLES,
 )
 """What a function was given in the place of a path."""
 

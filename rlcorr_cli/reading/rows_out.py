@@ -76,19 +76,29 @@ def corrected(rows: CheckedRows, decision: Decision, roles: Roles, *, weights: b
     return rows.original.with_columns({MASK: after, **added, BEFORE: before, **verdicts})
 
 
-def drawn(rows: OriginalRows, times: NDArray[np.int64], longest: int) -> Iterator[OriginalRows]:
-    """Each row as often as it was drawn, its copies numbered in DRAW; longest: tokens of the longest row.
+def drawn(
+    rows: OriginalRows, times: NDArray[np.int64], longest: int, *, number: int = 0, n_rounds: int = 1
+) -> Iterator[OriginalRows]:
+    """The copies of one round, numbered in DRAW, of rows that were drawn so often: an equal share of each row's copies.
 
-    In pieces, because rows can be drawn any number of times.
+    Copies of a row stand apart: the first one of each row, then the second one of each, and so on.  In pieces, because
+    rows can be drawn any number of times.  longest: tokens of the longest row.
     """
-    ends = np.cumsum(times)
-    starts, n_copies = ends - times, int(ends[-1]) if len(ends) else 0
+    done, end = (-(times * upto // -n_rounds) for upto in (number, number + 1))
+    n_copies = end - done
     at_once = max(1, COPIED_TOKENS // max(longest, COPIED_TOKENS // MOST_COPIES))
-    for first in range(0, max(n_copies, 1), at_once):
-        copies = np.arange(first, min(first + at_once, n_copies))
-        sources = np.searchsorted(ends, copies, side="right")
-        numbers = (copies - starts[sources]).astype(np.int32)
-        yield rows.take(sources).with_columns({DRAW: as_arrow(numbers)})
+    level = 0
+    while len(left := np.flatnonzero(n_copies > level)):
+        n_levels = max(1, at_once // len(left))
+        n = np.minimum(n_copies[left] - level, n_levels)
+        levels = np.arange(n.sum()) - np.repeat(np.cumsum(n) - n, n)
+        order = np.argsort(levels, kind="stable")
+        sources, levels = np.repeat(left, n)[order], level + levels[order]
+        for start in range(0, len(sources), at_once):
+            at = sources[start : start + at_once]
+            numbers = (done[at] + levels[start : start + at_once]).astype(np.int32)
+            yield rows.take(at).with_columns({DRAW: as_arrow(numbers)})
+        level += n_levels
 
 
 def _over_all(values: NDArray[Any], rows: CheckedRows, dtype: Any) -> NDArray[Any]:
@@ -134,15 +144,26 @@ class Writer(Protocol):
         ...
 
 
-class _Parquet:
-    """zstd, row groups of about GROUP_BYTES, the source's schema metadata and one more key, `rlcorr`."""
+class _Table:
+    """Rows that all have the same columns, in groups of about GROUP_BYTES: how they are written is a subclass's.
+
+    columns, first: as of `writer`.
+    """
 
     def __init__(self, file: BinaryIO, columns: pa.Schema | None, first: pa.Schema | None) -> None:
         self._file = file
         self._columns = columns
         self._fixed = first
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: Any = None
         self._held: list[pa.Table] = []
+
+    def _begun(self, schema: pa.Schema) -> Any:
+        """What writes tables of these columns into the file."""
+        raise NotImplementedError
+
+    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
+        """Write a table in groups of so many rows."""
+        raise NotImplementedError
 
     def write(self, rows: OriginalRows) -> None:
         table = rows.as_table(self._fixed)
@@ -151,8 +172,8 @@ class _Parquet:
         if self._fixed is not None and table.schema != self._fixed:
             raise different(table.schema, self._fixed)
         if self._writer is None:
-            self._writer = _parquet(self._file, table.schema)
-            self._fixed = self._writer.schema
+            self._writer = self._begun(table.schema)
+            self._fixed = table.schema
         self._held.append(table)
         if len(self._held) == HELD:
             self._held = [pa.concat_tables(self._held).combine_chunks()]
@@ -162,6 +183,33 @@ class _Parquet:
     def close(self, metadata: str) -> None:
         self._flush()
         assert self._writer is not None
+        self._close(metadata)
+
+    def _close(self, metadata: str) -> None:
+        """Write the last bytes."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        self._writer = None
+
+    def _flush(self) -> None:
+        if self._held:
+            assert self._writer is not None
+            table = pa.concat_tables(self._held)
+            self._held = []
+            self._write_groups(table, max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1)))
+
+
+class _Parquet(_Table):
+    """zstd, the source's schema metadata and one more key, `rlcorr`."""
+
+    def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
+        return _parquet(self._file, schema)
+
+    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
+        self._writer.write_table(table, row_group_size=n_rows)
+
+    def _close(self, metadata: str) -> None:
         if metadata:
             self._writer.add_key_value_metadata({MARK: metadata})
         self._writer.close()
@@ -170,13 +218,18 @@ class _Parquet:
         if self._writer is not None:
             self._writer.is_open = False  # else it would close itself, into a file that is gone
 
-    def _flush(self) -> None:
-        if self._held:
-            assert self._writer is not None
-            table = pa.concat_tables(self._held)
-            self._held = []
-            rows = max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1))
-            self._writer.write_table(table, row_group_size=max(rows, 1))
+
+class _Arrow(_Table):
+    """A stream of Arrow IPC, as Hugging Face datasets are kept; it has no place for what is known at its end."""
+
+    def _begun(self, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
+        return pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), schema)
+
+    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
+        self._writer.write_table(table, max_chunksize=n_rows)
+
+    def _close(self, metadata: str) -> None:
+        self._writer.close()
 
 
 def _parquet(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
@@ -226,7 +279,8 @@ def writer(
     """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts
     them; None where a number is to stay what it was.  columns: as of `Dump.table_columns`.  first: columns that rows of
     another file fix for these."""
-    return _Parquet(file, columns, first) if suffix == ".parquet" else _Lines(file, suffix, losses)
+    table = {".parquet": _Parquet, ".arrow": _Arrow}.get(suffix)
+    return _Lines(file, suffix, losses) if table is None else table(file, columns, first)
 
 
 def columns_of(rows: OriginalRows, columns: pa.Schema | None) -> pa.Schema:

@@ -2,7 +2,8 @@
 
 One pass reads, decides and writes: shard by shard in the dump's order here, or each shard's parts of a directory where
 it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean,
-and a resampling, first take a pass that only measures, a budget two that find its bound.  Rows in = rows out + rows
+and a resampling, first take a pass that only measures, a budget two that find its bound; a resampling writes in up to
+MOST_ROUNDS passes.  Rows in = rows out + rows
 dropped + rows set aside, checked at the end.
 """
 
@@ -10,7 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,11 @@ from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
 from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
-from rlcorr_cli.runs.reading import Watch, check_quarantine, check_rereadable, one_reading, quarantine
+from rlcorr_cli.runs.reading import Reading, Watch, check_quarantine, check_rereadable, one_reading, quarantine
+
+MOST_ROUNDS = 4
+"""How often a dump is read to write rows that are drawn.  Of as many draws as rows, 1 row in 270 has two copies in one
+round."""
 
 
 def filter_dump(
@@ -94,12 +99,56 @@ def _written_in_order(
     tally = FilterCounts()
     outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
     kept, dropped = outputs
+    copies = None if draws is None else _Copies(draws=draws, kept=kept)
     with closing(
-        filtered_rows(writing.reading, writing.work, outputs=outputs if draws is None else (), totals=tally.totals)
+        filtered_rows(writing.reading, writing.work, outputs=outputs if copies is None else (), totals=tally.totals)
     ) as batches:
         for batch in batches:
-            _write(batch, tally, draws=draws, kept=kept, dropped=dropped)
+            times = batch.stays.astype(np.int64) if copies is None else copies.write(batch, tally.rows_in, 0)
+            tally.add(RowCounts.of(batch, times))
+            if copies is None and kept is not None and batch.written is not None:
+                kept.write(batch.written)
+            if dropped is not None and batch.dropped is not None:
+                dropped.write(batch.dropped)
+    if copies is not None and kept is not None:
+        copies.write_further(writing)
     return tally, outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Copies:
+    """Copies of drawn rows on their way to an output, in rounds: each round reads the dump and writes an equal share of
+    each row's copies, so that copies of a row stand apart.
+
+    draws: how often each row of the dump is drawn, i64[rows].
+    """
+
+    draws: NDArray[np.int64]
+    kept: Output | None
+
+    @property
+    def n_rounds(self) -> int:
+        """How often the dump is read for them."""
+        return min(int(self.draws.max()), MOST_ROUNDS)
+
+    def write(self, batch: FilteredRows, first_row: int, number: int) -> NDArray[np.int64]:
+        """A batch's copies of one round; how often each of its rows is drawn, in all rounds together."""
+        times = self.draws[first_row : first_row + len(batch.stays)]
+        if self.kept is not None and batch.written is not None:
+            for rows in drawn(batch.written, times, batch.longest, number=number, n_rounds=self.n_rounds):
+                self.kept.done = (self.kept.rows + len(rows)) / int(self.draws.sum())
+                self.kept.write(rows)
+        return times
+
+    def write_further(self, writing: Writing) -> None:
+        """All rounds after the first."""
+        dump, computing = writing.reading.dump, writing.reading.computing
+        for number in range(1, self.n_rounds):
+            work = replace(writing.work, reading=writing.work.reading.restarted(), measures=False)
+            row = 0
+            with closing(filtered_rows(Reading.alone(dump, computing), work)) as batches:
+                for batch in batches:
+                    row += len(self.write(batch, row, number))
 
 
 def _output(place: Destination, writing: Writing) -> Output:
@@ -141,7 +190,7 @@ def _drawn(plan: Plan, target: Target) -> tuple[str, ...]:
     """A note on what rows are drawn by, and in which order they are written."""
     if target.resample is None:
         return ()
-    order = "Copies of a row stand next to one another: shuffle the dataset before you train on it."
+    order = "Copies of a row are spread over the output, numbered in rlcorr_draw."
     if plan.weighting is None or not plan.applies_weights or plan.weighting.scope != "token":
         return (order,)
     return ("Rows are drawn by the mean weight of their tokens; token weights are not written.", order)
@@ -207,28 +256,6 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         )
     if plan.batched or target.resample is not None or target.divides_coefs:
         check_rereadable(dump)
-
-
-def _write(
-    batch: FilteredRows,
-    tally: FilterCounts,
-    *,
-    draws: NDArray[np.int64] | None,
-    kept: Output | None,
-    dropped: Output | None,
-) -> None:
-    """Send one batch's rows where they belong."""
-    times = batch.stays.astype(np.int64)
-    if draws is not None:
-        times = draws[tally.rows_in : tally.rows_in + len(times)]
-    tally.add(RowCounts.of(batch, times))
-    if kept is not None and batch.written is not None:
-        for rows in (batch.written,) if draws is None else drawn(batch.written, times, batch.longest):
-            if draws is not None:
-                kept.done = (kept.rows + len(rows)) / int(draws.sum())
-            kept.write(rows)
-    if dropped is not None and batch.dropped is not None:
-        dropped.write(batch.dropped)
 
 
 def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:

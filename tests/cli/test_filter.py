@@ -261,6 +261,18 @@ def test_output_opens_elsewhere(tmp_path: Path) -> None:
     assert loaded[3]["rollout_is_weights"] == pytest.approx(rows[3]["rollout_is_weights"])
 
 
+@pytest.mark.parametrize("source", [STEPS, JSONL])
+def test_an_arrow_file_is_what_datasets_reads(source: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = output(tmp_path / "out.parquet", source, "--preset", "seq_is_rs")
+    out = tmp_path / "out.arrow"
+    assert run("filter", source, "--preset", "seq_is_rs", "-o", str(out)).status == 0
+    assert datasets.Dataset.from_file(str(out)).to_list() == rows
+    loaded = datasets.load_dataset("arrow", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded.to_list() == rows
+    assert run("analyze", str(out), "--json").json["counts"]["rows"] == len(rows)
+
+
 def test_a_suggested_threshold_keeps_what_it_says(tmp_path: Path) -> None:
     text = run("filter", BF16, "--preset", "geo_rs", "--dry-run").out
     (flag,) = (line.split()[1] for line in text.splitlines() if line.strip().startswith("--rs"))
@@ -292,17 +304,30 @@ def test_rows_drawn_in_pieces_are_those_drawn_at_once(
     assert max(map(len, copies.values())) > 10
 
 
+def test_copies_of_a_drawn_row_stand_apart(tmp_path: Path) -> None:
+    rows = output(tmp_path / "out.parquet", BF16, "--preset", "seq_is", "--resample", "150")
+    last: dict[str, int] = {}
+    apart: list[int] = []
+    for i, one in enumerate(rows):
+        apart += [i - last[one["sample_id"]]] if one["sample_id"] in last else []
+        last[one["sample_id"]] = i
+    assert len(rows) == 150
+    assert len(apart) > 64
+    assert min(apart) > 4
+    assert {one["sample_id"] for one in rows[: len(last)]} == set(last)
+
+
 def test_a_resampling_says_what_rows_are_drawn_by_and_in_which_order() -> None:
     def notes(preset: str, *more: str) -> str:
         return " ".join(run("filter", BF16, "--preset", preset, "--dry-run", "--json", *more).json["notes"])
 
-    by_tokens, adjacent = "drawn by the mean weight of their tokens", "Copies of a row stand next to one another"
+    by_tokens, apart = "drawn by the mean weight of their tokens", "Copies of a row are spread over the output"
     drawn = ("--resample", "20")
     assert by_tokens in notes("token_is", *drawn)
-    assert adjacent in notes("token_is", *drawn)
+    assert apart in notes("token_is", *drawn)
     assert by_tokens not in notes("seq_is", *drawn)
-    assert adjacent in notes("seq_is", *drawn)
-    assert adjacent not in notes("token_is")
+    assert apart in notes("seq_is", *drawn)
+    assert apart not in notes("token_is")
 
 
 def test_resampling_follows_the_weights(tmp_path: Path) -> None:

@@ -22,11 +22,11 @@ def test_no_two_containers_are_known_by_the_same_mark() -> None:
 def test_what_a_container_is_written_to_is_known_as_a_containers() -> None:
     known = {suffix for row in CONTAINERS for suffix in row.suffixes}
     assert all(suffix in known for row in CONTAINERS for suffix in row.written)
-    assert container("parquet").written == container("arrow").written == (".parquet",)
+    assert container("parquet").written == container("arrow").written == (".parquet", ".arrow")
 
 
 def test_rows_of_two_containers_go_where_rows_may_differ() -> None:
-    assert holding({"parquet"}) == (".parquet",)
+    assert holding({"parquet"}) == (".parquet", ".arrow")
     assert holding({"parquet", "jsonl"}) == holding({"jsonl"}) == (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
