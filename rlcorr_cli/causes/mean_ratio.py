@@ -22,6 +22,7 @@ from rlcorr_cli.measure.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
 RATIO_MEAN = "ratio_mean"
@@ -67,7 +68,7 @@ def impossible_ratio(batch: Batch) -> Impossible | None:
     tokens = Tokens.of(batch, CPU)
     rollout = scored_rollout(batch, "decoupled")
     keys = bootstrap.row_keys(rollout, batch.offsets, batch.row_keys)
-    if len(np.unique(keys)) < FEWEST:
+    if DistinctKeys.of(keys, FEWEST).exact:
         return None
     # A rollout of few tokens is known by what tells rows apart.
     rollouts = np.where(batch.lengths < bootstrap.TELLING_TOKENS, keys, rollout_keys(batch))

@@ -53,7 +53,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None) -> Search:
 
 def _with_files(sample: RowSample) -> RowSample:
     """The sample with its files as a column of levels, where there are several that do not only tell the time."""
-    if len(np.unique(sample.files)) < 2 or FILE in sample.levels or _files_are_of_steps(sample):
+    if (sample.files == sample.files[:1]).all() or FILE in sample.levels or _files_are_of_steps(sample):
         return sample
     names = [os.path.basename(path) for path in sample.paths]
     return replace(sample, levels={**sample.levels, FILE: ColumnOfKeys.of(sample.files, names)})

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
-from importlib.abc import InspectLoader
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -110,7 +109,8 @@ def summary(command: str) -> str:
     """
     module, name = COMMANDS[command]
     spec = find_spec(f"rlcorr_cli.commands.{module}")
-    source = spec.loader.get_source(spec.name) if spec and isinstance(spec.loader, InspectLoader) else None
+    # To ask for the type that has this method, importlib.abc's, would load random and tempfile.
+    source = spec.loader.get_source(spec.name) if spec and hasattr(spec.loader, "get_source") else None
     said = re.search(rf'^def {name}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
     return (said[1] if said else (function(command).__doc__ or "")).strip().removesuffix('"""').partition("\n")[0]
 
