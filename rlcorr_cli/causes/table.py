@@ -101,7 +101,7 @@ ANOMALIES: tuple[Cause, ...] = (
         certainty="A single 0 is no sign: probability 1 rounds to it. A run counts where the other column contradicts "
         "it, or where runs of zeros in both columns are rare inside rows.",
         alike="unscored_zeros, where runs stand inside rows.",
-        advice="Mask the prompt (response_mask 0), or name the mask column with --map response_mask=COLUMN.",
+        advice="Mask the prompt (response_mask 0), or name the column of the mask (map response_mask=COLUMN).",
         source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "
         "only",
         voids=True,
@@ -155,7 +155,7 @@ ANOMALIES: tuple[Cause, ...] = (
         certainty="Needs 10,000 tokens at int8 noise, 40,000 at bf16 noise; with fewer it says nothing. Swapped "
         "columns of which one is cut by top-p are not seen.",
         alike="temperature with raw rollout log-probs, where the engine sampled from what training's column holds.",
-        advice="Check which column is whose (--map rollout_log_probs=..., --map old_log_probs=...), and that the "
+        advice="Check which column is whose (map rollout_log_probs=COLUMN, map old_log_probs=COLUMN), and that the "
         "engine returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
         source="the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio "
         "-KL",
@@ -391,7 +391,8 @@ _ROWS = (
         certainty="It is certain that they differ, not why. Needs 16 rows.",
         alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
         "together at all.",
-        advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and try columns with --by.",
+        advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and compare rows by other columns, too (by "
+        "COLUMN).",
     ),
     Cause(
         name="stale_policy",

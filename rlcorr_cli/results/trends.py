@@ -121,7 +121,7 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     """
     single = [group for group in groups if len(group.key) == 1]
     if not single:
-        raise Missing("There are no steps to follow: no column `step`; name another one with --group-by COLUMN.")
+        raise Missing("There are no steps to follow: no column `step`. Group by another column.")
     name = next(iter(single[0].key))
     placed = [(float(group.key[name]), group) for group in single if _is_number(group.key[name])]
     labels: tuple[Any, ...] = ()
@@ -170,8 +170,8 @@ def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
     known = [(lag, k3, n) for lag, k3, n in rows if lag is not None and k3 is not None]
     if not known:
         raise Missing(
-            "Staleness needs numbers in the columns step and policy_version, or in policy_version_lag; name them "
-            "with --group-by."
+            "Staleness needs numbers in the columns step and policy_version, or in policy_version_lag. Group by the "
+            "columns that have them."
         )
     lag, k3, n = zip(*known, strict=True)
     return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)

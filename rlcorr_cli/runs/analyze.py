@@ -301,7 +301,7 @@ def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds
     """That batches are named in vain, which values each budget let stay, and that rollouts go uncounted."""
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
     if not plan.batched and not of_objective and dump.request.batch_by is not None:
-        yield "--batch-by has no effect: the plan does not use batches."
+        yield "The column of batches has no effect: the plan does not use batches."
     for budget in plan.budgets:
         ends = sorted(set(budgets.bounds[budget.name].values()))
         if not ends or ends[0] == math.inf:

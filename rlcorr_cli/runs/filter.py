@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
 from rlcorr_cli.causes.anomalies import find_anomalies
-from rlcorr_cli.errors import FaultError, UsageError
+from rlcorr_cli.errors import FaultError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.correct import MAX_WEIGHT
@@ -200,9 +200,9 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
     """A note where weights were too large to be written down."""
     if not n_tokens:
         return ()
-    written = f"written as {MAX_WEIGHT:.3g}, the largest float32"
     return (
-        f"Tokens whose weight is {written}, for being larger: {n_tokens:,}; a bound (--is token:,1000) avoids this.",
+        f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_tokens, 'token')}. A bound "
+        "(is token:,1000) avoids this.",
     )
 
 

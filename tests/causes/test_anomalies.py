@@ -1,5 +1,6 @@
 """Whole-file suspicions: each is raised by a dump made wrong in its way, and by no clean one."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from limits import LIMIT_SECONDS
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.anomalies import find_anomalies
-from rlcorr_cli.causes.table import ANOMALIES
+from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES
 from rlcorr_cli.reading.sample import Sample
 
 DATA = Path(__file__).parents[2] / "sample_data"
@@ -472,3 +473,10 @@ def test_every_row_says_what_it_means_and_what_to_do() -> None:
         assert row.meaning.endswith(".")
         assert row.advice.endswith(".")
         assert row.source
+
+
+def test_advice_names_options_as_both_the_command_line_and_python_have_them() -> None:
+    """But within a whole command, which is one to paste."""
+    advice = {row.name: re.sub(r"`rlcorr [^`]*`", "", row.advice) for row in ALL_CAUSES.values()}
+    assert [name for name, text in advice.items() if "--" in text] == []
+    assert "map old_log_probs=COLUMN" in advice["swapped_columns"]

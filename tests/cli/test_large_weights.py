@@ -33,7 +33,7 @@ def test_are_clamped_counted_and_said(to: str, tmp_path: Path) -> None:
         warnings.simplefilter("error")
         ran = run("filter", dump, "--plan", plan(tmp_path), "-o", str(out), "--json")
     assert ran.status == 0, ran.err
-    assert any("the largest float32, for being larger: 2;" in note for note in ran.json["notes"])
+    assert any("the largest float32, are written as that: 2 tokens." in note for note in ran.json["notes"])
     rows = read(out)
     assert [one["rollout_is_weights"][0] for one in rows[:2]] == [LARGEST, LARGEST]
     assert rows[2]["rollout_is_weights"] == pytest.approx(np.exp([-0.25, 0.25]), rel=1e-6)
