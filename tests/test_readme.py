@@ -211,7 +211,8 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 
 OTHERS_OWN = {
-    *("--dump-details", "--save_traces"),
+    *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
+    "--custom-tis-function-path",
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }
 """Flags of trainers, by which they write dumps, and of clusters."""

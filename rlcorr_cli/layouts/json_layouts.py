@@ -136,8 +136,8 @@ NEMO_RL = JsonLayout(
     parts=later("json_parts.unwrapped"),
     span=True,
     zeroed_by="sample_loss_mask",
-    missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with force_on_policy_ratio off "
-    "to have them written.",
+    missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with "
+    "loss_fn.force_on_policy_ratio=false to have them written.",
 )
 """Both policies over the padded prompt and response: what lies before a row's first token of token_loss_mask is the
 prompt, and after its last padding.  With dynamic sampling `filtered_rewards` is the row's reward, and `rewards` another
@@ -243,8 +243,8 @@ which the first token holds -log(vocabulary), or a value over the border to the 
 is not finite."""
 
 EXPORT_HINT = (
-    "prime-rl writes the trainer's log-probs in its token export only. Train with trainer.enable_token_export = true, "
-    "and name token_exports/."
+    "prime-rl keeps the trainer's log-probs in RUN/monitors/, unless the run has --no-monitors.file: name that. Before "
+    "September 2026 it wrote them in token_exports/ only, with trainer.enable_token_export = true."
 )
 
 

@@ -67,7 +67,7 @@ DASHBOARD_TYPES = {"rollout_log_probs": pa.list_(pa.float32()), "token_ids": pa.
 IGNORES_REMOVED = "miles' dashboard does not record remove_sample: sequences that training left out count."
 ROLLOUT_ALONE = (
     "The dashboard's columns are of the rollout alone. Name rollout_data/{id}.pt and train_data/{id}_{rank}.pt, which "
-    "--dump-details has written beside it."
+    "--dump-details has written beside it, unless there is --no-dump-train-data."
 )
 DASHBOARD_ROWS = 64
 """Rows of the dashboard's that are read at once."""

@@ -176,8 +176,8 @@ TYPES = {
 REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
 REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
 BEFORE_TRAINING = (
-    "It is a rollout file, written before training. Name the training file of the same id, too; --dump-details has "
-    "both written, --save-debug-train-data the latter."
+    "It is a rollout file, written before training. Name the training file of the same id, too; --dump-details DIR has "
+    "both written (in miles unless there is --no-dump-train-data), --save-debug-train-data the latter."
 )
 UNTRAINED = "sequences of the rollout file that its training files do not hold are left out."
 NO_LOG_PROBS = (

@@ -93,8 +93,9 @@ COPIES = "ranks of tensor parallelism hold the same sequences; each is read once
 STAGES = "ranks of earlier pipeline stages hold no log-probs and are left out."
 SLICES = "slices of context parallelism are put together."
 REUSED = (
-    "The run took the log-probs from its own loss and wrote none. Train with --get-mismatch-metrics to have them "
-    "computed and written; slime since 2026-08-12 (format_version 2) writes them always."
+    "The run took the log-probs from its own loss and wrote none. Train with --get-mismatch-metrics (and the "
+    "--custom-tis-function-path that it needs) to have them computed and written; slime since 2026-08-12 "
+    "(format_version 2) writes them always."
 )
 STAGE = "Its rank is not of the last pipeline stage, which alone has log-probs. Name the files of all ranks of a step."
 ALL_RANKS = "Name the files of all ranks of a step."

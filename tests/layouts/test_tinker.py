@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import rlcorr_cli
 from rlcorr_cli import analyze, convert
 from rlcorr_cli.errors import DataError, NoTrainedPolicy
 from rlcorr_cli.reading.find import find_noting
@@ -247,6 +249,22 @@ def test_a_database_that_is_damaged_is_an_error(keep: int, tmp_path: Path) -> No
     (tmp_path / "cut.sqlite").write_bytes(content[:keep])
     with pytest.raises(DataError):
         rows_of([tmp_path / "cut.sqlite"])
+
+
+def test_the_lines_of_the_manual_write_both_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = (Path(rlcorr_cli.__file__).parent / "manual" / "dumps.md").read_text().split("```python\n")[1:]
+    (lines,) = (block.split("```")[0] for block in blocks if "loss_fn_outputs" in block)
+
+    def datum(**lists: list[float]) -> SimpleNamespace:
+        return SimpleNamespace(loss_fn_inputs={name: SimpleNamespace(data=values) for name, values in lists.items()})
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dump").mkdir()
+    data = [datum(logprobs=[0.0, -1.0, -2.0], mask=[0.0, 1.0, 1.0], advantages=[0.0, 1.0, 1.0])]
+    outputs = [{"logprobs": SimpleNamespace(data=[-9.0, -1.5, -2.5])}]
+    exec(lines, {"data": data, "result": SimpleNamespace(loss_fn_outputs=outputs), "step": 3})
+    report = analyze("dump/000003.parquet")
+    assert (report.counts["tokens"], report.whole.values["kl"]) == (2, pytest.approx(0.5))
 
 
 def test_a_capture_and_scores_of_the_same_tokens_make_a_dump(tmp_path: Path) -> None:
