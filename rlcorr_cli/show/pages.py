@@ -21,6 +21,7 @@ PAGES = {
     "glossary": "every word that reports, pages and helps print",
     "intervals": "how intervals are made, and how often they hold",
     "diagnose": "the cause of a gap: what a dump tells, and what it cannot",
+    "symptoms": "24 questions: your symptom, a command, and what it says",
     "corrections": "presets, flags, plan files, frameworks' own configs",
     "choosing": "which correction to take, and what each costs",
     "objectives": "what PPO and similar objectives make of a batch, and what mistakes cost",

@@ -148,6 +148,23 @@ def test_options_beside_those_that_are_read_are_named(tmp_path: Path) -> None:
     assert any("not read: k0, k1, k2, k3, k4, k5 and 3 more." in note for note in json.loads(out)["notes"])
 
 
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        ("rollout_importance_sampling_mode: token_truncate", "ms-swift"),
+        ("use_rho_correction: true", "open-instruct"),
+        ("rollout_is: {rollout_is_mode: truncate, rollout_is_threshold: [5.0, 0.5]}", "xtuner"),
+        ("train_infer_correction: {is_weight: {enabled: true, weight_type: token}}", "ROLL"),
+        ("use_opsm: true", "slime"),
+        ("actor: {use_decoupled_loss: true, rejection_sampling: {metric: binary_kl, upper: 0.1}}", "AReaL"),
+    ],
+)
+def test_a_frameworks_own_option_alone_is_read(text: str, framework: str, tmp_path: Path) -> None:
+    status, out, err = analyzed(text, tmp_path)
+    # OPSM compares the current policy, which this dump has not.
+    assert (status == 0 and f"read as {framework}'s config" in out) or (framework == "slime" and "current" in err), err
+
+
 def test_what_is_no_config_is_refused_with_the_frameworks_whose_configs_are_read(tmp_path: Path) -> None:
     status, _, err = analyzed("frobnicate: true", tmp_path)
     assert status == 2
