@@ -22,7 +22,7 @@ NOISE = CauseFinding(
     bound="at_most",
     parameters={"core": 0.12},
     is_minor=True,
-    headline="rounding noise of bf16 or int8 size",
+    headline="rounding noise",
     evidence=(),
     advice="",
 )
@@ -56,7 +56,7 @@ ALL_NOISE = CauseFinding(
     cause="noise",
     share=0.89,
     bound="at_most",
-    headline="rounding noise of bf16 size",
+    headline="rounding noise",
     evidence=(
         "The log-odds differ by 0.072, equally at all levels of surprise (slope 0.0003 ± 0.0008); 0% of it depends "
         "on the token (changed weights: 3% or more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± "

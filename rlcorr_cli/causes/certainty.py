@@ -13,7 +13,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case, Step
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, MIN_BUCKETS
-from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, OTHER_CORE, STALE_Z_ALONE
+from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, STALE_Z_ALONE
 from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 
 PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised", "top1_recorded"})
@@ -88,14 +88,14 @@ def _of_line(case: Case, cause: CauseFinding) -> list[str]:
 
 def _of_weights(case: Case, cause: CauseFinding) -> list[str]:
     by_token = case.by_token
-    if by_token is None or case.features.core > OTHER_CORE:
+    if by_token is None or case.features.core > case.widest_noise:
         return []
     near = by_token.omega2 - ERRORS * by_token.error < BY_TOKEN or case.size_by_token < NEAR_SIZE * LEAST_BY_TOKEN
-    return ["noise"] if near else []
+    return ["noise"] if near or case.context.clean is not None else []
 
 
 def _of_noise(case: Case, cause: CauseFinding) -> list[str]:
-    readings = ["other_weights"] if _may_go_with_token(case) else []
+    readings = ["other_weights"] if case.context.clean is None and _may_go_with_token(case) else []
     return [*readings, "heavy_tail"] if cause.share < QUIET else readings
 
 

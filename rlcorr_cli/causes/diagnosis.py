@@ -70,7 +70,7 @@ class CauseFinding(Record):
 
     @property
     def claim(self) -> str:
-        """The headline, and what else it may be: 'rounding noise of bf16 size, or changed weights'."""
+        """The headline, and what else it may be: 'rounding noise, or changed weights'."""
         return ", or ".join([self.headline, *(READINGS[name] for name in self.alternatives)])
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import Diagnosis
-from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.wording import percent
@@ -39,15 +39,15 @@ class Search:
     totals: GapTotals
 
 
-def search(sample: RowSample, rows: NDArray[np.int64] | None = None) -> Search:
-    """Search a sample, or some of its rows, for the cause of their gap."""
+def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yardstick | None = None) -> Search:
+    """Search a sample, or some of its rows, for the cause of their gap.  clean: as of Context."""
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
-    totals, context = totals_of(sample), Context(*sample.columns)
+    totals, context = totals_of(sample), Context(*sample.columns, clean)
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
-        diagnosis = _within(sample, diagnosis)
+        diagnosis = _within(sample, diagnosis, context)
     return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0])), totals)
 
 
@@ -77,12 +77,12 @@ def _with_few_steps(sample: RowSample) -> RowSample:
     return replace(sample, levels={**sample.levels, STEP: ranges})
 
 
-def _within(sample: RowSample, whole: Diagnosis) -> Diagnosis:
+def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     """The diagnosis of a dump whose gap sits in some steps: what the rows of these steps show."""
     step = sample.levels[STEP]
     hot = [code for code, value in enumerate(step.values) if value in whole.hot_steps]
     rows = sample.rows(np.flatnonzero(np.isin(step.codes, hot)))
-    within = diagnose(totals_of(rows), Context(*sample.columns), rows)
+    within = diagnose(totals_of(rows), context, rows)
     portion = within.sum_squares / whole.sum_squares if whole.sum_squares else 0.0
     if within.cause is None or within.cause.cause == "column":
         return whole

@@ -192,7 +192,7 @@ _ROWS = (
         "mean square, whose sum over the gap is the share.",
         certainty="That a column is on a grid is certain from 64 values on, and always reported as a fact; it is a "
         "cause where this rounding alone makes half of the gap.",
-        alike="rounding noise of bf16 size comes from arithmetic in bf16, and leaves values off the grid.",
+        alike="rounding noise comes from arithmetic in bf16, and leaves values off the grid.",
         advice="Write log-probs as float32, computed by a log-softmax in float32.",
     ),
     Cause(
@@ -438,7 +438,8 @@ _ROWS = (
         looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
         "give.",
         certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
-        "these, a dump cannot tell. Under 4,000 tokens or 4 prompts rounding and changed weights look alike.",
+        "these, a dump cannot tell. Under 4,000 tokens or 4 prompts rounding and changed weights look alike; a clean "
+        "dump of the same model (--clean-dump) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,
     ),
@@ -448,8 +449,9 @@ _ROWS = (
         meaning="Rounding: both sides run the same weights by different kernels or precisions.",
         looks="The log-odds differ by one spread at all levels of surprise, no rows gain or lose as a whole, and "
         "the mean of e^l is 1.",
-        certainty="By the spread it is of bf16 size (up to 0.1), of bf16 or int8 (0.2), of 8 bits (0.45). Raw "
-        "log-probs on both sides hide any temperature and cut that was sampled with.",
+        certainty="How wide rounding spreads log-odds depends on the model: bf16 leaves 0.01 to 0.1. By a clean dump "
+        "of the same model at the same temperature (--clean-dump) up to 1.5 times its spread is noise. Raw log-probs "
+        "on both sides hide any temperature and cut that was sampled with.",
         alike="Weights that were changed a little, in a dump without token_ids or under 4,000 tokens.",
         advice="Nothing in the data is wrong. Token-level weights correct what noise leaves; a higher precision of the "
         "last layer shrinks it.",

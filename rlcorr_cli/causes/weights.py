@@ -7,7 +7,8 @@ of d the first rule that holds is taken (RULES), and what is left is noise.
 from dataclasses import dataclass
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.features import OTHER_CORE, Case
+from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GRID_SUMS
@@ -27,15 +28,10 @@ PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
 HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
 HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
 """Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
-OTHER_CORE = 0.45
-"""No number format gives a core above this; measured: 4-bit weights 1.5, fp8 .31."""
 CLEAN_CORE = 0.001
-SIZES = (
-    (0.1, "rounding noise of bf16 size"),
-    (0.2, "rounding noise of bf16 or int8 size"),
-    (OTHER_CORE, "rounding noise of 8-bit size"),
-)
-TOO_LARGE = "noise larger than any number format makes"
+NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
+FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-bit weights 10 and more"
+"""The core over that of bf16 alone, measured on six models."""
 
 
 @dataclass(frozen=True)
@@ -192,22 +188,23 @@ def heavy_tail(case: Case) -> CauseFinding | None:
 
 
 def other_weights(case: Case) -> CauseFinding | None:
-    """Differences that go with the token, or are larger than any number format's."""
-    core, by_token = case.features.core, case.by_token
-    if not case.goes_with_token and core <= OTHER_CORE:
+    """Differences that go with the token, or are larger than rounding makes."""
+    core, by_token, clean = case.features.core, case.by_token, case.context.clean
+    if not case.goes_with_token and core <= case.widest_noise:
         return None
-    evidence = [
-        f"The log-odds differ by {figures(core)}" + (" (number formats: at most 0.45)." if core > OTHER_CORE else ".")
-    ]
+    evidence = [f"The log-odds differ by {figures(core)}{_against(case)}."]
+    if clean is not None and core > case.widest_noise:
+        evidence.append(f"Measured on six models: {FORMATS}.")
     if by_token is not None and case.goes_with_token:
         evidence.append(
             f"{percent(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
             f"{percent(BY_TOKEN)})."
         )
+    noise = 0.0 if clean is None else clean.core**2 * case.features.e2
     return CauseFinding(
         cause="other_weights",
-        share=_body_share(case),
-        parameters={"core": core, **({} if by_token is None else {"by_token": by_token.omega2})},
+        share=case.features.share(case.features.body_gap - noise),
+        parameters={"core": core, **_times_clean(case), **({} if by_token is None else {"by_token": by_token.omega2})},
         headline="one side runs other weights (8-bit or 4-bit, another checkpoint, an adapter, or stale weights)",
         evidence=tuple(evidence),
     )
@@ -217,6 +214,19 @@ RULES = (stale_policy, drift, padded_vocabulary, heavy_tail, other_weights)
 """Of the spread of d, in the order of how much each one says."""
 
 
+def _against(case: Case) -> str:
+    """How that compares with a clean dump, else with what number formats make at most."""
+    core, clean = case.features.core, case.context.clean
+    if clean is None:
+        return " (number formats: at most 0.45)" if core > OTHER_CORE else ""
+    return f", {ratio(core, clean.core):.1f} times as much as in {clean.name}, which is clean"
+
+
+def _times_clean(case: Case) -> dict[str, float]:
+    clean = case.context.clean
+    return {} if clean is None else {"times_clean": ratio(case.features.core, clean.core)}
+
+
 def noise_share(case: Case) -> float:
     """core^2 sum e^2 / Q: what a spread of d alike at all levels of surprise makes of the gap."""
     return case.features.share(case.features.core**2 * case.features.e2)
@@ -224,18 +234,21 @@ def noise_share(case: Case) -> float:
 
 def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
     """Whatever else holds: at most what the first cause, if there is one, leaves of the gap."""
-    core = case.features.core
+    core, clean = case.features.core, case.context.clean
     if core <= CLEAN_CORE:
         return None
-    size = next((words for most, words in SIZES if core <= most), TOO_LARGE)
+    as_clean = f", {ratio(core, clean.core):.1f} times that of {clean.name}" if clean and first is None else ""
+    if clean is not None and first is not None:
+        core = min(core, clean.core)
     left = 1.0 if first is None else max(0.0, 1 - first.share)
-    evidence = _noise_evidence(case) if first is None else [f"The rest has a spread of {figures(core)} in log-odds."]
+    rest = f"The rest has a spread of {figures(core)} in log-odds."
+    evidence = _noise_evidence(case) if first is None else [rest]
     return CauseFinding(
         cause="noise",
-        share=min(noise_share(case), left),
+        share=min(case.features.share(core**2 * case.features.e2), left),
         bound="at_most",
-        parameters={"core": core, "size": size},
-        headline=size,
+        parameters={"core": core, **_times_clean(case)},
+        headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
         evidence=tuple(evidence),
     )
 
@@ -244,8 +257,8 @@ def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
     parts = [
-        f"The log-odds differ by {figures(features.core)}, equally at all levels of surprise (slope {line.slope:.4f} "
-        f"± {2 * line.error:.4f})"
+        f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise (slope "
+        f"{line.slope:.4f} ± {2 * line.error:.4f})"
     ]
     if case.by_token is not None:
         by_token = max(0.0, case.by_token.omega2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
@@ -14,6 +15,7 @@ from rlcorr_cli.commands.arguments import (
     TEXT,
     TEXTS,
     ByStep,
+    CleanDump,
     ClusterBy,
     Dumps,
     GroupBy,
@@ -23,6 +25,7 @@ from rlcorr_cli.commands.arguments import (
     Outputs,
     Overwrite,
     Pool,
+    RareCleanDump,
     Seed,
     SheetOutputs,
     TotalledOutputs,
@@ -42,7 +45,15 @@ from rlcorr_cli.commands.choose import (
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
-from rlcorr_cli.commands.saved import AllowOverlap, added, other_plan, refuse_conflicting, result_of, saved_parts
+from rlcorr_cli.commands.saved import (
+    AllowOverlap,
+    added,
+    other_plan,
+    refuse_conflicting,
+    result_of,
+    saved_parts,
+    yardstick,
+)
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.places import STDIN
@@ -97,6 +108,7 @@ def analyze(
     ] = False,
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
     tokenizer: TokenizerName = None,
+    clean_dump: RareCleanDump = None,
     output: Outputs = (),
     overwrite: Overwrite = False,
     **how: Unpack[HowCorrected],
@@ -140,7 +152,7 @@ def analyze(
             output, n_group_columns=len(run.provenance.asked_groups)
         )  # only now it is known how they are grouped
         with Staging() as staging:
-            return finished(report_in(first, run), notes, outputs, staging)
+            return finished(report_in(first, run, yardstick(clean_dump, how)), notes, outputs, staging)
     reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
     text_of = None if tokenizer is None else _tokenizer(tokenizer)
@@ -161,6 +173,7 @@ def analyze(
             totals=totals or keep_totals(outputs),
             staging=staging,
             objective=wanted,
+            clean=yardstick(clean_dump, how),
         )
         is_small = sum(file.n_bytes for file in report.inputs) <= LARGEST_READ_AGAIN
         if is_small and STDIN not in reading.paths and any(path.suffix.lower() in WITH_ROWS for path in outputs):
@@ -198,6 +211,7 @@ def diagnose(
             offers=completion.causes,
         ),
     ] = (),
+    clean_dump: CleanDump = None,
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
     overwrite: Overwrite = False,
@@ -225,7 +239,8 @@ def diagnose(
         first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
         refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
-            of_sum = replace(result_of(first, run, diagnosis_of), totals=run, fail_on=failing)
+            of_sum = result_of(first, run, partial(diagnosis_of, clean=yardstick(clean_dump, how)))
+            of_sum = replace(of_sum, totals=run, fail_on=failing)
             return finished(of_sum, notes, outputs, staging)
     reading = request(dumps, how, group_by=group_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths)
@@ -237,6 +252,7 @@ def diagnose(
             watch=how.get("watch"),
             staging=staging,
             totals=keep_totals(outputs),
+            clean=yardstick(clean_dump, how),
         )
         return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
 

@@ -296,6 +296,22 @@ ClusterBy = Annotated[
         rare=True,
     ),
 ]
+
+
+def _clean_dump(*, rare: bool) -> Opt:
+    return Opt(
+        help="A clean dump of the same model, or what diagnose or analyze saved of it: .json, .rlcorr. Noise is "
+        "measured by it, so weights of fewer bits stand out.",
+        python="Or a table in memory.",
+        panel=READING,
+        typed=TEXT,
+        metavar="FILE",
+        rare=rare,
+    )
+
+
+CleanDump = Annotated[Paths | None, _clean_dump(rare=False)]
+RareCleanDump = Annotated[Paths | None, _clean_dump(rare=True)]
 Pool = Annotated[bool, Opt(help="Treat all steps as one: ignore the step column.", panel=READING)]
 ModeName = Annotated[Mode | None, Opt(help="Trained policy: old (decoupled), current (bypass).", panel=READING)]
 Seed = Annotated[

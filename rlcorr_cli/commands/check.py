@@ -18,6 +18,7 @@ from rlcorr_cli.commands.arguments import (
     Names,
     Paths,
     Pool,
+    RareCleanDump,
     computing,
     kind_of,
     names,
@@ -28,6 +29,7 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, written
+from rlcorr_cli.commands.saved import yardstick
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
@@ -125,6 +127,7 @@ def check(
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
     pool: Pool = False,
+    clean_dump: RareCleanDump = None,
     junit: Junit = None,
     summary: Annotated[
         str | Path | None,
@@ -181,6 +184,8 @@ def check(
             refuse_beside_report(reading, how)
             if wanted is not None:
                 raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
+            if clean_dump is not None:
+                raise UsageError("--clean-dump needs the dump: a saved report has its cause already.", NAME_DUMP)
         else:
             from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs none of it
 
@@ -198,6 +203,7 @@ def check(
                     follows_steps=not pool,
                     staging=staging,
                     objective=wanted,
+                    clean=yardstick(clean_dump, how),
                 )
         checked = run(measurements_of(report), asked)
         checked = replace(checked, notes=checked.notes + notes)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from rlcorr_cli.commands.arguments import READING, How, bad_row_policy, several
+from rlcorr_cli.commands.arguments import READING, How, bad_row_policy, computing, paths, request, several
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
@@ -18,6 +18,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.show.forms import TOTALLED
 
 if TYPE_CHECKING:
+    from rlcorr_cli.causes.features import Yardstick
     from rlcorr_cli.results.saved_runs import SavedRun
 
 AllowOverlap = Annotated[
@@ -94,6 +95,24 @@ def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         why = f"{error}" or type(error).__name__
         raise DataError(f"{path} holds totals that do not belong together: {why}.", AGAIN) from error
+
+
+def yardstick(clean: Any, how: How) -> "Yardstick | None":
+    """What a clean dump shows, or what was saved of it; None where none is named."""
+    if clean is None:
+        return None
+    from rlcorr_cli.results.saved import is_report
+    from rlcorr_cli.results.yardstick import yardstick_in, yardstick_of
+
+    named = paths(clean)
+    if is_report(named):
+        return yardstick_in(named[0])
+    from rlcorr_cli.runs.diagnose import diagnose
+
+    reading = request(clean, {"map": how.get("map"), "nonfinite": how.get("nonfinite", "error")})
+    with computing(how) as compute:
+        found = diagnose(reading, computing=compute, watch=how.get("watch"))
+    return yardstick_of(named[0], found.whole.diagnosis, None if found.voiding is None else found.verdict)
 
 
 def other_plan(asked: Plan, held: Plan) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, standing
+from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
@@ -307,8 +308,9 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
 
 
-def report_of(run: RunTotals, *, group_intervals: bool = False) -> Report:
-    """The report of a run.  group_intervals: whether groups have intervals without pictures, too."""
+def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick | None = None) -> Report:
+    """The report of a run.  group_intervals: whether groups have intervals without pictures, too.  clean: as of
+    `search`."""
     measured, plan, provenance = run.measured, run.plan, run.provenance
     groups, step_at = provenance.groups, None
     places = [place for place, name in enumerate(groups) if name in STEPS]
@@ -335,7 +337,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False) -> Report:
         cluster_by=provenance.settings["cluster_by"],
     )
     if measured.sample is not None:
-        diagnosis = search(measured.sample).diagnosis
+        diagnosis = search(measured.sample, clean=clean).diagnosis
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
         report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis, unexplained
+from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.search import Search, search
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.causes.wording import percent
@@ -204,17 +205,21 @@ def add_counts(groups: dict[tuple[Any, ...], GroupCounts], key: tuple[Any, ...],
         )
 
 
-def diagnosis_of(run: DiagnosisRun) -> DiagnosedDump:
-    """The diagnosis of a run; a dump without rows or without a valid token is a DataError."""
+def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> DiagnosedDump:
+    """The diagnosis of a run; a dump without rows or without a valid token is a DataError.  clean: of `search`."""
     of_groups = run.counts.values()
     n_bad_rows = run.problems.n_rows
     counts = {name: sum(of_group[name] for of_group in of_groups) for name in COUNTS}
     counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
     refuse_empty(counts, run.inputs)
-    whole = search(run.sample)
+    whole = search(run.sample, clean=clean)
     by, sampled = run.of.groups, run.sample.groups_of(run.of.groups) if run.of.groups else {}
     groups = [
-        _group(dict(zip(by, key, strict=True)), of_group, search(run.sample, sampled.get(key, np.zeros(0, np.int64))))
+        _group(
+            dict(zip(by, key, strict=True)),
+            of_group,
+            search(run.sample, sampled.get(key, np.zeros(0, np.int64)), clean),
+        )
         for key, of_group in sorted(run.counts.items(), key=lambda item: key_order(item[0]))
         if by
     ]

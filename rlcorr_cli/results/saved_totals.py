@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from rlcorr_cli import __version__
+from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.documents import read_bytes
@@ -58,6 +59,11 @@ def holds_totals(path: str) -> bool:
     return located(path).lower().endswith(SUFFIX)
 
 
+def command_of(path: str) -> str:
+    """The command whose totals a file holds."""
+    return _part(path, Head, _parts(path)[0]).command
+
+
 def read_head(path: str, kind: type[SavedRun]) -> Head:
     """What the file is of; a UsageError of another command's totals than are asked for."""
     return _checked_head(path, _parts(path)[0], kind)
@@ -99,10 +105,10 @@ def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:
         raise UsageError(f"{path}: {error.message}", error.hint) from None
 
 
-def report_in(path: str, run: RunTotals) -> Report:
-    """The report of what a file holds, whose totals may lack what this release reads."""
+def report_in(path: str, run: RunTotals, clean: Yardstick | None = None) -> Report:
+    """The report of what a file holds, whose totals may lack what this release reads.  clean: as of `search`."""
     try:
-        return replace(report_of(run), totals=run)
+        return replace(report_of(run, clean=clean), totals=run)
     except UnknownTotalError as error:
         raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
 from rlcorr_cli.measure import arrays as devices
@@ -61,6 +62,7 @@ def analyze(
     follows_steps: bool = False,
     staging: Outputs | None = None,
     objective: Objective | None = None,
+    clean: Yardstick | None = None,
 ) -> Report:
     """Measure a dump and report it.
 
@@ -69,6 +71,7 @@ def analyze(
     their replicates, too.  group_intervals: whether groups that are asked for have intervals.  by_step: whether each
     group has curves of its own.  follows_steps: whether steps are told apart where the dump has them, beside the groups
     that are asked for.  staging: where the rows set aside are left for the caller to publish; None publishes them here.
+    clean: what a clean dump of the same model shows.
     """
     dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     asked = dump.request.group_by
@@ -107,7 +110,7 @@ def analyze(
             adds_step=adds_step,
         )
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
-        report = report_of(run, group_intervals=group_intervals)
+        report = report_of(run, group_intervals=group_intervals, clean=clean)
     return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 

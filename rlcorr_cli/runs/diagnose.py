@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
@@ -37,10 +38,11 @@ def diagnose(
     watch: Watch | None = None,
     staging: Outputs | None = None,
     totals: bool = False,
+    clean: Yardstick | None = None,
 ) -> DiagnosedDump:
     """Diagnose a dump, and each group of its rows.
 
-    by: columns of levels beside those that are looked at unasked.  staging, totals: as of `analyze`.
+    by: columns of levels beside those that are looked at unasked.  staging, totals, clean: as of `analyze`.
     """
     started = time.perf_counter()
     computing = computing or Computing()
@@ -74,7 +76,7 @@ def diagnose(
             problems=reading.log.counts,
             anomalies=anomalies,
         )
-        result = diagnosis_of(run)
+        result = diagnosis_of(run, clean)
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 

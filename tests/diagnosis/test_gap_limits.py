@@ -104,7 +104,7 @@ def test_where_no_cause_stands_out_the_largest_is_said() -> None:
     assert [(cause.cause, cause.is_minor) for cause in found.causes] == [("noise", True)]
     share = round(100 * found.causes[0].share)
     assert 20 < share < 40
-    sentence = f"No cause stands out: the largest is rounding noise of bf16 size, at most {share}% of the gap."
+    sentence = f"No cause stands out: the largest is rounding noise, at most {share}% of the gap."
     assert (found.verdict, found.conclusion) == ("no_cause", sentence)
 
 
@@ -147,7 +147,7 @@ def test_without_token_ids_noise_and_changed_weights_are_not_told_apart() -> Non
         rows.append(Row(rollout=list(-np.logaddexp(0, -u)), train=list(-np.logaddexp(0, -u - d)), key=i))
     found = diagnosis(rows)
     assert found.verdict == "noise"
-    assert found.causes[0].claim == "rounding noise of bf16 size, or changed weights"
+    assert found.causes[0].claim == "rounding noise, or changed weights"
     assert found.causes[0].evidence[-1] == "Without token ids, noise and changed weights cannot be told apart."
 
 

@@ -83,7 +83,7 @@ def test_the_first_cause_explains_its_share_of_the_gap(name: str, percent: int) 
 def test_what_a_bound_leaves_is_noise_at_most() -> None:
     noise = found("top_p08", "noise")
     assert (noise.bound, noise.is_minor, round(100 * noise.share)) == ("at_most", True, 17)
-    assert noise.headline == "rounding noise of bf16 or int8 size"
+    assert noise.headline == "rounding noise"
 
 
 @pytest.mark.parametrize("name", ["quant_int8", "stale_4", "window64", "temp07_divided"])

@@ -59,9 +59,9 @@ top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
     that the rollout never samples.
     Return log-probs before truncation, or apply the same top-p in training.
 
-  The rest (up to 17% of the gap) looks like rounding noise of bf16 or int8
-  size (0.12 in log-odds). No column stands out. Not checked: stale_policy
-  (needs advantages or rewards).
+  The rest (up to 17% of the gap) looks like rounding noise (0.12 in
+  log-odds). No column stands out. Not checked: stale_policy (needs advantages
+  or rewards).
   `rlcorr explain top_p` says how sure that is, and what else looks like it.
 """
 WORKER_TEXT = """\
@@ -85,7 +85,7 @@ NOISE_TEXT = """\
 noise_bf16_fp32.parquet  48 sequences  4,340 tokens
 k3_kl 0.00118  sd of log-ratio 0.0486
 
-  Likely cause: rounding noise of bf16 size. At most 89% of the gap.
+  Likely cause: rounding noise. At most 89% of the gap.
     The log-odds differ by 0.072, equally at all levels of surprise (slope
     0.0003 ± 0.0008); 0% of it depends on the token (changed weights: 3% or
     more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± 0.0012,
@@ -136,7 +136,7 @@ def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(te
 @pytest.mark.parametrize(
     ("verdict", "conclusion"),
     [
-        ("no_cause", "No cause stands out: the largest is rounding noise of bf16 size, at most 46% of the gap."),
+        ("no_cause", "No cause stands out: the largest is rounding noise, at most 46% of the gap."),
         ("none", "The two policies are equal but for rounding."),
         ("too_few", "Too little data to tell: 12 sequences, and a diagnosis takes 16."),
     ],
