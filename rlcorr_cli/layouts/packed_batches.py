@@ -157,8 +157,8 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
         "loss_mask": valid,
         "advantages": _floats(raw["advantages"], "advantages"),
         "inference_logprobs": _floats(raw["inference_logprobs"], "inference_logprobs"),
-        "env_names": _values(raw["env_names"], "env_names", list[str]),
     }
+    names = _values(raw["env_names"], "env_names", list[str])
     added = _added(fields)
     if raw["ref_logprobs"][0] != NIL:
         lists["ref_logprobs"] = _floats(raw["ref_logprobs"], "ref_logprobs")
@@ -174,6 +174,7 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
         if name in added
     }
     aligned(sequence_lengths=lengths, **ids)
+    aligned(**({"sequence_lengths": lengths} if len(names) == len(lengths) else lists), env_names=names)
     end = 0
     for place, length in enumerate(lengths):
         start, end = end, end + length
@@ -189,7 +190,7 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
                 "kept_set_size": lists["sampling_mask"][tokens] if "sampling_mask" in lists else None,
                 "sample_id": ids["trace_ids"][place] if "trace_ids" in ids else None,
                 "branch": ids["branch_indices"][place] if "branch_indices" in ids else None,
-                "source": lists["env_names"][tokens.start],
+                "source": names[place if len(names) == len(lengths) else tokens.start],
                 "sequence": place,
             }
 

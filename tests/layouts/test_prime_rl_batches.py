@@ -97,6 +97,20 @@ def test_added_fields_are_told_by_their_type(what: str, tmp_path: Path) -> None:
     assert row.get("kept_set_size") == ([2] if isinstance(fields.get(16), bytes) else None)
 
 
+def test_environments_are_named_of_each_token_or_of_each_sequence(tmp_path: Path) -> None:
+    two = {
+        0: b"\x93\x05\x06\x07",
+        1: b"\x93\xc3\xc3\xc3",
+        **dict.fromkeys((2, 3), encode([-0.5] * 3)),
+        5: encode([1, 2]),
+    }
+    for names in (["a", "b", "b"], ["a", "b"]):
+        rank = written(tmp_path / "rank_0.bin", micro_batch({**two, 7: encode(names)}))
+        assert [row["source"] for row in rows_of([rank])] == ["a", "b"]
+    with pytest.raises(DataError, match="env_names has 4 values"):
+        rows_of([written(tmp_path / "rank_0.bin", micro_batch({**two, 7: encode(["a"] * 4)}))])
+
+
 WRONG_ADDED = {
     "sampling_mask has other token ids": {16: encode([int32(5), int32(2), None])},
     "sampling_mask is not": {16: encode([int32(5), b"abc", None])},
