@@ -50,6 +50,7 @@ class Layout:
     it may leave paths out.  left_out: why it does, after "X is left out: ".
     beside: files that are read with those that were found, though nobody named them.
     covers: names of layouts whose files are left out beside this one's, which hold the same sequences and more.
+    added_to: whether its files are only added to while a run goes on, and are read as far as they were when opened.
     trained: whether the framework writes a trained policy beside the rollout's.  trained_later: whether it does so in
     records of its own, so that some rows have none: they are no part of what compares two policies.
     """
@@ -64,6 +65,7 @@ class Layout:
     left_out: str = ""
     beside: Callable[[Sequence[str]], list[str]] = lambda paths: []
     covers: tuple[str, ...] = ()
+    added_to: bool = False
     trained: bool = False
     trained_later: bool = False
 

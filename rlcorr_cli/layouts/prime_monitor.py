@@ -17,7 +17,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
@@ -198,9 +198,9 @@ class Annotations:
     def __del__(self) -> None:
         self.spooled.close()
 
-    def read(self, path: str) -> None:
-        """Add a file's records."""
-        for record, _ in _records(path, _Record, self.torn):
+    def read(self, path: str, size: int) -> None:
+        """Add the records in a file's first bytes."""
+        for record, _ in _records(path, size, _Record, self.torn):
             if record.trace_id is None:
                 continue
             if record.info and record.info.ship and record.info.ship.step is not None:
@@ -288,20 +288,21 @@ class Counts:
 def open_run(paths: Sequence[str]) -> OpenedDump:
     """The streams of one run."""
     files = [file for path in paths if (file := monitor_file(path))]
+    sizes = {file.path: _size(file.path) for file in files}  # while a run goes on, they grow
     stream = [file for file in files if file.stream == "stream"]
     if not stream:
         raise DataError("it holds annotations, and no stream is beside it.", NO_STREAM)
     annotations = Annotations()
     for file in files:
         if file.stream != "stream":
-            annotations.read(file.path)
-    counts = _counted(stream, annotations)
+            annotations.read(file.path, sizes[file.path])
+    counts = _counted(stream, sizes, annotations)
     optional = [name for name in ("current_log_probs", "advantages") if annotations.has(name)]
 
     def samples() -> Iterator[Sample]:
         for file in stream:
             n_rows = 0
-            for episode, number in _records(file.path, _Episode, []):
+            for episode, number in _records(file.path, sizes[file.path], _Episode, []):
                 with _line_named(file.path, number):
                     for row in _rows(episode, annotations):
                         yield {**row, "source_file": file.path, "source_row": n_rows}
@@ -342,11 +343,11 @@ def _notes(annotations: Annotations, counts: Counts) -> Iterator[str]:
     yield from dict.fromkeys((*annotations.torn, *counts.torn))
 
 
-def _counted(stream: Sequence[MonitorFile], annotations: Annotations) -> Counts:
+def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotations: Annotations) -> Counts:
     """What the stream holds, without its numbers."""
     counts = Counts()
     for file in stream:
-        for episode, number in _records(file.path, _EpisodeSketch, counts.torn):
+        for episode, number in _records(file.path, sizes[file.path], _EpisodeSketch, counts.torn):
             with _line_named(file.path, number):
                 for trace in episode.traces or ():
                     _count(trace, counts, annotations, of_evaluation=episode.kind == "eval")
@@ -465,14 +466,14 @@ def _paths(parents: Sequence[int | None], n_tokens: Sequence[int] | None = None)
         yield path
 
 
-def _records(path: str, kind: type[Decoded], torn: list[str]) -> Iterator[tuple[Decoded, int]]:
-    """Each line's record and its number from 1.
+def _records(path: str, size: int, kind: type[Decoded], torn: list[str]) -> Iterator[tuple[Decoded, int]]:
+    """The record of each line in a file's first bytes, and its number from 1.
 
     A line that is no whole record is passed over, with a sentence in `torn`: a writer was interrupted in it.  Where it
     is the first of its file, the file is not what its name says: a DataError.
     """
     decoder = msgspec.json.Decoder(kind)
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(_lines(path, size), 1):
         if line.isspace():
             continue
         try:
@@ -495,10 +496,14 @@ def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:
         return decoder.decode(msgspec.json.encode(json.loads(line)))
 
 
-def _lines(path: str) -> Iterator[bytes]:
+def _size(path: str) -> int:
+    return filesystem(path).status(path).n_bytes
+
+
+def _lines(path: str, size: int) -> Iterator[bytes]:
     with filesystem(path).open(path) as file:
         if not path.endswith(SEALED):
-            yield from _bounded(file, path)
+            yield from _bounded(file, path, size)
             return
         try:
             # It goes on where a frame ends, which need not be at a line's end.
@@ -512,10 +517,11 @@ def _lines(path: str) -> Iterator[bytes]:
 PIECE_BYTES = 1 << 20
 
 
-def _bounded(stream: Any, path: str) -> Iterator[bytes]:
-    """Lines with their ends, of a stream that gives bytes."""
+def _bounded(stream: Any, path: str, size: int | None = None) -> Iterator[bytes]:
+    """Lines with their ends, of a stream that gives bytes.  size: how many of them are read, None for all."""
     rest = b""
-    while piece := stream.read(PIECE_BYTES):
+    while piece := stream.read(PIECE_BYTES if size is None else min(PIECE_BYTES, size)):
+        size = None if size is None else size - len(piece)
         *lines, last = piece.split(b"\n")
         if lines:
             yield rest + lines[0] + b"\n"

@@ -77,6 +77,7 @@ BINARY_LAYOUTS = (
         left_out="the chunk that it was sealed from is beside it.",
         beside=later("monitor_files.beside"),
         covers=("prime-rl-batches",),
+        added_to=True,
         trained=True,
         trained_later=True,
     ),
@@ -149,6 +150,7 @@ BATCHES = {
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
 TRAINED = frozenset(layout.name for layout in LAYOUTS if layout.trained)
+ADDED_TO = frozenset(layout.name for layout in LAYOUTS if layout.added_to)
 TRAINED_LATER = frozenset(layout.name for layout in LAYOUTS if layout.trained_later)
 SUFFIXES = tuple(dict.fromkeys(suffix for layout in LAYOUTS for suffix in layout.suffixes))
 

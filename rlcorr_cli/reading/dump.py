@@ -162,7 +162,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             columns = needed_columns(source.path, named.beside(schema).added_to(schema), request, plan_columns)
             return [name for name in columns if name in schema.names]
 
-        with blaming_changes(source.files):
+        with blaming_changes(source.files, source.format):
             index = reader(source.format).index(source, needed, stdin)
         return source.path, replace(index, partition=named.beside(index.schema))
 

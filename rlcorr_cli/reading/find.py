@@ -23,9 +23,9 @@ from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import changed, unreadable
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
+from rlcorr_cli.layouts.table import ADDED_TO, TRAINED, layout, recognised
 from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
-from rlcorr_cli.layouts.table import TRAINED, layout, recognised
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.reading.formats import (
     CONTAINERS,
@@ -176,21 +176,32 @@ class Source:
         return ((self.path, self.stamp), *self.companions)
 
 
-def check_unchanged(files: Iterable[tuple[str, Stamp | None]]) -> None:
-    """A DataError if a file is not what was found: rows would be lost, or be others, and nobody would know."""
+def check_unchanged(files: Iterable[tuple[str, Stamp | None]], format: str = "") -> None:
+    """A DataError if a file is not what was found: rows would be lost, or be others, and nobody would know.
+
+    format: of the files; where a layout says that they are only added to, a longer one still holds what was found.
+    """
     for path, stamp in files:
-        if stamp is not None and filesystem(path).stamp(path) != stamp:
+        if stamp is not None and (now := filesystem(path).stamp(path)) != stamp:
+            if format in ADDED_TO and _is_longer(now, stamp):
+                continue
             raise changed(path)
 
 
+def _is_longer(now: Stamp, before: Stamp) -> bool:
+    """Whether a file of the disk is the same one, with more at its end.  An object of a store is never added to."""
+    (*place, size, _), (*place_before, size_before, _) = now, before
+    return isinstance(size, int) and isinstance(size_before, int) and place == place_before and size >= size_before
+
+
 @contextmanager
-def blaming_changes(files: Iterable[tuple[str, Stamp | None]]) -> Generator[None]:
+def blaming_changes(files: Iterable[tuple[str, Stamp | None]], format: str = "") -> Generator[None]:
     """Whatever goes wrong is a DataError that names the file that was changed meanwhile, if one was: what is cut short,
     or half written again, seems to be damaged in any way."""
     try:
         yield
     except Exception:
-        check_unchanged(files)
+        check_unchanged(files, format)
         raise
 
 

@@ -37,7 +37,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
         shard, index = firsts[i], dump.indexes[firsts[i].path]
         inner = index.partition.without(roles)
         schema = pa.schema([index.schema.field(name) for name in inner.needed])
-        with blaming_changes(shard.files):
+        with blaming_changes(shard.files, shard.format):
             rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
         if rows is not None:
             yield _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)

@@ -100,10 +100,10 @@ class ShardReader:
     def _unchanged(self, shard: Shard) -> Generator[None]:
         """Raise a DataError if the files changed since they were found: looked at before (on a disk) and after."""
         if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
-            check_unchanged(shard.files)
-        with blaming_changes(shard.files):
+            check_unchanged(shard.files, shard.format)
+        with blaming_changes(shard.files, shard.format):
             yield
-        check_unchanged(shard.files)
+        check_unchanged(shard.files, shard.format)
 
 
 def _trained(rows: Rows, roles: Roles) -> Rows:

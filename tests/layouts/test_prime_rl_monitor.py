@@ -11,7 +11,10 @@ import pytest
 from rlcorr_cli import analyze, convert, inspect, watch
 from rlcorr_cli.errors import DataError, NoTrainedPolicy
 from rlcorr_cli.layouts import prime_monitor
+from rlcorr_cli.reading.batches import CheckedRows
+from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.find import find_noting
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from tests.layouts.monitor_made import Run, made_run, sealed, write_run
 from tests.layouts.native_rows import NATIVE, agree, expected, rows_of
 
@@ -198,6 +201,24 @@ def test_a_sealed_chunk_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
     chunk.write_bytes(chunk.read_bytes()[:300])
     with pytest.raises(DataError, match=r"00001\.jsonl\.zst cannot be decompressed"):
         rows_of([tmp_path])
+
+
+def test_a_run_that_goes_on_is_read_as_far_as_it_was_when_it_was_opened(tmp_path: Path) -> None:
+    made = made_run(12, 8)
+    write_run(tmp_path, made)
+    stream = tmp_path / TRACES / "stream.jsonl"
+    lines = stream.read_bytes().splitlines(keepends=True)
+    stream.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])
+    dump = open_dump(ReadRequest(paths=(str(tmp_path),)), PlanColumns())
+    with stream.open("ab") as file:
+        file.write(lines[-1][40:])
+    checked = [batch for shard in dump.shards for batch in dump.reader.checked(shard, 1_000)]
+    episodes = {row["episode_id"] for row in made.rows if row["episode_id"] != made.stream[-1]["id"]}
+    known = [row for row in trained(made) if row["episode_id"] in episodes]
+    assert sum(batch.data.num_rows for batch in checked if isinstance(batch, CheckedRows)) == len(known)
+    stream.write_bytes(b"".join(lines[:3]))
+    with pytest.raises(DataError, match=r"stream\.jsonl was changed while it was read"):
+        list(dump.reader.checked(dump.shards[0], 1_000))
 
 
 def test_convert_writes_all_branches_and_their_places(tmp_path: Path) -> None:
