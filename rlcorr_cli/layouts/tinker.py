@@ -153,7 +153,7 @@ def _database(path: str) -> Generator[sqlite3.Connection]:
         with closing(database):
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
             yield database
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its own messages may quote bytes that are no text
         raise DataError(f"it cannot be read as an SQLite database: {error}.", HINT) from error
 
 

@@ -22,7 +22,14 @@ from rlcorr_cli.reading.streams import BOM
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5
 """So few that even a small input makes several batches."""
-NATIVE = {"pickle": "d.pkl", "torch": "d.pt", "msgpack": "rank_0.bin"}
+NATIVE = {
+    "pickle": "d.pkl",
+    "torch": "d.pt",
+    "msgpack": "rank_0.bin",
+    "monitor": "stream.jsonl",
+    "sealed": "stream/00000.jsonl.zst",
+    "sqlite": "capture.sqlite",
+}
 NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet", "arrow": "d.arrow", **NATIVE}
 REQUESTS = (
     (ReadRequest(paths=()), PlanColumns()),
@@ -56,6 +63,7 @@ def taken(
 ) -> tuple[int, int] | RlcorrError:
     """Rows and tokens of the input, or how it is refused."""
     path = folder() / NAMES[kind]
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     try:
         dump = opened(path, asked)

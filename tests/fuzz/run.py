@@ -24,7 +24,7 @@ MEMORY_MB = 4096
 LONGEST_S = 20
 """For one input."""
 TOLD_LINES = 40
-KINDS = ("jsonl", "compressed", "parquet", "arrow", "pickle", "torch", "msgpack")
+KINDS = ("jsonl", "compressed", "parquet", "arrow", "pickle", "torch", "msgpack", "monitor", "sealed", "sqlite")
 
 
 def main() -> int:

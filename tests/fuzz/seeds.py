@@ -170,6 +170,64 @@ def _native(*patterns: str) -> Iterator[tuple[str, bytes]]:
                 yield f"{path.parent.name}-{path.name} cut", data[: len(data) * 2 // 3]
 
 
+def episodes() -> bytes:
+    """A stream of prime-rl's monitor: a failed episode, one turn, a fork, two roots."""
+    turn = {"token_ids": [5, 6], "mask": [False, True], "logprobs": [-0.5]}
+    trees = (
+        [{"token_ids": [1, 2, 3], "mask": [False] * 3, "logprobs": []}, {"parent": 0, **turn}],
+        [turn, {"parent": 0, **turn}, {"parent": 0, **turn}],
+        [turn, turn, {"token_ids": [], "mask": []}],
+        [{"token_ids": list(range(9)), "mask": [True] * 9, "logprobs": [-1.0] * 9}],
+    )
+    about = {"env": {"name": "a"}, "group": {"id": "g"}, "run": {"work": {"type": "train", "policy": {"start": -1}}}}
+    rewards = {"a": {"score": 1.0, "weight": 0.5}}
+    traces = [[], *([{"id": f"t{i}", "nodes": nodes, "rewards": rewards}] for i, nodes in enumerate(trees))]
+    return lines([{"id": f"e{i}", **about, "traces": inside} for i, inside in enumerate(traces)])
+
+
+def _monitor() -> Iterator[tuple[str, bytes]]:
+    plain = episodes()
+    yield "plain", plain
+    yield "cut", plain[:-40]
+    yield "no number", plain.replace(b"-0.5", b"NaN")
+    yield "of text", plain.replace(b"-0.5", b'"-0.5"')
+    yield "no lines", b'{"id": ' + b"[" * 900 + b"\n" + plain
+    yield "a parent after it", plain.replace(b'"parent": 0', b'"parent": 7')
+    yield "too few", plain.replace(b"[-0.5]", b"[-0.5, -0.5]")
+
+
+def _sealed() -> Iterator[tuple[str, bytes]]:
+    whole, half = episodes(), len(episodes()) // 2
+    frames = packed(whole[:half], "zstd") + packed(whole[half:], "zstd")
+    yield "frames", frames
+    yield "a table after them", frames + b"\x5e\x2a\x4d\x18\x04\0\0\0ende"
+    yield "cut", frames[: len(frames) * 2 // 3]
+    yield "and more", frames + b"more"
+
+
+def _sqlite() -> Iterator[tuple[str, bytes]]:
+    """A capture of tinker-cookbook's in small pages."""
+    import sqlite3
+
+    database = sqlite3.connect(":memory:")
+    database.execute("PRAGMA page_size = 512")
+    texts = ("run_id", "split", "purpose", "sampling_session_id", "policy_version", "metadata")
+    lists = ("prompt_tokens", "sampled_tokens", "logprobs")
+    wholes = ("run_attempt", "iteration", "group_idx", "traj_idx", "seq_id", "sample_idx")
+    database.execute(f"CREATE TABLE wire_rows (cursor INTEGER PRIMARY KEY, {', '.join((*wholes, *texts, *lists))})")
+    values: list[Any] = [*(0 for _ in wholes), "a", None, "b", "s", "v", '{"stop_reason": "stop"}']
+    for i in range(3):
+        row = [i, *values[:5], i, *values[6:], "[1, 2]", "[5, 6, 7, 8]", "[-0.5, -0.5, -1.0, -0.25]"]
+        database.execute(f"INSERT INTO wire_rows VALUES ({', '.join('?' * len(row))})", row)
+    database.commit()
+    whole = database.serialize()
+    database.close()
+    yield "whole", whole
+    yield "cut", whole[: len(whole) * 2 // 3]
+    yield "other lists", whole.replace(b"[-0.5, -0.5,", b"[-0.5, -0.5]")
+    yield "no table", whole.replace(b"TABLE wire_rows", b"TABLE wire_rowz")
+
+
 SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "jsonl": _jsonl,
     "compressed": _compressed,
@@ -178,6 +236,9 @@ SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "pickle": partial(_native, "skyrl/**/*.pkl", "roll/**/*.pkl"),
     "torch": partial(_native, "slime/**/*.pt", "miles/**/*.pt"),
     "msgpack": partial(_native, "prime-rl/**/rank_*.bin"),
+    "monitor": _monitor,
+    "sealed": _sealed,
+    "sqlite": _sqlite,
 }
 """Harness -> its inputs by name."""
 
