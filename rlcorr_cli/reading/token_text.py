@@ -68,11 +68,19 @@ class Tokenizer:
             return []
 
     def pieces(self, ids: Sequence[int]) -> list[Piece]:
-        """The text of each token; of an id that the tokenizer has not, nothing."""
+        """The text of each token; an id that the tokenizer has not has none, and shows itself."""
         whole = self.decode(ids)
         of_bytes = [self._bytes_of(i) for i in ids]
         ends = _ends_of_bytes(of_bytes, whole) or _ends(self.decode, ids, whole, [b is not None for b in of_bytes])
-        return list(_pieces(whole, ends, of_bytes))
+        pieces = list(_pieces(whole, ends, of_bytes))
+        for n, i in enumerate(ids):
+            if not pieces[n].shown and not self.has(i):
+                pieces[n] = Piece(pieces[n].text, f"⟨id {i}⟩")
+        return pieces
+
+    def has(self, token: int) -> bool:
+        """Whether an id is one of its tokens."""
+        return 0 <= token <= LARGEST_ID and self.inner.id_to_token(token) is not None
 
     @property
     def _is_byte_level(self) -> bool:
@@ -118,20 +126,28 @@ def load(source: str) -> Tokenizer:
 
 
 def _from_hub(name: str) -> str:
-    """The file of a repository, from the cache or the Hub."""
+    """The file of a repository: from the Hub's cache on this machine, or else from the Hub, which is asked once."""
     where = f"There is no file {name}" if not os.path.isdir(name) else f"{name} holds no {FILE}"
     hint = f"Name a {FILE}, or a folder that holds one."
     if os.path.isdir(name) or name.count("/") > 1 or name.endswith(".json") or name.startswith((".", "/", "~")):
         raise UsageError(f"{where}.", hint)
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
+        from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError as error:
         raise UsageError(f"{where}.", f"{hint} A name on the Hub needs pip install 'rlcorr[hf]'.") from error
     try:
-        return hf_hub_download(name, FILE)
+        try:
+            return hf_hub_download(name, FILE, local_files_only=True)
+        except LocalEntryNotFoundError:
+            get_hf_file_metadata(hf_hub_url(name, FILE))  # once: to load a file it asks for half a minute
+            return hf_hub_download(name, FILE)
     except Exception as error:  # of a client of HTTP that differs from release to release
-        why = shortened(str(error).partition("\n")[0], 160, quotes=False)
-        raise UsageError(f"{where}, nor a repository that holds one: {why}", hint) from error
+        why = shortened(str(error).partition("\n")[0], 160, quotes=False).rstrip(".")
+        raise UsageError(
+            f"{where}, and the Hugging Face Hub has none for this machine: {why}.",
+            f"{hint} A name on the Hub is looked up in its cache (HF_HOME) first.",
+        ) from error
 
 
 def of_strings(tokens: Sequence[Any]) -> list[Piece]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.errors import DataError, UsageError, plural, shortened
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, rule_results
@@ -45,6 +45,7 @@ MOST_MATCHING = 200
 """Rows that `where` alone shows: the first of those that it holds for."""
 STRINGS = TOKENS[:2]
 """Columns of tokens that may hold their text; those of all others are ids."""
+ANOTHER = "Is this the tokenizer that the dump was made with?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +363,9 @@ class _Texts:
         response = next((row.texts[name] for name in ("response", "completion", "output") if name in row.texts), None)
         if row.tokens is not None and _are_ids(row.tokens):
             self._sources.add(f"token ids, decoded by {self.tokenizer.name}")
-            pieces = self.tokenizer.pieces([int(i) for i in row.tokens])
+            ids = [int(i) for i in row.tokens]
+            pieces = self.tokenizer.pieces(ids)
+            self._note_unknown(ids)
             self._compare("".join(piece.text for piece in pieces), response)
             return pieces
         n = max(map(len, row.log_probs.values()), default=0)
@@ -371,12 +374,18 @@ class _Texts:
             return self.tokenizer.pieces(ids)
         return None
 
+    def _note_unknown(self, ids: Sequence[int]) -> None:
+        """Note the first row that has an id which the tokenizer has not."""
+        assert self.tokenizer is not None
+        unknown = [i for i in ids if not self.tokenizer.has(i)]
+        if unknown and not self.notes:
+            what = f"{self.tokenizer.name} has no token of {plural(len(unknown), 'id')} of a row, such as {unknown[0]}."
+            self.notes.append(f"{what} {ANOTHER}")
+
     def _compare(self, decoded: str, response: str | None) -> None:
         """Note that the dump has another text than what its ids decode to."""
         plain = decoded.strip()
         if self.notes or response is None or response.strip() in plain or plain in response:
             return
         if response[:20].strip() not in plain:
-            self.notes.append(
-                "The ids decode to another text than the dump has. Is this the tokenizer that the dump was made with?"
-            )
+            self.notes.append(f"The ids decode to another text than the dump has. {ANOTHER}")

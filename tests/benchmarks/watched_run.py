@@ -1,7 +1,7 @@
 """`rlcorr watch` on a job of 2,000 steps: whether each step is told once, and what a look costs at its end.
 
-    python tests/benchmarks/watched_run.py                          # a folder
-    python tests/benchmarks/watched_run.py --store --every 2        # a store: moto's, in a process of its own
+    python tests/benchmarks/watched_run.py                                            # a folder
+    python tests/benchmarks/watched_run.py --store --steps 600 --pace 0.2 --every 1   # a store, which is moto's
 
 Dumps come as tests/filling.py writes them: in pieces, with markers, some again.  The watch is killed (SIGKILL) at a
 quarter of the steps and started again.  Printed are, for each tenth of the steps, the CPU time of the watch for a step
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before its own folder, which has a stores.py, too
 from filling import RULE, Filling, cpu_and_memory
 from pyarrow import fs
 
@@ -57,7 +57,11 @@ def main() -> None:
         try:
             if asked.store:
                 server = subprocess.Popen(
-                    [sys.executable, "-c", SERVER], cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True
+                    [sys.executable, "-c", SERVER],
+                    cwd=Path(__file__).parents[1],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
                 )
                 assert server.stdout is not None
                 endpoint = server.stdout.readline().strip()
@@ -112,7 +116,7 @@ def follow(filling: Filling, place: str, asked: argparse.Namespace) -> None:
                     each = 1e3 * (now[0] - before[0]) / (step + 1 - since)
                     print(f"{step + 1:>6,} steps: {each:.1f} ms of CPU a step, {now[1]:.0f} MB", flush=True)
                     before, since = now, step + 1
-            deadline = time.monotonic() + 15
+            deadline = time.monotonic() + 60
             while filling.wrong(lines.read_text().splitlines(), asked.steps) and time.monotonic() < deadline:
                 time.sleep(0.5)
             watching.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hostile_tokens import HOSTILE
-from running import BF16, STEPS, jsonl, parquet, row, run
+from running import BF16, STEPS, jsonl, parquet, refused, row, run, run_process
 
 TOKENIZER = str(Path(BF16).with_name("tokenizer.json"))
 GAP = {"rollout_log_probs": [-1.0, -2.0, -1.0], "old_log_probs": [-1.0, -2.5, -3.0]}
@@ -161,6 +161,30 @@ def test_a_tokenizer_that_is_not_the_dumps_is_noticed(tmp_path: Path) -> None:
     one = row(sample_id="a", response_token_ids=[33, 34, 35], response="A cat flew over the house.", **GAP)
     found = run("inspect", parquet(tmp_path / "d.parquet", [one]), "--row", "a", "--tokenizer", TOKENIZER)
     assert "Is this the tokenizer that the dump was made with?" in " ".join(found.out.split())
+
+
+def test_ids_that_a_tokenizer_has_not_show_themselves(tmp_path: Path) -> None:
+    one = row(sample_id="a", response_token_ids=[33, 49151, 35], **GAP)
+    path = parquet(tmp_path / "d.parquet", [one])
+    found = run("inspect", path, "--row", "a", "--tokenizer", TOKENIZER)
+    assert "has no token of 1 id of a row, such as 49151. Is this the tokenizer" in " ".join(found.out.split())
+    assert "[#1 <id 49151>]" in found.out
+    assert rows_of(path, "--row", "a", "--tokenizer", TOKENIZER)[0]["text"] == ["1", "", "3"]
+
+
+def test_a_tokenizer_is_named_as_on_the_hub_where_its_cache_has_it(tmp_path: Path) -> None:
+    commit = "0123456789" * 4
+    cached = tmp_path / "home" / "hub" / "models--acme--tiny"
+    for path, content in (("refs/main", commit), (f"snapshots/{commit}/tokenizer.json", Path(TOKENIZER).read_text())):
+        (cached / path).parent.mkdir(parents=True)
+        (cached / path).write_text(content)
+    env = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "COLUMNS": "80"}
+    args = ("inspect", STEPS, "--row", "s4-s005", "--tokenizer")
+    ran = run_process(*args, "acme/tiny", env=env)
+    assert "[#11 <|im_end|>]" in ran.out, ran.err
+    refused(
+        run_process(*args, "acme/other", env=env), 2, "no file acme/other, and the Hugging Face Hub has none", "HF_HOME"
+    )
 
 
 def test_rows_are_written_in_every_form(tmp_path: Path) -> None:
