@@ -26,6 +26,7 @@ from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
+from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.reading.request import ReadRequest
@@ -33,7 +34,6 @@ from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.reading.batch import Input
     from rlcorr_cli.results.checked import Checked
     from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
@@ -41,12 +41,25 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.swept import Sweep
+    from rlcorr_cli.results.watched import Watched
     from rlcorr_cli.results.written import Converted, Filtered
     from rlcorr_cli.runs.computing import Computing
     from rlcorr_cli.runs.reading import Watch
     from rlcorr_cli.show.figures import Drawn
 
-    Result = Report | DiagnosedDump | Comparison | Sweep | Diff | Inspected | TokenRows | Filtered | Converted | Checked
+    Result = (
+        Report
+        | DiagnosedDump
+        | Comparison
+        | Sweep
+        | Diff
+        | Inspected
+        | TokenRows
+        | Filtered
+        | Converted
+        | Checked
+        | Watched
+    )
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -223,7 +236,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
     else:
         (place,) = sheet_files(path, with_totals=getattr(result, "totals", None) is not None)
         places = forms.sheet_destinations(place)
-    check_run(places, [(DUMP, file.path) for file in _inputs(result)])
+    check_run(places, [(DUMP, path) for path in _inputs(result)])
     with Outputs() as staging:
         forms.write(result, place, staging)
         staging.publish()
@@ -254,17 +267,19 @@ def _a_result(result: Any) -> "Result":
     return known
 
 
-def _inputs(result: "Result") -> "Iterator[Input]":
+def _inputs(result: "Result") -> "Iterator[str]":
     """The files that a result is of, which it is not written over."""
     from rlcorr_cli.results.diffed import Diff
+    from rlcorr_cli.results.watched import Watched
     from rlcorr_cli.results.written import Filtered
 
-    if isinstance(result, Diff):
-        yield from (file for report in result.dumps.values() for file in report.inputs)
-    elif isinstance(result, Filtered):
-        yield from result.report.inputs
+    if isinstance(result, Watched):  # a folder holds what is written, too
+        yield from (path for path in result.paths if filesystem(located(path)).is_file(located(path)))
+    elif isinstance(result, Diff):
+        yield from (file.path for report in result.dumps.values() for file in report.inputs)
     else:
-        yield from result.inputs
+        report = result.report if isinstance(result, Filtered) else result
+        yield from (file.path for file in report.inputs)
 
 
 def _read(

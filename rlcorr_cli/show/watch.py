@@ -1,5 +1,6 @@
 """What `watch` says: a line a step and alarms as they come (`Teller`), and at the end what came of it (`document`)."""
 
+import os
 from collections.abc import Iterator, Sequence
 
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
@@ -90,7 +91,7 @@ def document(watched: Watched) -> Document:
     return Document(
         lines=_lines(watched),
         command="watch",
-        title=clean(", ".join(watched.paths)),
+        title=clean(", ".join(os.path.basename(path.rstrip("/")) or path for path in watched.paths)),
         summary=plural(watched.n_steps, "step"),
         headline=_last_line(watched),
         status="ok" if watched.passed else "fail",

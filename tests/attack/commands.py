@@ -97,6 +97,8 @@ def _forms() -> Iterator[Form]:
     yield Form(("inspect", "--row", "1"))
     yield Form(("inspect", "--row", "1", "--json"))
     yield Form(("inspect", "--row", "a"))
+    yield _form("watch", "--once", "--every", "0", state="w.rlcorr")
+    yield _form("watch", "--once", "--every", "0", "--json", state="w.rlcorr")
     yield Form(("check",))
     yield Form(("check", "--json"))
     yield _form("check", junit="j.xml")

@@ -133,7 +133,7 @@ def _documents(tried: Tried) -> Iterator[str]:
         yield from _parsed("stdout", _text(tried.out))
 
 
-SCHEMED = ("analyze", "filter", "check", "inspect", "diff")
+SCHEMED = ("analyze", "filter", "check", "inspect", "diff", "watch")
 
 
 def _rows(tried: Tried) -> Iterator[str]:

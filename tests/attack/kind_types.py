@@ -88,7 +88,7 @@ def more(role: str, form: Form) -> tuple[str, ...]:
 
 def ends(role: str, form: Form, suffix: str) -> frozenset[int]:
     """A column that is only passed through changes nothing, but that JSON has no place for some types."""
-    plain = {OK, FAILS} if form.args[0] == "check" else {OK}
+    plain = {OK, FAILS} if form.args[0] in ("check", "watch") else {OK}
     if role == "passenger" and suffix not in COMPRESSED and form.args[0] not in CARRIES and "--row" not in form.args:
         return frozenset(plain)
     return frozenset(plain | {USAGE, DATA})

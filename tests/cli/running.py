@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from forked import forked_workers
 from forked import pid_behind as pid_behind
 from limits import LIMIT_SECONDS as LIMIT_SECONDS
 
+import rlcorr_cli
 from rlcorr_cli.commands import main
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -49,6 +51,12 @@ def run(*args: str) -> Ran:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main.run(list(args))
     return Ran(status, out.getvalue(), err.getvalue())
+
+
+def watched(dump: str, **how: Any) -> Any:
+    """What one look of `watch` makes of a dump, whatever its age, and leaves nothing."""
+    with TemporaryDirectory() as folder:
+        return rlcorr_cli.watch(dump, once=True, every=0, state=f"{folder}/watch.rlcorr", **how)
 
 
 def refused(ran: Ran, status: int, *parts: str) -> None:

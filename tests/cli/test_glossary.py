@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import SAMPLE, run
+from running import SAMPLE, run, watched
 
 import rlcorr_cli as rlcorr
 from rlcorr_cli.metrics.catalog import define
@@ -34,6 +34,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "diff": lambda: rlcorr.diff(BF16, INT8),
     "check": lambda: rlcorr.check(STEPS),
     "inspect": lambda: rlcorr.inspect(BF16),
+    "watch": lambda: watched(STEPS),
 }
 _NUMBERS = re.compile(r"[\d.]+ ?%|\d+ (\.\.|to) \d+")
 

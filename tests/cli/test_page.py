@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browsing import Visit
 from browsing import browser as browser
-from running import BF16, STEPS, parquet, row, run
+from running import BF16, STEPS, parquet, row, run, watched
 from worded import words
 
 from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, inspect, save, sweep
@@ -69,6 +69,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "inspect": lambda: inspect(BF16, worst=3),
     "filter": lambda: filter(BF16, dry_run=True, preset="seq_is_rs"),
     "check": lambda: check(STEPS, group_by="step"),
+    "watch": lambda: watched(STEPS),
 }
 """Command -> a result of it."""
 

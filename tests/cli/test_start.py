@@ -27,6 +27,7 @@ FILES = {
     "diagnose": (BF16,),
     "inspect": (BF16,),
     "convert": (BF16, "-o", "{out}.parquet"),
+    "watch": (BF16, "--once", "--every", "0", "--state", "{out}.rlcorr"),
     "analyze saved totals": ("{totals}",),
 }
 """Command, and more words to tell it from the others -> its arguments."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import BF16, SAMPLE, STEPS, parquet, row, run
+from running import BF16, SAMPLE, STEPS, parquet, row, run, watched
 
 from rlcorr_cli import api
 from rlcorr_cli.commands import main
@@ -19,6 +19,7 @@ from rlcorr_cli.show import print_result
 from rlcorr_cli.show.explain import known
 from rlcorr_cli.show.pages import PAGES
 from rlcorr_cli.show.stdout import NARROWEST
+from rlcorr_cli.show.watch import Teller
 
 WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
 NATIVE = [
@@ -30,7 +31,7 @@ DUMPS = [BF16, BF16.replace(".parquet", ".jsonl"), STEPS, *NATIVE, INT8, BF16.re
 BY_PROMPT = [dump for dump in DUMPS if "smollm2" in dump]
 VERL = {"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "2,1"}
 COMMANDS = ("analyze", "check", "compare", "convert", "diagnose", "diff", "explain", "filter", "help", "inspect")
-COMMANDS += ("plot", "presets", "sweep")
+COMMANDS += ("plot", "presets", "sweep", "watch")
 Make = Callable[[str], Any]
 
 
@@ -45,6 +46,21 @@ class Shown:
     @property
     def results(self) -> list[Any]:
         return [make(dump) for make in self.makes for dump in self.dumps]
+
+
+def told(dump: str) -> list[Any]:
+    """All that `watch` tells of a dump whose later steps break a rule, and what came of it."""
+    said: list[Any] = ["Following a folder: no step was told yet. Ctrl-C ends it."]
+    result = watched(dump, max={"k3_kl": 1e-4}, told=said.append)
+    return [*said, result]
+
+
+def tell(said: list[Any]) -> None:
+    """As it is told while it goes on, and at the end."""
+    teller = Teller()
+    for what in said[:-1]:
+        teller(what)
+    print_result(said[-1])
 
 
 BY_GROUP: list[Make] = [
@@ -74,6 +90,7 @@ KINDS = {
         ],
         [BF16, INT8],
     ),
+    "watch": Shown(tell, [told], [STEPS, BF16]),
 }
 
 

@@ -26,6 +26,7 @@ from rlcorr_cli import (
     save,
     sweep,
     to_html,
+    watch,
 )
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show.document import Cause, Document
@@ -46,6 +47,7 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "filter": lambda _: filter(BF16, dry_run=True, preset="seq_is_rs"),
     "check": lambda _: check(STEPS, group_by="step"),
     "convert": lambda folder: convert(BF16, folder / "converted.parquet"),
+    "watch": lambda folder: watch(STEPS, once=True, every=0, state=folder / "watch.rlcorr"),
 }
 """Command -> a result of it, of many groups or rows where it can have them."""
 HEADLINES = {
@@ -59,6 +61,7 @@ HEADLINES = {
     "filter": "Keeps 57 of 64 sequences",
     "check": "6 rules on smollm2_steps.parquet",
     "convert": "Wrote 64 rows to ",
+    "watch": "Passed: 5 steps of ",
 }
 WITH_PICTURE = ("analyze", "diagnose", "compare", "sweep", "diff", "filter")
 MOST_WORDS, MOST_BYTES = 300, 250_000
