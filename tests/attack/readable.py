@@ -75,6 +75,10 @@ def _suffix(path: Path) -> str:
     return "".join(path.suffixes[-2:]) if path.suffix in (".gz", ".zst") else path.suffix.lower()
 
 
+def _arrow(path: Path) -> pa.Table:
+    return pa.ipc.open_stream(path.read_bytes()).read_all()
+
+
 def lines(path: Path) -> list[dict[str, Any]]:
     """The objects of JSON lines, strictly: UTF-8, no NaN, no key twice."""
     return [strict(line) for line in _bytes(path).splitlines()]
@@ -84,6 +88,8 @@ def rows(path: Path) -> int:
     """How many rows a dataset holds."""
     if path.is_dir():
         return sum(rows(below) for below in path.iterdir() if below.name != SEAL)
+    if path.suffix == ".arrow":
+        return _arrow(path).num_rows
     if path.suffix == ".parquet":  # by its bytes: Arrow takes no name that is not UTF-8
         return pq.ParquetFile(io.BytesIO(path.read_bytes())).metadata.num_rows
     return len(lines(path))
@@ -175,6 +181,7 @@ def _unknown(path: Path) -> None:
 
 READERS: dict[str, Callable[[Path], object]] = {
     ".parquet": _parquet,
+    ".arrow": lambda path: _arrow(path).validate(full=True),
     ".jsonl": lines,
     ".jsonl.gz": lines,
     ".jsonl.zst": lines,
