@@ -9,11 +9,13 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedFormatter
+from matplotlib.transforms import Bbox
 
 from rlcorr_cli.show.figures import own_settings
 from rlcorr_cli.show.stdout import clean
@@ -77,13 +79,20 @@ def styled() -> Generator[None]:
         yield
 
 
+class Layout(ConstrainedLayoutEngine):
+    """matplotlib's, to nine decimals: the last digits of its solver change from run to run, and with them an SVG's."""
+
+    def execute(self, fig: Figure) -> None:
+        """Place the axes."""
+        super().execute(fig)
+        for ax in fig.axes:
+            ax.set_position(Bbox(np.round(ax.get_position(original=True).get_points(), 9)), which="original")
+            ax.set_in_layout(True)  # which set_position ends
+
+
 def blank(width: float, height: float) -> Figure:
     """An empty figure, in inches; not registered anywhere, so nothing has to close it."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    engine = figure.get_layout_engine()
-    assert isinstance(engine, ConstrainedLayoutEngine)
-    engine.set(w_pad=0.08, h_pad=0.06)
-    return figure
+    return Figure(figsize=(width, height), layout=Layout(w_pad=0.08, h_pad=0.06))
 
 
 def save(figure: Figure, paper: BinaryIO, form: str, **options: Any) -> None:
