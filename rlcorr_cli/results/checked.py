@@ -211,7 +211,7 @@ _FLAG_NEEDS: Mapping[FailOn, tuple[str, ...]] = {
 }
 """Flag -> what it is told by; without a number for the last, nobody can tell it."""
 _FLAG_HINTS: Mapping[FailOn, str] = {
-    "moved": "It needs the dump's advantages (map advantages=COLUMN): name the dump itself, or a report of one that "
+    "moved": "It needs the dump's advantages (--map advantages=COLUMN): name the dump itself, or a report of one that "
     "has them.",
 }
 _FLAG_MEANINGS = {

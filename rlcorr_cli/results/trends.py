@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
@@ -102,13 +103,15 @@ class Course:
     """Metrics along one column: places f64[G]; values and the ends of intervals by metric, f64[G] and f64[2, G], NaN
     where there is none.
 
-    labels: what stands at the places, where the column's values are no numbers.  n_left_out: further such groups.
+    rough: bool[G] by metric, values that are drawn though too little is effective to know them.  labels: what stands at
+    the places, where the column's values are no numbers.  n_left_out: further such groups.
     """
 
     name: str
     places: Floats
     values: dict[str, Floats]
     intervals: dict[str, Floats]
+    rough: dict[str, NDArray[np.bool_]]
     labels: tuple[Any, ...] = ()
     n_left_out: int = 0
 
@@ -117,7 +120,7 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     """The groups in the order of their one key: along its numbers, or side by side.
 
     Of more than MOST_LABELS side by side, those of the largest k3_kl.  What a group does not know `is_known` says; an
-    effective sample size is drawn however small it is, because its fall is what the curve is there for.
+    effective sample size is drawn however small it is, because its fall is what the curve is there for, as rough.
     """
     single = [group for group in groups if len(group.key) == 1]
     if not single:
@@ -142,11 +145,16 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
         for metric in metrics
     }
     places = np.array([place for place, _ in placed])
+    rough = {
+        metric: np.array([_is_drawn(group, metric) and not is_known(group, metric) for _, group in placed], bool)
+        for metric in metrics
+    }
     return Course(
         name=name,
         places=places,
         values=values,
         intervals=intervals,
+        rough=rough,
         labels=labels,
         n_left_out=len(single) - len(placed),
     )

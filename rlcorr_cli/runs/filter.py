@@ -201,8 +201,8 @@ def _clamped(n_tokens: int) -> tuple[str, ...]:
     if not n_tokens:
         return ()
     return (
-        f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_tokens, 'token')}. A bound "
-        "(is token:,1000) avoids this.",
+        f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_tokens, 'token')}. "
+        "A bound (is token:,1000) avoids this.",
     )
 
 

@@ -56,7 +56,7 @@ def document(checked: Checked) -> Document:
         summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
         headline=counts(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
-        reasons=[clean(text) for text in (*checked.notes, baseline_update(checked)) if text],
+        reasons=[clean(text) for text in (*checked.notes, last_step(checked), baseline_update(checked)) if text],
         sections=_sections(checked),
         json=json_text(checked.to_dict),
         records=(_record(finding) for finding in checked.findings),
@@ -64,7 +64,14 @@ def document(checked: Checked) -> Document:
 
 
 def _sections(checked: Checked) -> Iterator[Section]:
-    """Every finding, the worst first, then what was read."""
+    """What to do about the broken rules, every finding, the worst first, and what was read."""
+    todo = [
+        (line.status, f"{line.where}: {clean(line.message)}", " ".join(rest) if line is lines[-1] else "")
+        for lines, rest in _broken(checked)
+        for line in lines
+    ]
+    if todo:
+        yield Section(heading="What to do", todo=todo)
     ordered = [*worst_first(checked.findings), *(finding for finding in checked.findings if not finding.broken)]
     columns = (
         Column(heading="section", cell=lambda finding: Cell(clean(where(finding.key, WHOLE)))),
@@ -72,11 +79,30 @@ def _sections(checked: Checked) -> Iterator[Section]:
         Column(heading="value", cell=lambda finding: number_cell(finding.value, status=_status(finding))),
         Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
         Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
-        Column(heading="remedy", cell=lambda finding: Cell(clean(finding.remedy or "")), words=True),
     )
     table = tabulated(ordered, columns, most=MOST_IN_FILE, noun="check")
     yield Section(heading="Checks", tables=[table], sorts=True)
     yield from ending(input_facts(checked.inputs), [])
+
+
+def _broken(checked: Checked) -> "Iterator[tuple[list[Line], list[str]]]":
+    """The broken rules, the worst first: the first lines of each, and what follows them: how many more there are, and
+    the remedy, which is not said twice."""
+    said: dict[str, str] = {}
+    lines_of = groupby(
+        together(checked, worst_first(checked.findings)), key=lambda line: (line.metric, line.rule, line.status)
+    )
+    for _, same in lines_of:
+        lines = list(same)
+        first = lines[0]
+        rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
+        if first.remedy in said:
+            above = said[first.remedy]
+            rest.append(f"Same remedy as {'above' if above == first.metric else above}.")
+        elif first.remedy:
+            said[first.remedy] = first.metric
+            rest.append(first.remedy)
+        yield lines[:SHOWN], [clean(text) for text in rest]
 
 
 def _status(finding: Finding) -> str:
@@ -90,28 +116,17 @@ def _record(finding: Finding) -> dict[str, object]:
 
 
 def _lines(checked: Checked) -> Iterator[Block]:
-    broken = worst_first(checked.findings)
     for note in checked.notes:
         yield Note(clean(note), "dim")
     if checked.notes:
         yield BLANK
-    said: dict[str, str] = {}
-    for _, same in groupby(together(checked, broken), key=lambda line: (line.metric, line.rule, line.status)):
-        lines = list(same)
-        first = lines[0]
-        for line in lines[:SHOWN]:
+    for lines, rest in _broken(checked):
+        for line in lines:
             said_of = f"{line.where}: {clean(line.message)}"
             yield Note(said_of, lead=f"{line.status:5}", lead_look=LOOKS[line.status], aside=True)
-        rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
-        if first.remedy in said:
-            above = said[first.remedy]
-            rest.append(f"Same remedy as {'above' if above == first.metric else above}.")
-        elif first.remedy:
-            said[first.remedy] = first.metric
-            rest.append(first.remedy)
         for text in rest:
-            yield Note(clean(text), indent=8)
-    if broken:
+            yield Note(text, indent=8)
+    if any(finding.broken for finding in checked.findings):
         yield BLANK
     if last := last_step(checked):
         yield Note(last)

@@ -28,8 +28,8 @@ from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import level_sentence, listed
 
 METHOD = (
-    "95% intervals and p from 200 Poisson bootstrap replicates of prompts (of rollouts, where the dumps tell no "
-    "prompts), paired where both dumps hold them; Holm's p over all metrics that are tested, of every group."
+    "The 95% intervals and p come from 200 Poisson bootstrap replicates of prompts (of rollouts if the dumps name no "
+    "prompts). Prompts that are in both dumps are paired. p is adjusted by Holm over all tested metrics and groups."
 )
 NO_EVIDENCE = "no evidence"
 SIDES = {

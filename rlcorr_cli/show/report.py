@@ -478,9 +478,10 @@ def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
     """Each rule that groups break and that fails: the worst value, and a sentence with its remedy, which is not said
     again where the rule is broken by the whole dump or by others above."""
     remedies = {finding.remedy for finding in report.health if finding.broken}
+    metrics = {finding.metric for finding in report.health if finding.broken}
     for broken in report.broken_in_groups:
         lead, text = broken_group(broken)
-        remedy = "" if report.faults or broken.remedy in remedies else broken.remedy
+        remedy = "" if report.faults or broken.metric in metrics or broken.remedy in remedies else broken.remedy
         remedies.add(broken.remedy)
         yield lead, f"{text} {remedy}".rstrip()
 
@@ -504,9 +505,12 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
         )
         todo.append(("fail", f"{act} first", "Then measure again: broken limits may only follow from it."))
     broken = worst_first(report.health)
-    for rule, fix in zip(broken, fixes(broken), strict=True):
-        todo.append((rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix))
-    todo += [("fail", lead, text) for lead, text in _broken_groups(report)]
+    limits = [
+        (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix)
+        for rule, fix in zip(broken, fixes(broken), strict=True)
+    ]
+    of_groups = [("fail", lead, text) for lead, text in _broken_groups(report)]
+    todo += sorted([*limits, *of_groups], key=lambda each: each[0] != "fail")
     for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
         todo.append(("warn", takes, f"{keeps} {bounds}".rstrip()))
     return todo

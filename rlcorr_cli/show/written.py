@@ -21,7 +21,7 @@ from rlcorr_cli.show.inputs import joined, last_change, named, source
 from rlcorr_cli.show.numbers import amounts, more, plural, share
 from rlcorr_cli.show.report import notes, opening
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_notes, suggestion_notes
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes, suggestion_notes
 
 FILES = 8
 
@@ -35,7 +35,8 @@ def _of_filtered(filtered: Filtered) -> Document:
     report = filtered.report
     faults = [Cause("fail", clean(fault.what), fault.do) for fault in report.story.faults]
     others = [each for each in report.anomalies if each.name not in report.story.fault_names]
-    causes = [*faults, *map(anomaly_cause, others)]
+    warning = [story_cause(report.story)] if report.story.effect == "warning" else []
+    causes = [*faults, *warning, *map(anomaly_cause, others)]
     return Document(
         lines=_filtered(filtered),
         command="filter",
@@ -110,8 +111,8 @@ def _division(filtered: Filtered) -> Iterator[str]:
     all_tokens, tokens = filtered.report.whole.counts["tokens"], _kept_tokens(filtered)
     if tokens < all_tokens:
         yield (
-            f"A token-mean loss divides by {all_tokens:,} tokens where the count is taken before rejection, by "
-            f"{tokens:,} where after (verl up to 0.8): a factor of {tokens / all_tokens:.3g} on its gradient."
+            f"A token-mean loss divides by {all_tokens:,} tokens if they are counted before rejection, and by "
+            f"{tokens:,} if after it (verl up to 0.8). The first gradient is {tokens / all_tokens:.3g} of the second."
         )
 
 

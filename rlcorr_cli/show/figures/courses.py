@@ -23,6 +23,8 @@ DENSE = 60
 WIDE = 30.0
 """From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
 INTERVAL = "95% interval"
+ROUGH = f"under {FEWEST_EFFECTIVE:g} effective"
+"""What a dotted stretch of a curve, or a pale bar, stands on."""
 LABEL, SIDE_BY_SIDE = 12, 30
 """Characters of a group's name below its bar, and of all names together that stand side by side."""
 GROUPS = "<groups>"
@@ -85,7 +87,13 @@ def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
     """Curves with their bands."""
     for (name, text, color), point in zip(drawn, "os", strict=False):
         line = "-" if len(curves.places) > DENSE else f"{point}-"
-        ax.plot(curves.places, curves.values[name], line, color=color, label=text)
+        values, rough = curves.values[name], curves.rough[name]
+        ax.plot(curves.places, np.where(rough, np.nan, values), line, color=color, label=text)
+        if rough.any():
+            beside = rough | np.roll(np.append(rough, False), 1)[:-1] | np.roll(np.append(rough, False), -1)[:-1]
+            ax.plot(curves.places, np.where(beside, values, np.nan), ":", color=color, label=ROUGH)
+            if line != "-":
+                ax.plot(curves.places[rough], values[rough], point, color=color, markerfacecolor="none")
     for name, _, color in drawn:
         _band(ax, curves.places, curves.intervals[name], color)
     ax.set_xlabel(style.label(curves.name))
@@ -97,7 +105,9 @@ def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None
     width = 0.8 / len(drawn)
     for i, (name, text, color) in enumerate(drawn):
         values, places = curves.values[name], curves.places + (i - (len(drawn) - 1) / 2) * width
-        ax.bar(places, values - base, width, base, color=color, label=text)
+        bars = ax.bar(places, values - base, width, base, color=color, label=text)
+        for bar, is_rough in zip(bars, curves.rough[name], strict=True):
+            bar.set_alpha(0.4 if is_rough else None)
         ends = curves.intervals[name]
         if np.isfinite(ends).any():
             # A resampled mean need not lie within its interval.
@@ -177,10 +187,19 @@ def sample_size(ax: Axes, report: Report) -> str:
     _rule_lines(ax, report, name)
     ticks.linear(ax.yaxis)
     if not rejects:
-        return _went(ax, "The effective sample size", known[name])
+        return f"{_went(ax, 'The effective sample size', known[name])} {_rough(ax, report, name)}".rstrip()
     after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
     ends = [("The ESS before rejection", known.get(name)), (after, known.get(kept))]
-    return " ".join(_went(ax, text, values) for text, values in ends if values is not None)
+    went = " ".join(_went(ax, text, values) for text, values in ends if values is not None)
+    return f"{went} {_rough(ax, report, name)}".rstrip()
+
+
+def _rough(ax: Axes, report: Report, name: str) -> str:
+    """In how many groups an effective sample size is rough, and how these are drawn; nothing where in none."""
+    rough = course(report.groups, [name]).rough[name]
+    drawn = "pale" if ax.get_label() == GROUPS else "dotted"
+    few = f"fewer than {FEWEST_EFFECTIVE:g} sequences are effective"
+    return f"It is rough in {rough.sum()} of {len(rough)} groups ({drawn}), where {few}." if rough.any() else ""
 
 
 def rejected(ax: Axes, report: Report) -> str:

@@ -10,11 +10,12 @@ are left out, and pictures without a panel.
 import base64
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
+from itertools import groupby
 
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup, escape
@@ -57,9 +58,11 @@ def text(document: Document) -> str:
     styled = _templates().get_template("style.html").render()
     if has_tokens:
         styled += _templates().get_template("tokens_style.html").render(shades=list(shades()))
+    shown = [section for section in sections if _has_something(section, drawings)]
     return _template().render(
         d=document,
-        sections=[section for section in sections if _has_something(section, drawings)],
+        sections=shown,
+        parts=_parts(shown, drawings),
         drawings=drawings,
         script=Markup(script),
         digest=_digest(script),
@@ -72,6 +75,22 @@ def text(document: Document) -> str:
 
 def _has_something(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
     return not section.pictures or any(picture.name in drawings for picture in section.pictures)
+
+
+def _parts(sections: Sequence[Section], drawings: dict[str, list[Drawing]]) -> list[tuple[bool, list[Section]]]:
+    """The sections in order, those that follow each other and fit beside each other together, and whether they do."""
+    runs = [(narrow, list(run)) for narrow, run in groupby(sections, lambda section: _is_narrow(section, drawings))]
+    return [(narrow and len(run) > 1, run) for narrow, run in runs]
+
+
+def _is_narrow(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
+    """Whether it needs half of a wide screen at most: one small table, or one drawing."""
+    n_drawings = sum(len(drawings.get(picture.name, ())) for picture in section.pictures)
+    if section.figures or section.todo or section.facts or section.items or section.code or section.token_rows:
+        return False
+    if section.tables:
+        return len(section.tables) == 1 and not n_drawings and _width(section.tables[0]) == "small"
+    return n_drawings == 1
 
 
 def _digest(text: str) -> str:
