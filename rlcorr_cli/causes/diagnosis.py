@@ -161,15 +161,28 @@ class NotLookedFor(Record):
     needs: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionGap(Record):
+    """Tokens that were sampled so many versions behind the newest weights of their row: how many, their share of all
+    such tokens, their mean k3, and their share of the gap."""
+
+    behind: int
+    tokens: int
+    token_share: float
+    k3: float | None
+    gap: float
+
+
 @dataclass(frozen=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
-    log-odds."""
+    log-odds.  by_version: by versions of the weights within rows, where each token's is known."""
 
     sum_sq: float
     k3_kl: float | None
     sd: float | None
     core: float | None
+    by_version: Annotated[tuple[VersionGap, ...], Key(omit=True)] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +212,7 @@ class Diagnosis(Record):
     features: Mapping[str, Number] = field(default_factory=dict[str, float | None])
     not_looked_for: tuple[NotLookedFor, ...] = ()
     impossible: Impossible | None = None
+    versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
     hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
     """The steps that hold the gap, where no other column tells why."""
 
@@ -218,7 +232,7 @@ class Diagnosis(Record):
     @computed(after="")
     def gap(self) -> Gap:
         """How large it is."""
-        return Gap(self.sum_squares, self.k3, self.deviation, self.core)
+        return Gap(self.sum_squares, self.k3, self.deviation, self.core, self.versions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from rlcorr_cli.causes.curves import (
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.of_tokens import kept_set_facts, version_gaps
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
 from rlcorr_cli.causes.recording import slipped_rows, top1_recorded
 from rlcorr_cli.causes.rows import (
@@ -89,7 +90,8 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
         verdict=verdict,
         conclusion=conclusion,
         causes=causes,
-        facts=grid_facts(case),
+        facts=(*grid_facts(case), *kept_set_facts(sample, context.rollout, context.train)),
+        versions=version_gaps(sample),
         columns=tuple(column.gap_of_column() for column in columns),
         turns=turn_gaps(totals),
         surprise=surprise_gaps(totals),

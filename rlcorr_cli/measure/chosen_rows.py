@@ -47,6 +47,8 @@ def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
         offsets=_offsets(lengths),
         valid=None if around.valid is None else around.valid[every],
         token_ids=None if around.token_ids is None else around.token_ids[every],
+        kept_sizes=None if around.kept_sizes is None else around.kept_sizes[every],
+        versions=None if around.versions is None else around.versions[every],
         levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
         prompts=None if around.prompts is None else around.prompts[rows],
         advantages=None if around.advantages is None else around.advantages[rows],

@@ -109,6 +109,8 @@ class RowSampler:
             unscored=None if batch.unscored is None else batch.unscored[tokens],
             valid=around.valid,
             token_ids=around.token_ids,
+            kept_sizes=around.kept_sizes,
+            versions=around.versions,
             paths=(rows.places.path,),
             units=(rows.places.unit,),
         )
@@ -135,6 +137,8 @@ def batch_of(sample: RowSample) -> ChosenRows:
         offsets=np.concatenate([[0], np.cumsum(sample.n_tokens)]),
         valid=sample.valid,
         token_ids=sample.token_ids,
+        kept_sizes=sample.kept_sizes,
+        versions=sample.versions,
         levels={name: (column.codes, column.values) for name, column in sample.levels.items()},
         prompts=sample.prompts if has_prompts else None,
         advantages=sample.advantages,

@@ -128,6 +128,11 @@ def holds_token_ids(type: pa.DataType) -> bool:
     return is_list(type) and (is_.is_integer(type.value_type) or is_.is_float64(type.value_type))
 
 
+def holds_kept_sets(type: pa.DataType) -> bool:
+    """A number for each token, or a list of ids for each."""
+    return holds_token_ids(type) or (is_list(type) and holds_token_ids(type.value_type))
+
+
 def holds_key(type: pa.DataType) -> bool:
     """Whatever is one value: no list, no map, no object, no months and days at once."""
     if is_.is_dictionary(type) or is_.is_run_end_encoded(type):

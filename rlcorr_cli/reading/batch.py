@@ -132,7 +132,8 @@ class TokenContext:
     """What stands around the valid tokens of a Batch of B rows, and is looked at to tell why its policies differ.
 
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
-    -1 in rows without; None where no row has any.  levels: column -> (i64[B] codes, the levels they stand for).
+    -1 in rows without; None where no row has any.  kept_sizes, versions: the same of how many tokens each was chosen
+    among, and of the weights that sampled it.  levels: column -> (i64[B] codes, the levels they stand for).
     prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.  advantages: f64[B], the mean of
     each row's, NaN of none; None where the dump has no such column.
     """
@@ -143,6 +144,8 @@ class TokenContext:
     levels: Mapping[str, tuple[NDArray[np.int64], tuple[Any, ...]]]
     prompts: NDArray[np.uint64] | None
     advantages: Floats | None = None
+    kept_sizes: NDArray[np.int64] | None = None
+    versions: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

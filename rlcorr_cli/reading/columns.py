@@ -25,7 +25,8 @@ class Roles:
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
     cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
     row is drawn by itself even where a rollout is there twice.
-    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis.
+    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
+    versions: of each token's kept set and weights, for the same.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -42,6 +43,8 @@ class Roles:
     drawn_by: tuple[str, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
     token_ids: str | None = None
+    kept_sets: str | None = None
+    versions: str | None = None
     row_advantage: str | None = None
     cluster: str | None = None
     draws_rows: bool = False
@@ -76,9 +79,14 @@ class Roles:
         return [column for column in (self.rollout, self.old, self.current) if column]
 
     @property
+    def of_each_token(self) -> tuple[str | None, ...]:
+        """The columns that tell of each token what a diagnosis looks at."""
+        return self.token_ids, self.kept_sets, self.versions
+
+    @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, self.token_ids, self.row_advantage)
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.row_advantage)
         of_rows = (self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))

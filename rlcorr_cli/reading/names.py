@@ -123,6 +123,11 @@ ROLLOUTS = "rollout"
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
 """Columns that name a row's tokens, if there are as many as log-probs."""
 
+KEPT_SIZES = ("kept_set_size", "sampling_mask")
+"""Columns that tell among how many tokens each token was chosen, or list the ids of these, a list for each token."""
+VERSIONS = ("policy_versions", "versions")
+"""Columns of the version of the weights that sampled each token."""
+
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 

@@ -18,7 +18,16 @@ from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, key_column, resolve
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
-from rlcorr_cli.reading.names import ALIASES, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
+from rlcorr_cli.reading.names import (
+    ALIASES,
+    KEPT_SIZES,
+    LEVELS,
+    NO_CLUSTERS,
+    PROMPT_TEXTS,
+    PROMPTS,
+    TOKENS,
+    VERSIONS,
+)
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
@@ -29,6 +38,8 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
+OF_EACH_TOKEN = ("token_ids", "kept_sets", "versions")
+"""Roles of what a diagnosis looks at of each token."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
@@ -115,7 +126,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
-    names += [column for column in (looked_into["token_ids"], looked_into["row_advantage"]) if column]
+    names += [looked_into[role] for role in (*OF_EACH_TOKEN, "row_advantage") if looked_into[role]]
     cluster = _cluster({path: schema}, request, plan_columns)
     names += [cluster] if cluster else []
     return list(dict.fromkeys(names))
@@ -185,9 +196,9 @@ def _keys(
 
 
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
-    """The levels, token_ids and row_advantage of Roles: columns that every file has, in a type that serves."""
+    """The levels, row_advantage and OF_EACH_TOKEN of Roles: columns that every file has, in a type that serves."""
     if not plan_columns.levels:
-        return {"levels": (), "token_ids": None, "row_advantage": None}
+        return {"levels": (), "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (
@@ -208,6 +219,8 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     return {
         "levels": tuple((levels | asked).items()),
         "token_ids": everywhere(TOKENS, types.holds_token_ids),
+        "kept_sets": everywhere(KEPT_SIZES, types.holds_kept_sets),
+        "versions": everywhere(VERSIONS, types.holds_token_ids),
         "row_advantage": everywhere(advantages, types.holds_advantages),
     }
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.arrow_values import take
+from rlcorr_cli.reading.arrow_values import as_numpy, call, is_list, take
 from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
@@ -22,7 +22,7 @@ RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 
 def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> TokenContext:
     """Of some rows of a batch, in this order, by the roles that they were read with."""
-    names = [column for _, column in roles.levels] + ([] if roles.token_ids is None else [roles.token_ids])
+    names = [column for _, column in roles.levels] + [column for column in roles.of_each_token if column]
     data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
     lengths = np.diff(rows.offsets)[at]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -37,10 +37,15 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
         if np.isfinite(lags).all():
             levels["lag"] = codes.astype(np.int64), tuple(lags.tolist())
     advantages = rows.batch.row_advantage
+    token_ids, kept_sizes, versions = (
+        None if column is None else _of_tokens(data.column(column), offsets) for column in roles.of_each_token
+    )
     return TokenContext(
         offsets=offsets,
         valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
-        token_ids=None if roles.token_ids is None else _token_ids(data.column(roles.token_ids), offsets),
+        token_ids=token_ids,
+        kept_sizes=kept_sizes,
+        versions=versions,
         levels=levels,
         prompts=None if prompts is None else keys([data.column(prompts)]),
         advantages=None if advantages is None else advantages[at],
@@ -58,16 +63,25 @@ def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.fl
     return np.array(numbers)[codes]
 
 
-def _token_ids(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Ids of rows that have as many as log-probs; what has another number of them names other tokens, too."""
-    lists = Lists.of("token_ids", column)
-    known = np.diff(lists.offsets) == np.diff(offsets)
+def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The whole numbers of rows that have as many as log-probs, -1 elsewhere; of lists, how long each is.
+
+    What has another number of them tells of other tokens, too.
+    """
+    if is_list(column.type.value_type):
+        lengths = as_numpy(call("list_value_length", column), null=0)
+        ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        values = as_numpy(call("list_value_length", call("list_flatten", column)), null=-1)
+    else:
+        lists = Lists.of("token_ids", column)
+        ends, values = lists.offsets, lists.values
+    known = np.diff(ends) == np.diff(offsets)
     if not known.any():
         return None
-    ids = np.full(int(offsets[-1]), -1, np.int64)
-    of_known_rows, of_known_ids = (np.repeat(known, np.diff(ends)) for ends in (offsets, lists.offsets))
-    values = lists.values[of_known_ids]
-    if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is no id
+    numbers = np.full(int(offsets[-1]), -1, np.int64)
+    of_known_rows, of_known_numbers = (np.repeat(known, np.diff(each)) for each in (offsets, ends))
+    values = values[of_known_numbers]
+    if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is none
         values = np.where(np.isfinite(values) & (values == np.floor(values)), values, -1)
-    ids[of_known_rows] = values.astype(np.int64)
-    return ids
+    numbers[of_known_rows] = values.astype(np.int64)
+    return numbers

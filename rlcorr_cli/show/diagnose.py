@@ -94,6 +94,8 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
         yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=column.grows)
     if len(diagnosis.turns) > 1:
         yield _level_table(TURN, diagnosis.turns, most=LEVELS_ON_TERMINAL, in_order=True)
+    if diagnosis.versions:
+        yield tabulated(diagnosis.versions, VERSION_COLUMNS)
     if dump.groups:
         yield Note(agreement(dump))
         yield _group_table(dump, MOST_ON_TERMINAL)
@@ -139,6 +141,10 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     if len(diagnosis.turns) > 1:
         table = _level_table(TURN, diagnosis.turns, most=LEVELS_IN_FILE, in_order=True)
         yield Section(heading="By turn", about=["Runs of the mask in a response."], tables=[table], sorts=True)
+    if diagnosis.versions:
+        about = ["Tokens by how many versions their weights are behind the newest ones of their row."]
+        table = tabulated(diagnosis.versions, VERSION_COLUMNS)
+        yield Section(heading="By version within rows", about=about, tables=[table], sorts=True)
     if diagnosis.surprise:
         columns = (
             Column(heading="log-odds from", cell=lambda level: _key(ENDS.get(level.level, level.level))),
@@ -266,6 +272,14 @@ PLACE_COLUMNS = (
     Column(heading="tokens", cell=lambda place: number_cell(place.tokens, "{:,}".format)),
     Column(heading="typical |r|", cell=lambda place: number_cell(place.size)),
 )
+
+
+VERSION_COLUMNS = (
+    Column(heading="versions behind", cell=lambda part: number_cell(part.behind, "{:,}".format)),
+    *LEVEL_COLUMNS[:2],
+    Column(heading="k3_kl", cell=lambda part: number_cell(part.k3)),
+)
+"""Of tokens by how far their weights are behind the newest ones of their row."""
 
 
 def _level_table(heading: str, levels: Sequence[LevelGap], *, most: int, in_order: bool = False) -> Table:
