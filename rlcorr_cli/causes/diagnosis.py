@@ -173,7 +173,7 @@ class VersionGap(Record):
     gap: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
     log-odds.  by_version: by versions of the weights within rows, where each token's is known."""
@@ -232,7 +232,9 @@ class Diagnosis(Record):
     @computed(after="")
     def gap(self) -> Gap:
         """How large it is."""
-        return Gap(self.sum_squares, self.k3, self.deviation, self.core, self.versions)
+        return Gap(
+            sum_sq=self.sum_squares, k3_kl=self.k3, sd=self.deviation, core=self.core, by_version=self.versions
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
