@@ -83,6 +83,7 @@ ADDED = {
     "a payload after all": (20, {16: encode([int32(5, 6), int32(2)]), 17: ["t"], 18: [3], 19: {"a": [1]}}),
     "nothing in any": (19, {}),
     "no ids": (19, {16: encode([int32(5, 6), int32(2), bytes(8)])}),
+    "whole numbers that follow no ids": (19, {16: [4]}),
     "a branch without a name": (19, {17: [None], 18: [None]}),
 }
 

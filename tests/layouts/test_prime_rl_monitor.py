@@ -170,6 +170,30 @@ def test_without_records_of_the_trainer_it_is_said_where_they_come_from(tmp_path
         analyze(str(tmp_path))
 
 
+def small_run(folder: Path, *records: list[float | None]) -> Path:
+    """A trace of a prompt's token and three that were sampled, and the trainer's records of it."""
+    traces = folder / TRACES
+    (traces / "annotations").mkdir(parents=True)
+    node = {"token_ids": [1, 2, 3, 4], "mask": [False, True, True, True], "logprobs": [-1.0, -2.0, -3.0]}
+    (traces / "stream.jsonl").write_text(json.dumps({"id": "e", "traces": [{"id": "t", "nodes": [node]}]}) + "\n")
+    branches = [{"index": 0, "trainer_logprobs": record, "is_masked": [None, *[False] * 3]} for record in records]
+    lines = [json.dumps({"version": 1, "trace_id": "t", "branches": [branch]}) + "\n" for branch in branches]
+    (traces / "annotations" / "trainer.jsonl").write_text("".join(lines))
+    return folder
+
+
+def test_a_record_that_ends_early_knows_nothing_of_the_rest(tmp_path: Path) -> None:
+    (row,) = rows_of([small_run(tmp_path, [None, -1.5, -2.5])])
+    assert (row["token_ids"], row["current_log_probs"], row["response_mask"]) == ([2, 3], [-1.5, -2.5], [1, 1])
+
+
+def test_a_value_that_was_not_finite_is_told_unless_a_newer_record_has_it(tmp_path: Path) -> None:
+    lost, whole = [None, -1.5, None, -3.5], [None, -1.5, -2.5, -3.5]
+    for name, records, told in (("lost", (whole, lost), True), ("found", (lost, whole), False)):
+        notes = open_dump(ReadRequest(paths=(str(small_run(tmp_path / name, *records)),))).notes
+        assert any("no finite log-prob of 1 token that it trained on" in note for note in notes) is told
+
+
 BROKEN = {
     "a node's parent is not one of the nodes before it": {"nodes": [{"parent": 0, "token_ids": [1], "mask": [True]}]},
     "logprobs has 1 values for 2 sampled tokens": {
@@ -205,6 +229,7 @@ def test_a_sealed_chunk_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_is_read_as_far_as_it_was_when_it_was_opened(tmp_path: Path) -> None:
     made = made_run(12, 8)
+    made.stream.append(made.stream.pop(0))  # a trained one is the last
     write_run(tmp_path, made)
     stream = tmp_path / TRACES / "stream.jsonl"
     lines = stream.read_bytes().splitlines(keepends=True)
@@ -213,8 +238,8 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_was_when_it_was_opened(tmp_path
     with stream.open("ab") as file:
         file.write(lines[-1][40:])
     checked = [batch for shard in dump.shards for batch in dump.reader.checked(shard, 1_000)]
-    episodes = {row["episode_id"] for row in made.rows if row["episode_id"] != made.stream[-1]["id"]}
-    known = [row for row in trained(made) if row["episode_id"] in episodes]
+    known = [row for row in trained(made) if row["episode_id"] != made.stream[-1]["id"]]
+    assert len(known) < len(trained(made))
     assert sum(batch.data.num_rows for batch in checked if isinstance(batch, CheckedRows)) == len(known)
     stream.write_bytes(b"".join(lines[:3]))
     with pytest.raises(DataError, match=r"stream\.jsonl was changed while it was read"):
@@ -245,6 +270,7 @@ def test_watch_tells_each_step_as_the_trainer_writes_it(tmp_path: Path, monkeypa
         return [line.step for line in watch("run/", once=True).steps]
 
     assert told() == []
+    assert watch(f"run/{TRACES}/stream", once=True, state="stream.rlcorr").steps == ()
     steps = sorted({row["step"] for row in trained(made)})
     trainer = folder / TRACES / "annotations" / "trainer"
     early = {row["sample_id"] for row in made.rows if row["step"] in steps[:2]}
