@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, PartOfStep
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.monitor_files import SEALED, MonitorFile, monitor_file
@@ -58,8 +58,8 @@ COLUMNS = (
 )
 TYPES = {"episode_id": pa.string(), "branch": pa.int64(), "kind": pa.string()}
 BRANCHES = (
-    "A row is a branch of a trace, from its first to its last token that counts: those that were sampled, and that the "
-    "trainer has a log-prob of, if it has a record of the branch."
+    "A row is a branch of a trace, from its first to its last token that counts. A token counts if it was sampled and, "
+    "where the trainer has a record of the branch, has a log-prob there."
 )
 ROUNDED = (
     f"Its log-probs are rounded to {DECIMALS} decimals (float_decimals of prime-rl's monitors.file), so log-ratios are "
@@ -190,7 +190,7 @@ class Annotations:
     places: dict[tuple[str, int, str], tuple[int, int]] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
     not_finite: dict[tuple[str, int], int] = field(default_factory=dict)
-    torn: list[str] = field(default_factory=list)
+    torn: dict[str, list[int]] = field(default_factory=dict)
     rounded: int | None = 0
     _end: int = 0
     _lock: Any = field(default_factory=Lock)
@@ -282,7 +282,7 @@ class Counts:
     evaluation: int = 0
     traces: set[str] = field(default_factory=set[str])
     rewarded: bool = False
-    torn: list[str] = field(default_factory=list[str])
+    torn: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
 
 def open_run(paths: Sequence[str]) -> OpenedDump:
@@ -291,7 +291,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
     sizes = {file.path: _size(file.path) for file in files}  # while a run goes on, they grow
     stream = [file for file in files if file.stream == "stream"]
     if not stream:
-        raise DataError("it holds annotations, and no stream is beside it.", NO_STREAM)
+        raise PartOfStep("it holds annotations, and no stream is beside it.", NO_STREAM)
     annotations = Annotations()
     for file in files:
         if file.stream != "stream":
@@ -302,7 +302,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
     def samples() -> Iterator[Sample]:
         for file in stream:
             n_rows = 0
-            for episode, number in _records(file.path, sizes[file.path], _Episode, []):
+            for episode, number in _records(file.path, sizes[file.path], _Episode, {}):
                 with _line_named(file.path, number):
                     for row in _rows(episode, annotations):
                         yield {**row, "source_file": file.path, "source_row": n_rows}
@@ -340,7 +340,10 @@ def _notes(annotations: Annotations, counts: Counts) -> Iterator[str]:
         yield f"The trainer had no finite log-prob of {subject} that it trained on; the mask is 0 there."
     if annotations.rounded:
         yield ROUNDED
-    yield from dict.fromkeys((*annotations.torn, *counts.torn))
+    for path, lines in (annotations.torn | counts.torn).items():
+        name = os.path.join(*re.split(r"[\\/]", path)[-2:])
+        first = f"Line {lines[0]:,} of {name} is" if len(lines) == 1 else f"{len(lines):,} lines of {name} are"
+        yield f"{first} left out: not complete, because a writer was stopped in the middle, or is still writing."
 
 
 def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotations: Annotations) -> Counts:
@@ -466,10 +469,10 @@ def _paths(parents: Sequence[int | None], n_tokens: Sequence[int] | None = None)
         yield path
 
 
-def _records(path: str, size: int, kind: type[Decoded], torn: list[str]) -> Iterator[tuple[Decoded, int]]:
+def _records(path: str, size: int, kind: type[Decoded], torn: dict[str, list[int]]) -> Iterator[tuple[Decoded, int]]:
     """The record of each line in a file's first bytes, and its number from 1.
 
-    A line that is no whole record is passed over, with a sentence in `torn`: a writer was interrupted in it.  Where it
+    A line that is no whole record is passed over, with its number in `torn`: a writer was interrupted in it.  Where it
     is the first of its file, the file is not what its name says: a DataError.
     """
     decoder = msgspec.json.Decoder(kind)
@@ -483,8 +486,7 @@ def _records(path: str, size: int, kind: type[Decoded], torn: list[str]) -> Iter
         except (ValueError, RecursionError) as error:
             if number == 1 and line.endswith(b"\n"):
                 raise DataError(f"{path}: line 1 is not JSON.", DAMAGED) from error
-            name = os.path.join(*re.split(r"[\\/]", path)[-2:])
-            torn.append(f"Line {number:,} of {name} is not whole, as a writer leaves one that stops in it: left out.")
+            torn.setdefault(path, []).append(number)
 
 
 def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:

@@ -152,7 +152,7 @@ def test_a_line_that_a_killed_writer_left_is_told_wherever_it_is(tmp_path: Path)
     lines[2:2] = [lines[2][:50] + lines[3]]
     (tmp_path / TRACES / "stream.jsonl").write_bytes(b"".join(lines))
     agree(rows_of([tmp_path]), made.rows, *COLUMNS)
-    told = [note for note in analyze(str(tmp_path)).notes if "is not whole" in note]
+    told = [note for note in analyze(str(tmp_path)).notes if "left out: not complete" in note]
     assert len(told) == 2
     assert "Line 3 of traces/stream.jsonl" in " ".join(told)
 
