@@ -153,6 +153,34 @@ class PlaceGap(Record):
     size: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Leg(Record):
+    """What lies between two of three policies' log-probs, by their columns.
+
+    share: of the gap between the first policy and the last, sum l_leg l / sum l^2; those of all legs add to 1, and one
+    that undoes another's is below 0.  k3, sum_sq: of the leg alone.  verdict, words: what was found on it.
+    """
+
+    first: Annotated[str, Key(name="from")]
+    last: Annotated[str, Key(name="to")]
+    share: float
+    k3: float | None
+    sum_sq: float
+    verdict: str
+    words: str
+
+
+def legs_words(legs: tuple[Leg, ...]) -> str:
+    """'Of the gap between rollout_log_probs and old_log_probs, 97% lies between rollout_log_probs and
+    prefill_log_probs, and 3% between prefill_log_probs and old_log_probs.'; empty of none."""
+    if not legs:
+        return ""
+    first, *others = [f"between {leg.first} and {leg.last}" for leg in legs]
+    shares = [percent(leg.share) for leg in legs]
+    rest = "".join(f", and {share} {words}" for share, words in zip(shares[1:], others, strict=True))
+    return f"Of the gap between {legs[0].first} and {legs[-1].last}, {shares[0]} lies {first}{rest}."
+
+
 @dataclass(frozen=True)
 class NotLookedFor(Record):
     """A cause that takes what the dump lacks."""
@@ -213,6 +241,8 @@ class Diagnosis(Record):
     not_looked_for: tuple[NotLookedFor, ...] = ()
     impossible: Impossible | None = None
     versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
+    legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
+    """Where the dump has a third policy's log-probs."""
     hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
     """The steps that hold the gap, where no other column tells why."""
 
@@ -232,9 +262,7 @@ class Diagnosis(Record):
     @computed(after="")
     def gap(self) -> Gap:
         """How large it is."""
-        return Gap(
-            sum_sq=self.sum_squares, k3_kl=self.k3, sd=self.deviation, core=self.core, by_version=self.versions
-        )
+        return Gap(sum_sq=self.sum_squares, k3_kl=self.k3, sd=self.deviation, core=self.core, by_version=self.versions)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,15 @@ Every command searches the same sample of the same dump by these functions, so a
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.diagnosis import Diagnosis
+from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
@@ -48,7 +50,42 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
-    return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0])), totals)
+    legs = () if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context))
+    return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0]), legs=legs), totals)
+
+
+def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
+    """What lies between each two of three policies, in their order; of the rows that have all of them."""
+    if sample.third is None:
+        return
+    starts = np.cumsum(sample.n_valid) - sample.n_valid
+    known = np.minimum.reduceat(np.isfinite(sample.third), starts) if len(starts) else np.zeros(0, np.bool_)
+    sample = sample.rows(np.flatnonzero(known))
+    rollout, trained, advantage = sample.columns
+    assert sample.third is not None
+    policies: dict[str, NDArray[Any]] = dict.fromkeys(sample.legs, sample.third)
+    policies |= {rollout: sample.rollout, trained: sample.train}
+    first, _, last = sample.legs
+    gap = _log_ratio(policies[first], policies[last])
+    squares = float(gap @ gap)
+    for before, after in pairwise(sample.legs):
+        of_leg = _log_ratio(policies[before], policies[after])
+        columns = (before, after, advantage)
+        leg = replace(sample, rollout=policies[before], train=policies[after], columns=columns, legs=(), third=None)
+        found = diagnose(totals_of(leg), Context(*columns, context.clean), leg)
+        yield Leg(
+            first=before,
+            last=after,
+            share=float(of_leg @ gap) / squares if squares else 0.0,
+            k3=found.k3,
+            sum_sq=found.sum_squares,
+            verdict=found.verdict,
+            words=found.conclusion if found.cause is None else found.cause.claim,
+        )
+
+
+def _log_ratio(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
+    return after.astype(np.float64) - before
 
 
 def _with_files(sample: RowSample) -> RowSample:

@@ -12,7 +12,7 @@ from rlcorr_cli.reading.arrow_values import as_numpy, call
 from rlcorr_cli.reading.batch import Batch, TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.token_context import token_context
+from rlcorr_cli.reading.token_context import prefill, token_context
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
@@ -66,6 +66,15 @@ class RowSampler:
         trained = (roles.current if self.sampling.mode == "bypass" else None) or roles.train
         return roles.rollout, trained, roles.row_advantage or roles.advantages or roles.reward
 
+    @property
+    def _legs(self) -> tuple[str, ...]:
+        """The names of three policies' log-probs: a prefill stands between the two, updates after them."""
+        roles, (rollout, trained, _) = self.roles, self._columns
+        if roles.prefill is not None:
+            return rollout, roles.prefill, trained
+        current = roles.current
+        return () if current is None or current == trained else (rollout, trained, current)
+
     def _keys(self, batch: Batch) -> Keys:
         """A hash of how both policies' log-probs begin, of the length and of the row's own id: u64[B]."""
         lengths = np.minimum(batch.lengths, HEAD)
@@ -81,12 +90,18 @@ class RowSampler:
         around = token_context(rows, roles, at)
         tokens = stretches(batch.offsets[at], batch.lengths[at])
         trained, _ = trained_policies(batch, self.sampling.mode)
+        third = prefill(rows, roles, at)
+        if third is not None:
+            third = third if around.valid is None else third[around.valid]
+        elif self._legs and batch.current_logp is not None:
+            third = batch.current_logp[tokens]
         advantages = batch.reward if around.advantages is None else batch.row_advantage
         n_name, names = _names(rows, roles, at)
         return RowSample(
             most=self.sampling.most,
             level=self.level,
             columns=self._columns,
+            legs=() if third is None else self._legs,
             keys=keys,
             n_valid=batch.lengths[at],
             n_tokens=np.diff(around.offsets),
@@ -106,6 +121,7 @@ class RowSampler:
             },
             rollout=batch.rollout_logp[tokens],
             train=trained[tokens],
+            third=third,
             unscored=None if batch.unscored is None else batch.unscored[tokens],
             valid=around.valid,
             token_ids=around.token_ids,

@@ -26,7 +26,8 @@ class Roles:
     cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
     row is drawn by itself even where a rollout is there twice.
     levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
-    versions: of each token's kept set and weights, for the same.
+    versions: of each token's kept set and weights, for the same; prefill: of the rollout
+    engine's log-probs in one forward pass.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -45,6 +46,7 @@ class Roles:
     token_ids: str | None = None
     kept_sets: str | None = None
     versions: str | None = None
+    prefill: str | None = None
     row_advantage: str | None = None
     cluster: str | None = None
     draws_rows: bool = False
@@ -86,8 +88,8 @@ class Roles:
     @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.row_advantage)
-        of_rows = (self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
+        of_rows = (self.row_advantage, self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
 

@@ -8,6 +8,7 @@ COLUMNS: dict[str, str] = {
     "rollout_log_probs": "of each sampled token under the policy that sampled it",
     "old_log_probs": "the same under the training policy at batch time",
     "current_log_probs": "the same after updates; --mode bypass compares this one",
+    "prefill_log_probs": "the same by the rollout engine in one forward pass, to split a gap over its legs",
     "response_mask": "1 for each token that counts; without it all count",
     "advantages": "of a sequence or of each token, for plans that use its sign",
     "reward": "of the sequence, to show what a rejection does to the mean",
@@ -58,6 +59,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "local_logprobs",
         "log_prob",
     ),
+    "prefill_log_probs": ("prefill_logprobs", "rollout_prefill_log_probs", "rescored_log_probs"),
     "response_mask": (
         "loss_mask",
         "loss_masks",

@@ -126,7 +126,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
-    names += [looked_into[role] for role in (*OF_EACH_TOKEN, "row_advantage") if looked_into[role]]
+    names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]
     cluster = _cluster({path: schema}, request, plan_columns)
     names += [cluster] if cluster else []
     return list(dict.fromkeys(names))
@@ -196,9 +196,9 @@ def _keys(
 
 
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
-    """The levels, row_advantage and OF_EACH_TOKEN of Roles: columns that every file has, in a type that serves."""
+    """The levels, prefill, row_advantage and OF_EACH_TOKEN of Roles: columns of every file, in a type that serves."""
     if not plan_columns.levels:
-        return {"levels": (), "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
+        return {"levels": (), "prefill": None, "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (
@@ -214,14 +214,17 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
-    mapped = request.columns.get("advantages")
-    advantages = ("advantages", *ALIASES["advantages"]) if mapped is None else (mapped,)
+
+    def called(name: str) -> tuple[str, ...]:
+        return (request.columns[name],) if name in request.columns else (name, *ALIASES[name])
+
     return {
         "levels": tuple((levels | asked).items()),
         "token_ids": everywhere(TOKENS, types.holds_token_ids),
         "kept_sets": everywhere(KEPT_SIZES, types.holds_kept_sets),
         "versions": everywhere(VERSIONS, types.holds_token_ids),
-        "row_advantage": everywhere(advantages, types.holds_advantages),
+        "prefill": everywhere(called("prefill_log_probs"), types.holds_log_probs),
+        "row_advantage": everywhere(called("advantages"), types.holds_advantages),
     }
 
 

@@ -52,6 +52,19 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     )
 
 
+def prefill(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """The rollout engine's log-probs in one forward pass of all tokens of some rows, NaN where they are none: of rows
+    that have another number of them, too.  None of a dump without."""
+    if roles.prefill is None:
+        return None
+    lists, lengths = Lists.of(roles.prefill, take(rows.data.column(roles.prefill), at)), np.diff(rows.offsets)[at]
+    known = np.diff(lists.offsets) == lengths
+    column = np.full(int(lengths.sum()), np.nan)
+    values = lists.values[np.repeat(known, np.diff(lists.offsets))].astype(np.float64)
+    column[np.repeat(known, lengths)] = np.where(np.isfinite(values) & (values <= 0), values, np.nan)
+    return column
+
+
 def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
     """A row's sample_id as text; None where it has none."""
     return texts(rows.data.column(roles.ids[0]).slice(row, 1))[0].as_py() if roles.ids else None

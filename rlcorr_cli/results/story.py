@@ -7,6 +7,7 @@ cannot be, any other cause, and else that none stands out.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import (
     UNCLEAR,
@@ -15,9 +16,11 @@ from rlcorr_cli.causes.diagnosis import (
     Certainty,
     Diagnosis,
     Impossible,
+    legs_words,
     unexplained,
 )
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES, NOISE, Effect
+from rlcorr_cli.records.fields import Key
 from rlcorr_cli.records.record import Record
 
 MOST_ACTIONS = 3
@@ -41,6 +44,7 @@ class Story(Record):
     first: the name of the first fault, else of the likely cause, else of a verdict that names none (no_cause, none,
     too_few).  effect: of the worst that was found.  certainty: of `first`.  headline: `first` in a sentence or two.
     faults: all that make numbers meaningless, the first one first.  do: at most three actions, most useful first.
+    legs: between which of three policies the gap lies, in a sentence, where the dump has three.
     """
 
     first: str = UNCLEAR
@@ -49,6 +53,7 @@ class Story(Record):
     headline: str = "No cause stands out."
     faults: tuple[DataFault, ...] = ()
     do: tuple[str, ...] = ()
+    legs: Annotated[str, Key(omit=True)] = ""
 
     @property
     def fault_names(self) -> tuple[str, ...]:
@@ -68,7 +73,7 @@ class Story(Record):
 
 def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
     """The story of a dump with these anomalies of files and this diagnosis of its gap."""
-    left = unexplained(anomalies, diagnosis)
+    left, legs = unexplained(anomalies, diagnosis), legs_words(diagnosis.legs)
     faults = tuple(_faults(left, diagnosis))
     cause = diagnosis.cause
     warnings = [each.fix for each in left if not each.voids]
@@ -81,6 +86,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             headline=faults[0].what,
             faults=faults,
             do=_actions(advice),
+            legs=legs,
         )
     if cause is None:
         return Story(
@@ -89,6 +95,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             certainty=diagnosis.certainty,
             headline=diagnosis.conclusion,
             do=_actions(warnings),
+            legs=legs,
         )
     effect = ALL_CAUSES[cause.cause].effect
     others = [each for each in diagnosis.causes if not each.is_minor and each.cause != NOISE]
@@ -98,6 +105,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
         certainty=cause.certainty,
         headline=cause_words(cause),
         do=_actions([*(each.advice for each in others or [cause]), *warnings]),
+        legs=legs,
     )
 
 

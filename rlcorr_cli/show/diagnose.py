@@ -92,6 +92,10 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     named_columns = (guilty(each, diagnosis) for each in diagnosis.causes)
     for column in (column for column in named_columns if column is not None):
         yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=column.grows)
+    if diagnosis.legs:
+        yield Note(clean(dump.story.legs))
+        yield BLANK
+        yield tabulated(diagnosis.legs, LEG_COLUMNS)
     if len(diagnosis.turns) > 1:
         yield _level_table(TURN, diagnosis.turns, most=LEVELS_ON_TERMINAL, in_order=True)
     if diagnosis.versions:
@@ -134,6 +138,9 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     if dump.groups:
         table = _group_table(dump, MOST_IN_FILE)
         yield Section(heading="Groups", about=[agreement(dump)], tables=[table], sorts=True)
+    if diagnosis.legs:
+        about = [clean(dump.story.legs), "found: on each leg alone."]
+        yield Section(heading="By leg", about=about, tables=[tabulated(diagnosis.legs, LEG_COLUMNS)])
     for i, column in enumerate(column for column in diagnosis.columns if column.levels):
         table = _level_table(column.column, column.levels, most=LEVELS_IN_FILE, in_order=column.grows)
         about = [] if i else [LEVEL_NOTE]
@@ -266,6 +273,13 @@ LEVEL_COLUMNS = (
     Column(heading="gap", cell=lambda level: number_cell(level.gap, _part)),
     Column(heading="expected", cell=lambda level: number_cell(level.expected, _part)),
     Column(heading="size", cell=lambda level: number_cell(level.size, _size, "warn" if level.is_hot else "")),
+)
+LEG_COLUMNS = (
+    Column(heading="from", cell=lambda leg: Cell(clean(leg.first)), words=True),
+    Column(heading="to", cell=lambda leg: Cell(clean(leg.last)), words=True),
+    Column(heading="gap", cell=lambda leg: number_cell(leg.share, _part)),
+    Column(heading="k3_kl", cell=lambda leg: number_cell(leg.k3)),
+    Column(heading="found", cell=lambda leg: Cell(clean(leg.words)), words=True),
 )
 PLACE_COLUMNS = (
     Column(heading="from token", cell=lambda place: number_cell(place.first, "{:,}".format)),

@@ -138,6 +138,9 @@ def _lines(report: Report) -> Iterator[Block]:
         yield Note(sentence, "bold")
         yield BLANK
     yield from cause_notes(report.cause)
+    if report.story.legs:
+        yield Note(clean(report.story.legs))
+        yield BLANK
     if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         value, proves = impossible_sentence(report.impossible)
         yield Note(proves, lead=f"! {value} ", lead_look="bold red")

@@ -60,14 +60,16 @@ class RowSample:
     """R rows with V valid tokens among T, none of them empty.
 
     most: how many valid tokens it may hold.  level: see the module.  columns: what the dump calls the rollout's
-    log-probs, those that are compared with them, and the advantages or rewards (None without either).
+    log-probs, those that are compared with them, and the advantages or rewards (None without either).  legs: the names
+    of three policies' log-probs, from the rollout's to the last, where there are three.
 
     Of rows: keys, u64[R]; n_valid and n_tokens, i64[R], valid tokens and all of them; ids, prompts, u64[R], hashes of a
     row's own id and of its prompt, 0 of an unknown one; advantages, f64[R], NaN of none; levels, by column; groups, the
     columns that rows are grouped by; n_name, i64[R], the bytes of its id as text; files, i64[R], into paths and units;
     numbers, starts, i64[R], as of a Place.
 
-    Of valid tokens: rollout and train, log-probs as stored, [V]; unscored, bool[V], tokens without a rollout log-prob,
+    Of valid tokens: rollout and train, log-probs as stored, [V]; third, those of the policy of `legs` that is neither,
+    NaN where it has none, None of two policies; unscored, bool[V], tokens without a rollout log-prob,
     None where there are none.  Of all tokens: valid, bool[T], None where all are; token_ids, i64[T], -1 of an unknown
     one, None where no row has any; kept_sizes, versions, the same of how many tokens each was chosen among, and of the
     weights that sampled it.  names: u8, the ids as UTF-8, one after the other.
@@ -76,6 +78,7 @@ class RowSample:
     most: int = MOST_TOKENS
     level: int = 0
     columns: tuple[str, str, str | None] = ("rollout_log_probs", "old_log_probs", None)
+    legs: tuple[str, ...] = ()
     keys: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
     n_valid: Index = field(default_factory=partial(np.zeros, 0, np.int64))
     n_tokens: Index = field(default_factory=partial(np.zeros, 0, np.int64))
@@ -90,6 +93,7 @@ class RowSample:
     groups: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
     rollout: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
     train: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
+    third: NDArray[Any] | None = None
     unscored: NDArray[np.bool_] | None = None
     valid: NDArray[np.bool_] | None = None
     token_ids: Index | None = None
@@ -124,6 +128,10 @@ class RowSample:
             raise ValueError("a column of a sample has another number of rows")
         if not all(np.isfinite(logp).all() and (logp <= 1e-6).all() for logp in (self.rollout, self.train)):
             raise ValueError("a sample holds what is no log-prob")
+        if (self.third is not None and not (self.third[~np.isnan(self.third)] <= 1e-6).all()) or (
+            len(self.legs) != (0 if self.third is None else 3)
+        ):
+            raise ValueError("a sample holds no third policy")
         if len(self.paths) != len(self.units) or (
             n_rows and not 0 <= self.files.min() <= self.files.max() < len(self.paths)
         ):
@@ -209,20 +217,20 @@ class RowSample:
 
 
 OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
-OF_VALID_TOKENS = ("rollout", "train", "unscored")
+OF_VALID_TOKENS = ("rollout", "train", "third", "unscored")
 NUMBERS_OF_TOKENS = ("token_ids", "kept_sizes", "versions")
 OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS)
 _HASHES, _COUNTS, _LOG_PROBS, _FLAGS = (np.uint64,), (np.int64,), (np.float32, np.float64), (np.bool_,)
 TYPES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("keys", "ids", "prompts"), _HASHES),
     **dict.fromkeys(("n_valid", "n_tokens", "n_name", "files", "numbers", "starts", *NUMBERS_OF_TOKENS), _COUNTS),
-    **dict.fromkeys(("rollout", "train"), _LOG_PROBS),
+    **dict.fromkeys(("rollout", "train", "third"), _LOG_PROBS),
     **dict.fromkeys(("unscored", "valid"), _FLAGS),
     "advantages": (np.float64,),
     "names": (np.uint8,),
 }
 """What each array holds."""
-FILLS: Mapping[str, Any] = {"unscored": False, "valid": True, **dict.fromkeys(NUMBERS_OF_TOKENS, -1)}
+FILLS: Mapping[str, Any] = {"third": np.nan, "unscored": False, "valid": True, **dict.fromkeys(NUMBERS_OF_TOKENS, -1)}
 """What stands for the tokens of a part that has no such values, beside one that has."""
 
 
