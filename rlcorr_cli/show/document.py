@@ -197,9 +197,11 @@ BLANK = Note()
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts in a row on a terminal, which breaks between them alone: a number stays beside its unit."""
+    """Facts in a row on a terminal, which breaks between them alone: a number stays beside its unit.  look: of the
+    first."""
 
     parts: Sequence[str]
+    look: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +220,9 @@ class ShownToken:
 @dataclass(frozen=True)
 class RunningText:
     """A row's tokens as running text; None stands for tokens that are folded, and how many they are is told by the
-    places around.  scale: the log-ratio at which colours are full; has_legend: whether what they mean stands below."""
+    places around."""
 
     tokens: Sequence[ShownToken | None]
-    scale: float = 1.0
-    has_legend: bool = False
 
     def folded_away(self, i: int) -> int:
         """How many tokens a None among these stands for."""
@@ -251,7 +251,14 @@ class RunningText:
         return "".join([*parts, around[1:]])
 
 
-Block = Note | Facts | Table | RunningText
+@dataclass(frozen=True)
+class Legend:
+    """What colours, or marks, of running text mean.  scale: the log-ratio at which colours are full."""
+
+    scale: float
+
+
+Block = Note | Facts | Table | RunningText | Legend
 
 
 @dataclass(frozen=True)
@@ -377,6 +384,8 @@ def sections_of(blocks: Iterable[Block], heading: str = "") -> Iterator[Section]
             case Table():
                 yield Section(heading=heading, about=about, tables=[block])
                 about, heading = list[str](), ""
+            case Legend():
+                pass  # of a terminal's marks
             case Facts(parts):
                 about.append(", ".join(parts))
             case RunningText():

@@ -16,6 +16,7 @@ from rlcorr_cli.show.document import (
     Block,
     Document,
     Facts,
+    Legend,
     Note,
     RunningText,
     ShownToken,
@@ -29,6 +30,8 @@ BESIDE = 120
 PALE_ABOVE, FULL_ABOVE = (253, 235, 214), (244, 140, 60)
 PALE_BELOW, FULL_BELOW = (216, 232, 247), (90, 160, 222)
 """Colours behind a token whose log-ratio is above or below 0: near it, and at the end of the scale."""
+FEW_COLORS = ("standard", "windows")
+"""What rich calls a terminal of 16 colours."""
 FAINTEST = 0.04
 """Log-ratios under this part of the scale have no colour."""
 BETWEEN, INDENT = 4, 2
@@ -60,11 +63,15 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
                         lines[-1] += f"  {part}"
                     else:
                         lines.append(part)
-                console.print(Text("\n".join(lines)))
+                text = Text("\n".join(lines))
+                text.stylize(block.look, 0, len(parts[0]))
+                console.print(text)
             case Note():
                 print_note(console, block)
             case RunningText():
                 print_running(console, block)
+            case Legend():
+                print_legend(console, block)
         is_below_table = isinstance(block, Table) and not block.is_tight
 
 
@@ -118,32 +125,39 @@ def print_running(console: Console, text: RunningText) -> None:
     none."""
     if console.color_system is None:
         console.print(Padding(Text(text.marked), (0, 2, 0, INDENT)))
-        legend = "[#57 x] is a far token, which is listed below its row; ~x~ is rejected, {x} masked."
-    else:
-        line = Text()
-        for i, token in enumerate(text.tokens):
-            if token is None:
-                line.append(f" (... {text.folded_away(i):,} tokens ...) ", style="dim")
-            else:
-                line.append(token.text.replace("\n", "↵\n"), style=_look(token))
-        console.print(Padding(line, (0, 2, 0, INDENT)))
-        legend = (
-            f"Orange: training gives a token more probability than the rollout did, blue: less; full at "
-            f"{text.scale:g} nats. Bold tokens are listed below their row. Struck through: rejected; dim: masked."
+        return
+    line = Text()
+    for i, token in enumerate(text.tokens):
+        if token is None:
+            line.append(f" (... {text.folded_away(i):,} tokens ...) ", style="dim")
+        else:
+            line.append(token.text.replace("\n", "↵\n"), style=_look(token, console.color_system))
+    console.print(Padding(line, (0, 2, 0, INDENT)))
+
+
+def print_legend(console: Console, legend: Legend) -> None:
+    """Print what marks, or colours, of running text mean."""
+    text = "[#57 x] is a far token, which is listed below its row; ~x~ is rejected, {x} masked."
+    if console.color_system is not None:
+        text = (
+            "Orange: training gives a token more probability than the rollout did, blue: less; full at "
+            f"{legend.scale:g} {'nat' if legend.scale == 1 else 'nats'}. Bold tokens are listed below their row. "
+            "Struck through: rejected; dim: masked."
         )
-    if text.has_legend:
-        console.print()
-        print_note(console, Note(legend, "dim"))
+    print_note(console, Note(text, "dim"))
 
 
-def _look(token: ShownToken) -> Style:
-    """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap."""
+def _look(token: ShownToken, colors: str | None) -> Style:
+    """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap.  Of 16
+    colours, those two that come nearest."""
     if not token.counts:
         return Style(dim=True)
     level = token.level or 0.0
     lines: dict[str, Any] = {"bold": token.is_far or None, "strike": token.is_rejected or None}
     if abs(level) < FAINTEST:
         return Style(**lines)
+    if colors in FEW_COLORS:
+        return Style(color="black", bgcolor="yellow" if level > 0 else "bright_blue", **lines)
     full, pale = (FULL_ABOVE, PALE_ABOVE) if level > 0 else (FULL_BELOW, PALE_BELOW)
     mixed = (round(p + (f - p) * abs(level)) for p, f in zip(pale, full, strict=True))
     return Style(color="black", bgcolor=f"rgb({','.join(map(str, mixed))})", **lines)

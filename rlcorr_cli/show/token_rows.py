@@ -12,6 +12,8 @@ from rlcorr_cli.show.document import (
     Cell,
     Column,
     Document,
+    Facts,
+    Legend,
     Note,
     RunningText,
     Section,
@@ -161,9 +163,10 @@ def _lines(result: TokenRows) -> Iterator[Block]:
     yield Note(headline(result), "bold", indent=0)
     for note in result.notes:
         yield Note(f"! {clean(note)}", "yellow")
-    for i, row in enumerate(result.rows):
-        yield BLANK
-        yield Note(f"  {'  '.join(facts_of(row, result.by))}", lead=short(row.name), lead_look="bold", indent=0)
+    is_below_table = False  # which an empty line is below
+    for row in result.rows:
+        yield from () if is_below_table else (BLANK,)
+        yield Facts((short(row.name), *facts_of(row, result.by)), "bold")
         if row.name != row.place:
             yield Note(clean(row.place), "dim")
         yield from (Note(each, "yellow") for each in _problems(row))
@@ -171,11 +174,13 @@ def _lines(result: TokenRows) -> Iterator[Block]:
         if "prompt" in row.texts:
             yield Note(f"prompt: {_last_lines(row.texts['prompt'])}", "dim")
         yield BLANK
-        yield running(row, result.scale, has_legend=i == len(result.rows) - 1)
-        if far_tokens(row):
+        yield running(row, result.scale)
+        is_below_table = bool(far_tokens(row))
+        if is_below_table:
             yield BLANK
             yield far_table(row)
-    yield BLANK
+    yield from () if is_below_table else (BLANK,)
+    yield Legend(result.scale)
     yield Note(f"# counts tokens from 0. {text_source(result)}", "dim")
 
 
@@ -188,7 +193,7 @@ def text_source(result: TokenRows) -> str:
     return "The dump has neither the text of its tokens nor their ids."
 
 
-def running(row: OneRow, scale: float, *, has_legend: bool = False) -> RunningText:
+def running(row: OneRow, scale: float) -> RunningText:
     """A row's tokens as text; a long one is folded around its far tokens."""
     far = {token.place for token in far_tokens(row)}
     is_partly = is_partly_rejected(row)
@@ -203,7 +208,7 @@ def running(row: OneRow, scale: float, *, has_legend: bool = False) -> RunningTe
         )
         for token in row.each
     ]
-    return RunningText(_folded(tokens), scale, has_legend)
+    return RunningText(_folded(tokens))
 
 
 def _folded(tokens: Sequence[ShownToken]) -> list[ShownToken | None]:
