@@ -132,7 +132,7 @@ def _next(report: Report) -> str:
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
     has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE
-    return f"{f'While {cause.cause} lasts,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
+    return f"{f'Until {cause.cause} is fixed,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
 
 
 def _failing(conclusion: Verdict) -> str:
@@ -173,7 +173,7 @@ def _steps(n: float) -> str:
 
 
 def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
-    """'Steps 10 and 11 break kl and k3_kl.'; rules that the same steps break are named together."""
+    """'Steps 10 and 11 break the rules on kl and k3_kl.'; rules that the same steps break are named together."""
     metrics_of: dict[tuple[Any, ...], dict[str, None]] = {}
     for rule in broken:
         steps = tuple(value for key in rule.groups for value in key.values())
@@ -182,7 +182,8 @@ def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
     for steps, metrics in metrics_of.items():
         break_ = "breaks" if len(steps) == 1 else "break"
         named = steps_named(steps, column)
-        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {listed(list(metrics))}.")
+        rules = "the rule on" if len(metrics) == 1 else "the rules on"
+        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {rules} {listed(list(metrics))}.")
     return " ".join(sentences)
 
 

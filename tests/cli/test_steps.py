@@ -49,7 +49,7 @@ def test_the_course_stands_among_the_first_lines(folder: Path) -> None:
     assert "8 steps" in lines[0]
     assert lines[1].startswith("  k3_kl rises from ")
     assert " at step 0 to " in " ".join(lines[1].split())
-    assert "break k3_kl." in " ".join(lines[1].split())
+    assert "break the rule on k3_kl." in " ".join(lines[1].split())
 
 
 def test_the_gate_fails_at_the_steps_that_break_a_rule(folder: Path) -> None:

@@ -211,5 +211,5 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
     weigh = "use token weights (preset token_is)."
-    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"While stale_policy lasts, {weigh}")
+    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until stale_policy is fixed, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)
