@@ -201,16 +201,29 @@ class VersionGap(Record):
     gap: float
 
 
+@dataclass(frozen=True)
+class HeadGap(Record):
+    """Distances of the two policies over recorded heads, all other tokens of the vocabulary as one: of so many tokens,
+    the mean total variation, the mean KL(rollout || training) in nats, and the mean k3 of the tokens sampled there."""
+
+    tokens: int
+    tv: float
+    kl: float
+    k3: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
-    log-odds.  by_version: by versions of the weights within rows, where each token's is known."""
+    log-odds.  by_version: by versions of the weights within rows, where each token's is known.  head: over top-k heads,
+    where both sides recorded them."""
 
     sum_sq: float
     k3_kl: float | None
     sd: float | None
     core: float | None
     by_version: Annotated[tuple[VersionGap, ...], Key(omit=True)] = ()
+    head: Annotated[HeadGap | None, Key(omit=True)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +254,7 @@ class Diagnosis(Record):
     not_looked_for: tuple[NotLookedFor, ...] = ()
     impossible: Impossible | None = None
     versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
+    head: Annotated[HeadGap | None, HIDDEN] = None
     legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
     """Where the dump has a third policy's log-probs."""
     hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
@@ -262,7 +276,14 @@ class Diagnosis(Record):
     @computed(after="")
     def gap(self) -> Gap:
         """How large it is."""
-        return Gap(sum_sq=self.sum_squares, k3_kl=self.k3, sd=self.deviation, core=self.core, by_version=self.versions)
+        return Gap(
+            sum_sq=self.sum_squares,
+            k3_kl=self.k3,
+            sd=self.deviation,
+            core=self.core,
+            by_version=self.versions,
+            head=self.head,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.diagnosis import Fact, VersionGap
-from rlcorr_cli.causes.wording import figures, percent
+from rlcorr_cli.causes.diagnosis import Fact, HeadGap, VersionGap
+from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4
 """A log-prob this near 0 is of a token that nothing else could be drawn beside."""
 MOSTLY = 0.99
+FACTS = ("kept_sets", "heads")
+"""Names of the facts that are made here."""
 MIN_SINGLES = 20
 MOST_VERSIONS = 16
 
@@ -68,6 +70,35 @@ def kept_set_facts(sample: RowSample | None, rollout: str, train: str) -> tuple[
             f"Subtract from {outside} the log of the kept tokens' probabilities, summed."
         )
     return (Fact("kept_sets", sentence),)
+
+
+@np.errstate(over="ignore")
+def head_gap(sample: RowSample | None) -> HeadGap | None:
+    """Over the heads of a sample's valid tokens; None where no token has any."""
+    if sample is None or sample.head_tv is None or sample.head_kl is None:
+        return None
+    tv, kl = (each if sample.valid is None else each[sample.valid] for each in (sample.head_tv, sample.head_kl))
+    known = np.isfinite(tv) & np.isfinite(kl)
+    if sample.unscored is not None:
+        known &= ~sample.unscored
+    if not known.any():
+        return None
+    log_ratio = sample.train[known].astype(np.float64) - sample.rollout[known]
+    k3 = float((np.expm1(log_ratio) - log_ratio).mean())
+    return HeadGap(int(known.sum()), float(tv[known].mean()), float(kl[known].mean()), k3 if np.isfinite(k3) else None)
+
+
+def head_facts(head: HeadGap | None) -> tuple[Fact, ...]:
+    """The distances in a sentence."""
+    if head is None:
+        return ()
+    k3 = "" if head.k3 is None else f"; the k3 of the tokens sampled there is {figures(head.k3)}"
+    sentence = (
+        f"Over the top-k heads that both sides recorded, and all other tokens as one, the total variation is "
+        f"{figures(head.tv)} and KL(rollout || training) {figures(head.kl)} nats a token, without sampling noise "
+        f"({count_noun(head.tokens, 'token')}{k3})."
+    )
+    return (Fact("heads", sentence),)
 
 
 @np.errstate(over="ignore")

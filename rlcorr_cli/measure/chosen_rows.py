@@ -49,6 +49,8 @@ def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
         token_ids=None if around.token_ids is None else around.token_ids[every],
         kept_sizes=None if around.kept_sizes is None else around.kept_sizes[every],
         versions=None if around.versions is None else around.versions[every],
+        head_tv=None if around.head_tv is None else around.head_tv[every],
+        head_kl=None if around.head_kl is None else around.head_kl[every],
         levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
         prompts=None if around.prompts is None else around.prompts[rows],
         advantages=None if around.advantages is None else around.advantages[rows],

@@ -127,6 +127,8 @@ class RowSampler:
             token_ids=around.token_ids,
             kept_sizes=around.kept_sizes,
             versions=around.versions,
+            head_tv=around.head_tv,
+            head_kl=around.head_kl,
             paths=(rows.places.path,),
             units=(rows.places.unit,),
         )
@@ -155,6 +157,8 @@ def batch_of(sample: RowSample) -> ChosenRows:
         token_ids=sample.token_ids,
         kept_sizes=sample.kept_sizes,
         versions=sample.versions,
+        head_tv=sample.head_tv,
+        head_kl=sample.head_kl,
         levels={name: (column.codes, column.values) for name, column in sample.levels.items()},
         prompts=sample.prompts if has_prompts else None,
         advantages=sample.advantages,

@@ -133,6 +133,11 @@ def holds_kept_sets(type: pa.DataType) -> bool:
     return holds_token_ids(type) or (is_list(type) and holds_token_ids(type.value_type))
 
 
+def holds_heads(type: pa.DataType) -> bool:
+    """A list of numbers for each token."""
+    return is_list(type) and holds_mask(type.value_type)
+
+
 def holds_key(type: pa.DataType) -> bool:
     """Whatever is one value: no list, no map, no object, no months and days at once."""
     if is_.is_dictionary(type) or is_.is_run_end_encoded(type):

@@ -27,7 +27,8 @@ class Roles:
     row is drawn by itself even where a rollout is there twice.
     levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
     versions: of each token's kept set and weights, for the same; prefill: of the rollout
-    engine's log-probs in one forward pass.
+    engine's log-probs in one forward pass.  heads: the log-probs of each token's likeliest tokens under rollout and
+    training, and their ids under both, as in HEADS; () unless both have log-probs.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -47,6 +48,7 @@ class Roles:
     kept_sets: str | None = None
     versions: str | None = None
     prefill: str | None = None
+    heads: tuple[str | None, ...] = ()
     row_advantage: str | None = None
     cluster: str | None = None
     draws_rows: bool = False
@@ -89,6 +91,7 @@ class Roles:
     def needed(self) -> list[str]:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
+        of_tokens += self.heads
         of_rows = (self.row_advantage, self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))

@@ -130,6 +130,15 @@ KEPT_SIZES = ("kept_set_size", "sampling_mask")
 VERSIONS = ("policy_versions", "versions")
 """Columns of the version of the weights that sampled each token."""
 
+HEADS: tuple[tuple[str, ...], ...] = (
+    ("rollout_topk_log_probs",),
+    ("old_topk_log_probs", "train_topk_log_probs"),
+    ("rollout_topk_token_ids", "rollout_topk_ids"),
+    ("old_topk_token_ids", "old_topk_ids", "train_topk_ids"),
+)
+"""Columns of lists for each token: the log-probs of its likeliest tokens under both policies, and their ids.  Without
+ids of training's, its log-probs are of the rollout's ids."""
+
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 

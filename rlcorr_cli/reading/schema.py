@@ -20,6 +20,7 @@ from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, key_colu
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
+    HEADS,
     KEPT_SIZES,
     LEVELS,
     NO_CLUSTERS,
@@ -127,6 +128,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
     names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]
+    names += [column for column in looked_into["heads"] if column]
     cluster = _cluster({path: schema}, request, plan_columns)
     names += [cluster] if cluster else []
     return list(dict.fromkeys(names))
@@ -198,7 +200,7 @@ def _keys(
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
     """The levels, prefill, row_advantage and OF_EACH_TOKEN of Roles: columns of every file, in a type that serves."""
     if not plan_columns.levels:
-        return {"levels": (), "prefill": None, "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
+        return {"levels": (), "heads": (), "prefill": None, "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (
@@ -214,6 +216,7 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
+    heads = tuple(everywhere(names, types.holds_heads) for names in HEADS)
 
     def called(name: str) -> tuple[str, ...]:
         return (request.columns[name],) if name in request.columns else (name, *ALIASES[name])
@@ -221,6 +224,7 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     return {
         "levels": tuple((levels | asked).items()),
         "token_ids": everywhere(TOKENS, types.holds_token_ids),
+        "heads": heads if all(heads[:2]) else (),
         "kept_sets": everywhere(KEPT_SIZES, types.holds_kept_sets),
         "versions": everywhere(VERSIONS, types.holds_token_ids),
         "prefill": everywhere(called("prefill_log_probs"), types.holds_log_probs),

@@ -12,6 +12,7 @@ from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.heads import head_distances
 from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.values import coded, texts
 from rlcorr_cli.totals.row_sample import stretches
@@ -22,7 +23,9 @@ RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 
 def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> TokenContext:
     """Of some rows of a batch, in this order, by the roles that they were read with."""
-    names = [column for _, column in roles.levels] + [column for column in roles.of_each_token if column]
+    names = [column for _, column in roles.levels] + [
+        column for column in (*roles.of_each_token, *roles.heads) if column
+    ]
     data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
     lengths = np.diff(rows.offsets)[at]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -40,12 +43,15 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     token_ids, kept_sizes, versions = (
         None if column is None else _of_tokens(data.column(column), offsets) for column in roles.of_each_token
     )
+    heads = head_distances([data.column(name) if name else None for name in roles.heads], offsets)
     return TokenContext(
         offsets=offsets,
         valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
         token_ids=token_ids,
         kept_sizes=kept_sizes,
         versions=versions,
+        head_tv=None if heads is None else heads[0],
+        head_kl=None if heads is None else heads[1],
         levels=levels,
         prompts=None if prompts is None else keys([data.column(prompts)]),
         advantages=None if advantages is None else advantages[at],

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, standing
 from rlcorr_cli.causes.features import Yardstick
+from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
@@ -340,7 +341,8 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         diagnosis = search(measured.sample, clean=clean).diagnosis
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
-        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible)
+        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
+        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
     follows_steps = provenance.adds_step and step_at is not None
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
 

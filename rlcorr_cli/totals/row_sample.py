@@ -72,7 +72,8 @@ class RowSample:
     NaN where it has none, None of two policies; unscored, bool[V], tokens without a rollout log-prob,
     None where there are none.  Of all tokens: valid, bool[T], None where all are; token_ids, i64[T], -1 of an unknown
     one, None where no row has any; kept_sizes, versions, the same of how many tokens each was chosen among, and of the
-    weights that sampled it.  names: u8, the ids as UTF-8, one after the other.
+    weights that sampled it; head_tv, head_kl, f64[T], the distances of recorded heads, NaN where there are none.
+    names: u8, the ids as UTF-8, one after the other.
     """
 
     most: int = MOST_TOKENS
@@ -99,6 +100,8 @@ class RowSample:
     token_ids: Index | None = None
     kept_sizes: Index | None = None
     versions: Index | None = None
+    head_tv: NDArray[np.float64] | None = None
+    head_kl: NDArray[np.float64] | None = None
     names: NDArray[np.uint8] = field(default_factory=partial(np.zeros, 0, np.uint8))
     paths: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
@@ -219,18 +222,25 @@ class RowSample:
 OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
 OF_VALID_TOKENS = ("rollout", "train", "third", "unscored")
 NUMBERS_OF_TOKENS = ("token_ids", "kept_sizes", "versions")
-OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS)
+OF_HEADS = ("head_tv", "head_kl")
+OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS, *OF_HEADS)
 _HASHES, _COUNTS, _LOG_PROBS, _FLAGS = (np.uint64,), (np.int64,), (np.float32, np.float64), (np.bool_,)
 TYPES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("keys", "ids", "prompts"), _HASHES),
     **dict.fromkeys(("n_valid", "n_tokens", "n_name", "files", "numbers", "starts", *NUMBERS_OF_TOKENS), _COUNTS),
     **dict.fromkeys(("rollout", "train", "third"), _LOG_PROBS),
     **dict.fromkeys(("unscored", "valid"), _FLAGS),
-    "advantages": (np.float64,),
+    **dict.fromkeys(("advantages", *OF_HEADS), (np.float64,)),
     "names": (np.uint8,),
 }
 """What each array holds."""
-FILLS: Mapping[str, Any] = {"third": np.nan, "unscored": False, "valid": True, **dict.fromkeys(NUMBERS_OF_TOKENS, -1)}
+FILLS: Mapping[str, Any] = {
+    "third": np.nan,
+    "unscored": False,
+    "valid": True,
+    **dict.fromkeys(NUMBERS_OF_TOKENS, -1),
+    **dict.fromkeys(OF_HEADS, np.nan),
+}
 """What stands for the tokens of a part that has no such values, beside one that has."""
 
 

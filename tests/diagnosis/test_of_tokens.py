@@ -10,7 +10,7 @@ import pytest
 from known_causes import DUMPS
 from numpy.typing import NDArray
 
-from rlcorr_cli import diagnose
+from rlcorr_cli import analyze, diagnose
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 
 Column = NDArray[np.float64]
@@ -139,3 +139,81 @@ def test_a_sample_of_parts_tells_what_the_whole_does(tmp_path: Any) -> None:
     pq.write_table(table.slice(0, 17), tmp_path / "a.parquet")
     pq.write_table(table.slice(17), tmp_path / "b.parquet")
     assert facts(diagnose(tmp_path)) == facts(diagnose(table))
+
+
+def softmax(logits: Column) -> Column:
+    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+
+
+def heads(k: int, *, both_ids: bool = True, seed: int = 0) -> tuple[pa.Table, float, float, float]:
+    """Rows of two policies over 12 tokens, their heads of k, and the distances over head and tail by slow loops, and
+    the whole TV."""
+    rng = np.random.default_rng(seed)
+    table: list[dict[str, Any]] = []
+    tvs, kls, wholes = list[float](), list[float](), list[float]()
+    for i in range(40):
+        q = softmax(rng.normal(0, 2, (25, 12)))
+        p = softmax(np.log(q) + rng.normal(0, 0.2, q.shape))
+        ids = np.argsort(-q, -1)[:, :k]
+        theirs = np.argsort(-p, -1)[:, :k] if both_ids else ids
+        drawn = [int(rng.choice(12, p=each)) for each in q]
+        for t in range(25):
+            shared = [int(v) for v in ids[t] if v in theirs[t]]
+            tail_q, tail_p = (max(1 - sum(x[t, v] for v in shared), 1e-6) for x in (q, p))
+            tvs.append((sum(abs(q[t, v] - p[t, v]) for v in shared) + abs(tail_q - tail_p)) / 2)
+            kl = sum(q[t, v] * np.log(q[t, v] / p[t, v]) for v in shared)
+            kls.append(kl + tail_q * np.log(tail_q / tail_p))
+            wholes.append(abs(q[t] - p[t]).sum() / 2)
+        row = {
+            "sample_id": f"s{i}",
+            "rollout_log_probs": [float(np.log(q[t, v])) for t, v in enumerate(drawn)],
+            "old_log_probs": [float(np.log(p[t, v])) for t, v in enumerate(drawn)],
+            "rollout_topk_token_ids": ids.tolist(),
+            "rollout_topk_log_probs": np.log(np.take_along_axis(q, ids, -1)).tolist(),
+            "old_topk_log_probs": np.log(np.take_along_axis(p, theirs, -1)).tolist(),
+        }
+        table.append(row | ({"old_topk_token_ids": theirs.tolist()} if both_ids else {}))
+    return pa.Table.from_pylist(table), float(np.mean(tvs)), float(np.mean(kls)), float(np.mean(wholes))
+
+
+@pytest.mark.parametrize(("k", "both_ids"), [(4, True), (4, False), (12, True)])
+def test_heads_give_distances_without_sampling_noise(k: int, both_ids: bool) -> None:
+    table, tv, kl, whole = heads(k, both_ids=both_ids)
+    found = diagnose(table).diagnosis
+    assert found.gap.head is not None
+    assert found.gap.head.tokens == 1000
+    assert found.gap.head.tv == pytest.approx(tv, rel=1e-9)
+    assert found.gap.head.kl == pytest.approx(kl, rel=1e-6)
+    assert found.gap.head.tv <= whole * (1 + 1e-9)
+    assert (k < 12) == (found.gap.head.tv < whole * 0.999)
+    (sentence,) = [fact.sentence for fact in found.facts if fact.name == "heads"]
+    assert f"the total variation is {found.gap.head.tv:.2g}" in sentence
+    assert "(1,000 tokens; the k3" in sentence
+    assert sentence in analyze(table).notes
+
+
+@pytest.mark.parametrize("wrong", ["short", "null", "mass", "none"])
+def test_heads_that_do_not_fit_are_left_aside(wrong: str) -> None:
+    table, *_ = heads(4)
+    rows = table.to_pylist()
+    for row in rows:
+        values = row["old_topk_log_probs"]
+        row["old_topk_log_probs"] = {
+            "short": values[:-1],
+            "null": [None] * len(values),
+            "mass": [[0.0] * 4] * len(values),
+            "none": None,
+        }[wrong]
+    found = diagnose(pa.Table.from_pylist(rows, schema=table.schema))
+    assert found.diagnosis.gap.head is None
+    assert "head" not in found.to_dict()["gap"]
+
+
+def test_padding_of_heads_is_in_the_tail() -> None:
+    table, *_ = heads(4)
+    rows = table.to_pylist()
+    for row in rows:
+        for side in ("rollout", "old"):
+            row[f"{side}_topk_token_ids"] = [[*ids, -1] for ids in row[f"{side}_topk_token_ids"]]
+            row[f"{side}_topk_log_probs"] = [[*logps, 0.0] for logps in row[f"{side}_topk_log_probs"]]
+    assert diagnose(pa.Table.from_pylist(rows)).diagnosis.gap.head == diagnose(table).diagnosis.gap.head
