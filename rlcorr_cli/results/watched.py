@@ -28,8 +28,8 @@ Reads = Literal["waits", "read", "no dump", "alone", "failed"]
 class StepLine(Record):
     """A step in a line.  tokens: valid ones.  kept: the share of them that the plan's rejections keep, if any.
     level: how far apart its policies are.  status: the worst that rules and faults say of it; 'too few' of a step that
-    is too small to be judged.  breaks: the rules and faults that fail.  again: whether it was told of before, and has
-    other rows now.
+    is too small to be judged.  breaks: the rules and faults that fail; warns: those that warn.  again: whether it was
+    told of before, and has other rows now.
     recent_k3: k3_kl of the steps that came last, to be drawn.
     """
 
@@ -41,6 +41,7 @@ class StepLine(Record):
     level: str
     status: StepStatus
     breaks: tuple[str, ...]
+    warns: tuple[str, ...] = ()
     again: bool
     recent_k3: Annotated[tuple[float, ...], HIDDEN] = ()
 

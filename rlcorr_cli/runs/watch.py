@@ -362,6 +362,7 @@ def _line(
         level=verdict.level,
         status=status,
         breaks=tuple(reasons),
+        warns=tuple(dict.fromkeys(each.metric for each in findings if each.status == "warn")),
         again=again,
     )
     return line, [AlarmReason(name=name, what=each.message, do=each.remedy or "") for name, each in reasons.items()]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
 from rlcorr_cli.show.document import (
@@ -26,7 +27,7 @@ from rlcorr_cli.show.words import listed, steps_named
 SPARKS = 10
 """Steps whose k3_kl a line draws."""
 LOOKS = {"fail": "bold red", "warn": "yellow"}
-LEVELS = {"far": "far apart", "same": "the same policy", "void": "no verdict"}
+LEVELS = {"far": "far apart", "same": "the same policy", "void": "no verdict", "too few": "too few rows"}
 """Level -> its words, where it is not its own."""
 HEAD = f"{'step':>8}  {'tokens':>10}  {'k3_kl':>8}  {'seq_ess':>7}  {'kept':>6}  {'':{SPARKS}}  verdict"
 
@@ -58,6 +59,8 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
         LOOKS.get(line.status, ""),
     )
     whole = verdict(line)
+    if len(lead) + len(whole) > width and not line.breaks:
+        whole = verdict(replace(line, warns=()))
     if len(lead) + len(whole) <= width:
         yield Note(whole, look, lead=lead, indent=0)
     else:
@@ -74,7 +77,8 @@ def verdict(line: StepLine) -> str:
     """'apart; fails seq_ess'."""
     small = "; too small for rules" if line.status == "too few" and line.level != "too few" else ""
     breaks = f"; fails {listed([clean(name) for name in line.breaks])}" if line.breaks else ""
-    warns = "; warns" if line.status == "warn" else ""
+    named = f" of {listed([clean(name) for name in line.warns])}" if line.warns else ""
+    warns = f"; warns{named}" if line.status == "warn" else ""
     return f"{level_of(line)}{small}{breaks}{warns}{' (read again)' if line.again else ''}"
 
 

@@ -290,6 +290,7 @@ def test_one_file_may_hold_many_steps(here: Path) -> None:
     assert steps(found) == [0, 1, 2, 3, 4]
     by_step = run("analyze", STEPS, "--group-by", "step", "--json").json["groups"]
     assert [line["k3_kl"] for line in found["steps"]] == [group["metrics"]["k3_kl"] for group in by_step]
+    assert [line["warns"] for line in found["steps"]][:3] == [[], [], ["seq_ess"]]
 
 
 def test_tensorboard_has_each_step_once(here: Path) -> None:
