@@ -403,7 +403,8 @@ def _rows(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any
         for branch, path in enumerate(_paths([node.parent for node in nodes], [len(of[0]) for of in lists])):
             if any(lists[node][1].any() for node in path):
                 parts = [np.concatenate(columns) for columns in zip(*(lists[node] for node in path), strict=True)]
-                yield {**about, "branch": branch, **_row(name, branch, parts, annotations)}
+                row = {**about, "branch": branch, **_row(name, branch, parts, annotations)}
+                yield row if any(nodes[node].logprobs for node in path) else {**row, "rollout_log_probs": None}
 
 
 def _row(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: Annotations) -> dict[str, Any]:
@@ -412,9 +413,8 @@ def _row(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: An
     advantages = annotations.values(trace, branch, "advantages", len(tokens))
     mask = sampled if current is None else sampled & ~np.isnan(current)
     cut = span(mask)
-    known = log_probs[sampled]
     return {
-        "rollout_log_probs": None if len(known) and np.isnan(known).all() else _nulled(log_probs[cut]),
+        "rollout_log_probs": _nulled(log_probs[cut]),
         "response_mask": mask[cut],
         "token_ids": tokens[cut],
         "current_log_probs": None if current is None else _nulled(current[cut]),

@@ -61,3 +61,14 @@ def test_a_step_that_is_still_written_is_told_by_the_mark_beside_it(store: Proxy
     refused(run("inspect", f"s3://dumps/unmarked/{step.name}/"), 3, "there is no STABLE beside it")
     put(server(), f"unmarked/{step.name}/STABLE", "")
     assert run("inspect", f"s3://dumps/unmarked/{step.name}/").status == 0
+
+
+def test_a_stream_in_a_store_is_read_with_what_lies_beside_it(store: Proxy) -> None:
+    run_folder = NATIVE / "prime-rl" / "runs" / "exact"
+    for path in run_folder.rglob("*"):
+        if path.is_file():
+            put(server(), f"monitored/{path.relative_to(run_folder)}", path)
+    here = run("analyze", str(run_folder), "--json").json
+    for name in ("monitored/", "monitored/monitors/file/traces/stream/00000.jsonl.zst"):
+        there = run("analyze", f"s3://dumps/{name}", "--json").json
+        assert (there["counts"], there["metrics"]) == (here["counts"], here["metrics"])
