@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.arrow_files import arrow_file, batches
 from rlcorr_cli.files.parquet_files import parquet_file
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
@@ -28,7 +29,6 @@ from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, other, text, whole
 from rlcorr_cli.places import scheme
 
-ARROW_FILE = b"ARROW1"
 WAL_PLACES = slice(18, 20)
 """Where the file says whether changes are written ahead; what lies in memory has no place for them."""
 LONGEST_TEXT = 128 << 20
@@ -172,18 +172,11 @@ def _batches(path: str) -> Iterator[pa.RecordBatch]:
         with parquet_file(path) as file:
             yield from file.iter_batches(64, columns=list(NAMES), use_threads=False)
         return
-    try:
-        with filesystem(path).open(path) as stream:
-            if stream.read(len(ARROW_FILE)) != ARROW_FILE:
-                stream.seek(0)
-                yield from (batch.select(list(NAMES)) for batch in pa.ipc.open_stream(stream))
-                return
-        with filesystem(path).arrow_file(path) as file:
-            reader = pa.ipc.open_file(file)
-            yield from (reader.get_batch(i).select(list(NAMES)) for i in range(reader.num_record_batches))
-    except (pa.ArrowException, OSError, KeyError) as error:
-        explained = filesystem(path).explained(path, error)
-        raise explained or DataError(f"it cannot be read as Arrow IPC: {error}.", HINT) from error
+    with arrow_file(path) as reader:
+        lacking = next((name for name in NAMES if name not in reader.schema.names), None)
+        if lacking is not None:
+            raise DataError(f"it has no column {lacking}, which wire_rows have.", HINT)
+        yield from (batch.select(list(NAMES)) for batch in batches(reader))
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,14 @@ runs of them are shards; a stream is read from end to end.
 """
 
 import struct
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from functools import lru_cache
 
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.arrow_files import FILE, arrow_file, batches
 from rlcorr_cli.reading.batch import Shard, Stamp
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
@@ -22,10 +22,6 @@ from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.whole_rows import ArrowRows
 
-FILE = b"ARROW1"
-OLD_FEATHER = b"FEA1"
-CUT_SHORT = "It may be cut short: write it again."
-TOO_LARGE = "It is damaged, or its record batches are too large for the memory: write it again in smaller ones."
 CONTINUED = b"\xff" * 4
 """What a header begins with, since release 0.15 of Arrow; its length follows."""
 BLOCK_BYTES = 24
@@ -42,7 +38,7 @@ PEEKED_ROWS = 1 << 9
 
 def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
     """The schema, and of a file how many rows each record batch has."""
-    with _opened(source.path) as reader:
+    with arrow_file(source.path) as reader:
         schema = reader.schema
         _ = schema.names  # decoded only when they are asked for, and a name need not be UTF-8
         needed(schema)
@@ -66,9 +62,9 @@ def read(
     shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
-    with _opened(shard.path, None if whole else roles.needed) as reader:
+    with arrow_file(shard.path, None if whole else roles.needed) as reader:
         row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
-        for batch in _batches(reader, shard.part):
+        for batch in batches(reader, shard.part):
             batch = pa.record_batch([_plain(column) for column in batch.columns], names=batch.schema.names)
             step = min(batch.num_rows, WHOLE_ROWS) if whole else batch.num_rows
             for first in range(0, batch.num_rows, max(step, 1)):
@@ -87,13 +83,6 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
     with closing(read(shard, roles)) as portions:
         rows = next(portions, None)
     return rows and rows.part(0, min(PEEKED_ROWS, rows.data.num_rows))
-
-
-def _batches(
-    reader: "pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader", part: tuple[int, int] | None
-) -> Iterator[pa.RecordBatch]:
-    """The part's record batches, each checked: offsets of a damaged file lead anywhere."""
-    return (_checked(batch) for batch in (reader if part is None else map(reader.get_batch, range(*part))))
 
 
 @lru_cache(KEPT)
@@ -144,54 +133,9 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    batch.validate(full=True)
-    return batch
-
-
 def _plain(column: pa.Array) -> pa.Array:
     """A dictionary's values in the place of its codes."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-@contextmanager
-def _opened(
-    path: str, columns: Sequence[str] | None = None
-) -> "Generator[pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader]":
-    files = filesystem(path)
-    try:
-        with files.arrow_file(path) as file:
-            start = file.read_at(len(FILE), 0)
-            if start[: len(OLD_FEATHER)] == OLD_FEATHER:
-                raise DataError(f"{path} is Feather of the first version.", "Write it again: polars' write_ipc does.")
-            if start == FILE:
-                with _file(file, columns) as reader:
-                    yield reader
-                return
-        with files.open(path) as stream, pa.ipc.open_stream(stream) as reader:
-            yield reader
-    except (MemoryError, OverflowError) as error:  # damaged lengths are of any size, and so may a batch be
-        raise _damaged(path, error, TOO_LARGE) from error
-    except UnicodeDecodeError as error:
-        raise _damaged(path, "a column's name is not UTF-8", CUT_SHORT) from error
-    except (pa.ArrowException, OSError, struct.error) as error:
-        explained = files.explained(path, error)
-        if explained is not None:
-            raise explained from error
-        raise _damaged(path, error, CUT_SHORT) from error
-
-
-def _damaged(path: str, error: object, hint: str) -> DataError:
-    return DataError(f"{path} cannot be read as Arrow IPC: {' '.join(str(error).split())}", hint)
-
-
-def _file(file: pa.NativeFile, columns: Sequence[str] | None) -> "pa.ipc.RecordBatchFileReader":
-    """A reader of these columns, None for all: of the others no byte is read."""
-    opened = pa.ipc.open_file(file)
-    if columns is None:
-        return opened
-    places = [opened.schema.get_field_index(name) for name in columns]
-    return pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(included_fields=places))
 
 
 READER = Reader(index, parts, read, peek)
