@@ -160,7 +160,7 @@ def _database(path: str) -> Generator[sqlite3.Connection]:
 def _of_columns(path: str) -> Iterator[Sample]:
     for batch in _batches(path):
         lists = {name: flat(batch.column(name), name) for name in LISTS}
-        others = [name for name in NAMES if name not in LISTS]
+        others = [name for name in batch.schema.names if name not in LISTS]
         for i, row in enumerate(batch.select(others).to_pylist()):
             for name, (values, offsets, valid) in lists.items():
                 row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
@@ -168,15 +168,23 @@ def _of_columns(path: str) -> Iterator[Sample]:
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:
+    """With those of NAMES that the file has, the lists at least."""
     if path.lower().endswith(".parquet"):
         with parquet_file(path) as file:
-            yield from file.iter_batches(64, columns=list(NAMES), use_threads=False)
+            for batch in file.iter_batches(64, columns=_read(file.schema_arrow.names), use_threads=False):
+                batch.validate(full=True)  # a text need not be UTF-8
+                yield batch
         return
     with arrow_file(path) as reader:
-        lacking = next((name for name in NAMES if name not in reader.schema.names), None)
-        if lacking is not None:
-            raise DataError(f"it has no column {lacking}, which wire_rows have.", HINT)
-        yield from (batch.select(list(NAMES)) for batch in batches(reader))
+        names = _read(reader.schema.names)
+        yield from (batch.select(names) for batch in batches(reader))
+
+
+def _read(columns: Sequence[str]) -> list[str]:
+    lacking = next((name for name in LISTS if name not in columns), None)
+    if lacking is not None:
+        raise DataError(f"it has no column {lacking}, which wire_rows have.", HINT)
+    return [name for name in NAMES if name in columns]
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -200,6 +200,23 @@ def test_a_database_that_is_written_to_is_read_with_what_is_not_in_it_yet(tmp_pa
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("name", ["wire_rows.parquet", "rows.arrow"])
+def test_a_table_may_have_fewer_columns_and_not_without_its_lists(name: str, tmp_path: Path) -> None:
+    made = wire_rows(5, 1)
+    for gone in ("metadata", "prompt_tokens"):
+        table = as_table(made).drop_columns([gone])
+        if name.endswith(".parquet"):
+            pq.write_table(table, tmp_path / name)
+        else:
+            with pa.OSFile(str(tmp_path / name), "wb") as out, pa.ipc.new_file(out, table.schema) as writer:
+                writer.write_table(table)
+        if gone == "metadata":
+            assert [row["finish_reason"] for row in rows_of([tmp_path / name])] == [None] * 5
+        else:
+            with pytest.raises(DataError, match="it has no column prompt_tokens"):
+                rows_of([tmp_path / name], "tinker")
+
+
 def database_of(path: Path, sql: str) -> None:
     database = sqlite3.connect(path)
     database.executescript(sql)
