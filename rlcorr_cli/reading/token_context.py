@@ -17,6 +17,8 @@ from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.values import coded, texts
 from rlcorr_cli.totals.row_sample import stretches
 
+MOST_NUMBER = 2.0**53
+"""Above it doubles do not tell whole numbers apart."""
 RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 """The code of each row, and the levels that codes stand for."""
 
@@ -101,6 +103,6 @@ def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64
     of_known_rows, of_known_numbers = (np.repeat(known, np.diff(each)) for each in (offsets, ends))
     values = values[of_known_numbers]
     if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is none
-        values = np.where(np.isfinite(values) & (values == np.floor(values)), values, -1)
+        values = np.where((abs(values) < MOST_NUMBER) & (values == np.floor(values)), values, -1)
     numbers[of_known_rows] = values.astype(np.int64)
     return numbers
