@@ -37,7 +37,7 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
         if suffix not in FORMS:
             known = ", ".join(FORMS)
             raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
-        if suffix == ".tb" and n_group_columns != 1:
+        if suffix == ".tb" and n_group_columns > 1:
             raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
     return files
 

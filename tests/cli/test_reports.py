@@ -193,7 +193,10 @@ def test_tensorboard_has_the_peers_names_at_their_steps(tmp_path: Path) -> None:
     for group in report["groups"]:
         wanted = group["metrics"]["rollout_corr/k3_kl"]
         assert found["rollout_corr/k3_kl", group["key"]["step"]] == pytest.approx(wanted, rel=1e-6)
-    refused(run("analyze", STEPS, "-o", str(tmp_path / "none.tb")), 2, "--group-by step")
+    assert run("analyze", STEPS, *given[:-2], "-o", str(tmp_path / "steps.tb")).status == 0
+    (of_steps,) = (tmp_path / "steps.tb").iterdir()
+    assert len(of_steps.read_bytes()) == len(file.read_bytes())
+    refused(run("analyze", STEPS, "--pool", "-o", str(tmp_path / "none.tb")), 2, "--group-by step")
 
 
 def test_a_saved_report_is_plotted_like_its_dump(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def events(scalars: dict[int, dict[str, float]], wall_time: float, *, begins: bo
 def _scalars(report: Report) -> dict[int, dict[str, float]]:
     prefix = OWN if report.profile == "canonical" else ""
     scalars: dict[int, dict[str, float]] = {}
-    for group in report.groups:
+    for group in report.groups or report.by_step:
         scalars[_step(group)] = _named(group, prefix)
     if not scalars:
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
