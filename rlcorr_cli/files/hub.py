@@ -38,6 +38,15 @@ class _Hub(fs.FSSpecHandler):
         modified = None if date is None else stated_minute(date.isoformat())
         return tuple(str(info[name]) for name in STATES if info.get(name)), modified
 
+    def states(self, folder: str) -> dict[str, tuple[int | str, ...]]:
+        """Which state of each file below a folder is there now, by one listing."""
+        with _as_os_error():
+            entries = self.fs.find(folder.strip("/"), detail=True, refresh=True)
+        return {
+            path: (info.get("size") or 0, *(str(info[name]) for name in STATES[:2] if info.get(name)))
+            for path, info in entries.items()
+        }
+
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         return [self._file_info(path) for path in paths]
 

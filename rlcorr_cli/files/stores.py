@@ -355,15 +355,20 @@ class Store:
         return self.status(path).stamp
 
     def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]:
-        """As of a disk, by one listing: sizes and times alone."""
+        """As of a disk, by one listing: sizes, and times or what the Hub has instead."""
         asked = list(paths)
         if not asked:
             return {}
         folder = os.path.dirname(min(asked, key=len))
         while not all(path.startswith(f"{folder}/") for path in asked):
             folder = os.path.dirname(folder)
-        infos = self._selected(folder, recursive=True)
-        found = {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos}
+        if uri_parts(self._start)[0] == "hf":
+            with self._with_cause(folder):
+                states = self._files.handler.states(self._name(folder))
+            found = {self._uri(name): state for name, state in states.items()}
+        else:
+            infos = self._selected(folder, recursive=True)
+            found = {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos}
         return {path: found[path] for path in asked if path in found}
 
     def is_directory(self, path: str) -> bool:

@@ -161,7 +161,7 @@ def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
                 raise
             continue
         stamps = filesystem(place).stamps(hits)
-        if not stamps and hits == [place]:
+        if not stamps and hits == [place] and not _may_fill(typed, place):
             filesystem(place).status(place)  # says what is wrong
         found |= stamps
     if len(paths) < 2:

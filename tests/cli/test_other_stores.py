@@ -6,6 +6,7 @@ Each test runs against every store of `clouds`.
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from clouds import Cloud
 from clouds import cloud as cloud
 from clouds import server as server
+from filling import CLOSE, FAR, dump
 from running import BF16, STEPS, parquet, refused, row, run, run_process
 
 GEO = ("--preset", "geo_rs")
@@ -68,6 +70,25 @@ def test_a_folder_and_globs_name_the_files_that_they_name_on_disk(cloud: Cloud, 
         assert [one["path"].removeprefix(f"{cloud.kind.start}/globs/") for one in there["inputs"]] == at, pattern
         assert there["columns"] == here["columns"]
         assert all(one["modified"] == cloud.modified(one["path"]) for one in there["inputs"])
+
+
+def test_a_job_is_followed(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def looked() -> list[tuple[int, bool]]:
+        ran = run("watch", f"{cloud.kind.start}/followed/", "--once", "--json", "--max", "k3_kl=0.005")
+        assert ran.err == ""
+        return [(line["step"], line["again"]) for line in json.loads(ran.out)["steps"]]
+
+    assert looked() == []
+    for step in (1, 2):
+        cloud.put(f"followed/step_{step}.parquet", dump(step, CLOSE))
+    assert looked() == [(1, False), (2, False)]
+    assert looked() == []
+    time.sleep(1.1)  # Google's emulator counts seconds
+    assert len(dump(1, FAR)) == len(dump(1, CLOSE))
+    cloud.put("followed/step_1.parquet", dump(1, FAR))
+    assert looked() == [(1, True)]
 
 
 def test_keys_are_taken_as_they_are_typed(cloud: Cloud) -> None:
