@@ -181,6 +181,47 @@ def legs_words(legs: tuple[Leg, ...]) -> str:
     return f"Of the gap between {legs[0].first} and {legs[-1].last}, {shares[0]} lies {first}{rest}."
 
 
+LITTLE = 0.1
+"""A smaller share of a change is not told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepChange(Record):
+    """What the change of the mean l^2 from the first steps to the last is made of, as shares of it that add to 1.
+
+    error: a larger or smaller gap of tokens of equal surprise and place.  surprise, length: more or fewer surprised
+    tokens, and later ones.
+    """
+
+    first: Annotated[Scalar, Key(name="from")]
+    last: Annotated[Scalar, Key(name="to")]
+    mean_before: float
+    mean_after: float
+    error: float
+    surprise: float
+    length: float
+
+    @property
+    def words(self) -> str:
+        """'The error grew; the mix of tokens hardly changed.'"""
+        grew = self.mean_after > self.mean_before
+        of_change = "of the change in the mean squared log-ratio"
+        if self.error >= self.surprise + self.length:
+            words = f"The error {'grew' if grew else 'fell'}"
+            if max(abs(self.surprise), abs(self.length)) < LITTLE:
+                return f"{words}; the mix of tokens hardly changed."
+            mix = f"the mix of surprise {percent(self.surprise)}, that of length {percent(self.length)}"
+            return f"{words}: at equal surprise and place tokens make {percent(self.error)} {of_change}, {mix}."
+        more, longer, larger = ("more", "longer", "larger") if grew else ("fewer", "shorter", "smaller")
+        parts = [
+            (self.surprise, f"{more} surprised tokens make {percent(self.surprise)}"),
+            (self.length, f"{longer} responses make {percent(self.length)}"),
+        ]
+        (_, first), (_, second) = sorted(parts, reverse=True)
+        other = f"{second.replace(' make', '')}, and a {larger} error at equal surprise and place {percent(self.error)}"
+        return f"The mix of tokens changed: {first} {of_change}, {other}."
+
+
 @dataclass(frozen=True)
 class NotLookedFor(Record):
     """A cause that takes what the dump lacks."""
@@ -255,6 +296,7 @@ class Diagnosis(Record):
     impossible: Impossible | None = None
     versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
     head: Annotated[HeadGap | None, HIDDEN] = None
+    between_steps: Annotated[StepChange | None, Key(omit=True)] = None
     legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
     """Where the dump has a third policy's log-probs."""
     hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.causes.between_steps import between_steps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
@@ -50,8 +51,11 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
+    change = between_steps(sample, sample.levels.get(STEP))
     legs = () if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context))
-    return Search(replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0]), legs=legs), totals)
+    return Search(
+        replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0]), legs=legs, between_steps=change), totals
+    )
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:

@@ -45,6 +45,7 @@ class Story(Record):
     too_few).  effect: of the worst that was found.  certainty: of `first`.  headline: `first` in a sentence or two.
     faults: all that make numbers meaningless, the first one first.  do: at most three actions, most useful first.
     legs: between which of three policies the gap lies, in a sentence, where the dump has three.
+    change: of what the change from the first step to the last is made, in a sentence, where the gap changes.
     """
 
     first: str = UNCLEAR
@@ -54,6 +55,7 @@ class Story(Record):
     faults: tuple[DataFault, ...] = ()
     do: tuple[str, ...] = ()
     legs: Annotated[str, Key(omit=True)] = ""
+    change: Annotated[str, Key(omit=True)] = ""
 
     @property
     def fault_names(self) -> tuple[str, ...]:
@@ -74,6 +76,7 @@ class Story(Record):
 def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
     """The story of a dump with these anomalies of files and this diagnosis of its gap."""
     left, legs = unexplained(anomalies, diagnosis), legs_words(diagnosis.legs)
+    change = "" if diagnosis.between_steps is None else diagnosis.between_steps.words
     faults = tuple(_faults(left, diagnosis))
     cause = diagnosis.cause
     warnings = [each.fix for each in left if not each.voids]
@@ -87,6 +90,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             faults=faults,
             do=_actions(advice),
             legs=legs,
+            change=change,
         )
     if cause is None:
         return Story(
@@ -96,6 +100,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             headline=diagnosis.conclusion,
             do=_actions(warnings),
             legs=legs,
+            change=change,
         )
     effect = ALL_CAUSES[cause.cause].effect
     others = [each for each in diagnosis.causes if not each.is_minor and each.cause != NOISE]
@@ -106,6 +111,7 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
         headline=cause_words(cause),
         do=_actions([*(each.advice for each in others or [cause]), *warnings]),
         legs=legs,
+        change=change,
     )
 
 

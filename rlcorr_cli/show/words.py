@@ -147,7 +147,8 @@ def course_sentence(report: Report) -> str:
     if course is None:
         return ""
     failing = [broken for broken in course.broken if broken.status == "fail"]
-    return " ".join(filter(None, [_rise(course), steps_that_break(failing, course.column)]))
+    of_rise = report.story.change if course.rise is not None else ""
+    return " ".join(filter(None, [_rise(course), clean(of_rise), steps_that_break(failing, course.column)]))
 
 
 def _rise(course: Course) -> str:
