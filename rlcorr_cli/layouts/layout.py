@@ -16,6 +16,12 @@ Sample = Mapping[str, Any]
 """One sequence: canonical column -> its value, a one-dimensional array of tokens or a scalar; None and absent are null.
 """
 
+KEPT_SETS = (
+    "kept_set_size is among how many tokens the sampler chose each token; which tokens these were is not taken over. "
+    "Log-probs are over the kept set, so a set of one token is 0 on both sides."
+)
+"""A note on files that record the kept sets of a truncated sampler."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedDump:

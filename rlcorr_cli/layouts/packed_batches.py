@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.json_layouts import EXPORT_HINT
-from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.torch_files import opened
 from rlcorr_cli.layouts.values import HINT, aligned, floats, integers, span
@@ -121,7 +121,7 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
     return OpenedDump(
         columns=[*COLUMNS, *places, *optional],
         samples=samples,
-        notes=NOTES,
+        notes=(*NOTES, *([KEPT_SETS] if "sampling_mask" in seen else [])),
         types={
             **dict.fromkeys(("micro_batch", "sequence", "branch"), pa.int64()),
             "kept_set_size": pa.list_(pa.int32()),

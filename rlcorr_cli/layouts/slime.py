@@ -21,7 +21,7 @@ import pyarrow as pa
 from rlcorr_cli.errors import DataError, NoRollouts
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts import slime_train
-from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.slime_train import (
     KEPT,
@@ -268,7 +268,12 @@ class RolloutFile:
         """What is special about its sequences."""
         removed = any(sample.get("remove_sample") is True for sample in self.samples)
         dicts = any(isinstance(sample.get("reward"), dict) for sample in self.samples)
-        return (*((REMOVED,) if removed else ()), *((REWARDS,) if dicts else ()))
+        kept = "kept_set_size" in self.columns
+        return (
+            *((REMOVED,) if removed else ()),
+            *((REWARDS,) if dicts else ()),
+            *((KEPT_SETS,) if kept and self.samples else ()),
+        )
 
 
 def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
@@ -309,10 +314,11 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
         )
     rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
     rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
+    columns = slime_train.columns(rows)
     trained = OpenedDump(
-        columns=slime_train.columns(rows),
+        columns=columns,
         samples=lambda: (row.sample() for row in rows),
-        notes=notes,
+        notes=(*notes, *((KEPT_SETS,) if "kept_set_size" in columns else ())),
         types=slime_train.TYPES,
         missing_policy_hint=slime_train.missing_policy_hint(rows),
     )
@@ -349,6 +355,6 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
         trained,
         columns=[*trained.columns, *added],
         samples=samples,
-        notes=(*trained.notes, *rollout.notes, *untrained),
+        notes=tuple(dict.fromkeys((*trained.notes, *rollout.notes, *untrained))),
         types=types,
     )
