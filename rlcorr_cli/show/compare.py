@@ -34,7 +34,10 @@ from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
 from rlcorr_cli.totals.families import Value, Values
 
-PLAN_NOTE = "`rlcorr explain worth` defines a column, `rlcorr explain compare` tells how a plan is chosen."
+PLAN_NOTE = (
+    "`rlcorr presets PLAN --for verl` prints a plan's lines for a framework's config. `rlcorr explain worth` defines a "
+    "column, `rlcorr explain compare` tells how a plan is chosen."
+)
 STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "far": "fail"}
 """The headline flag -> how the recommendation looks."""
 NAMES_SHOWN = 3
