@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 Coef = Literal["raw", "normalized"] | None
 DATASET = Opt(
-    help=f"The corrected dataset: {', '.join(WRITTEN)}, or a directory of parts.",
+    help=f"The corrected dataset: {', '.join(WRITTEN)}, a directory of parts, or a directory .hf (load_from_disk).",
     panel=OUTPUT,
     flags=("--output", "-o"),
     typed=TEXT,

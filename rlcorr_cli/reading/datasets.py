@@ -7,6 +7,7 @@ part is called by its shard, so a shard that is read again, because a worker was
 """
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -28,8 +29,12 @@ from rlcorr_cli.reading.rows_out import MARK, Writer, columns_of, writer
 from rlcorr_cli.reading.values import Losses
 from rlcorr_cli.reading.whole_rows import OriginalRows
 
-PART = re.compile(r"part-\d{5,}(_\d{5,})?\.parquet")
+PART = re.compile(r"part-\d{5,}(_\d{5,})?\.(parquet|arrow)")
 """Names of a directory's files."""
+SAVED = ".hf"
+"""What the name of a directory ends in that `datasets.load_from_disk` is to open."""
+STATE, INFO = "state.json", "dataset_info.json"
+"""The files of such a directory that are no parts: which parts it has, and what the dataset is."""
 SEAL = "_rlcorr.json"
 """The file beside parts that workers wrote, which comes last: a directory that has it is whole.  It holds what the
 metadata of the last part holds where one process writes them all, and the parts."""
@@ -48,6 +53,22 @@ def seal(metadata: str, parts: Sequence[OutputFile]) -> bytes:
     """What SEAL holds.  metadata: a JSON object about all of them."""
     listed = [{"name": part.name, "rows": part.rows} for part in parts]
     return f"{json.dumps({**json.loads(metadata), 'parts': listed}, indent=1)}\n".encode()
+
+
+def _state(metadata: str, parts: Sequence[OutputFile]) -> bytes:
+    """What STATE holds.  metadata: as of `seal`.  Source: Dataset.save_to_disk of Hugging Face datasets."""
+    digest = hashlib.sha256(seal(metadata, parts)).hexdigest()
+    state = {
+        "_data_files": [{"filename": part.name} for part in parts],
+        "_fingerprint": digest[:16],
+        "_format_columns": None,
+        "_format_kwargs": {},
+        "_format_type": None,
+        "_output_all_columns": False,
+        "_split": None,
+        MARK: json.loads(metadata),
+    }
+    return f"{json.dumps(state, indent=1)}\n".encode()
 
 
 def nothing_left(path: Path) -> DataError:
@@ -166,8 +187,12 @@ class Output:
             raise nothing_left(self.destination.path)
         with self._saying_how_much():
             self._parts.close(metadata)
-            if self._sealed:
-                assert self._temporary is not None
+            assert self._temporary is not None
+            if is_saved(self.destination):
+                about = {"description": "", "citation": "", "homepage": "", "license": "", MARK: ""}
+                write_file(self._temporary, INFO, f"{json.dumps(about, indent=1)}\n".encode())
+                write_file(self._temporary, STATE, _state(metadata, self._parts.written))
+            elif self._sealed:
                 write_file(self._temporary, SEAL, seal(metadata, self._parts.written))
 
     def finish_or_remove(self, metadata: str) -> None:
@@ -181,7 +206,7 @@ class Output:
         path = self._temporary = self._temporary or self._staging.add(self.destination)
         if self.destination.directory:
             path.mkdir(exist_ok=number > 0)
-            path /= f"part-{number:05d}.parquet"
+            path /= f"part-{number:05d}{suffix(self.destination.path)}"
         file = PartFile(path.parent, path.name, shared=False)
         return writer(suffix(self.destination.path), file.file, self._losses, self._columns, first=self._first), file
 
@@ -337,8 +362,9 @@ class PartsOutput:
 
 def dataset(path: Path, option: str, overwrite: bool | None) -> Destination:
     """Where a dataset goes, if the name tells a form."""
-    if path.suffix and not is_file(path) and not os.path.isdir(path):
-        raise UsageError(f"{path}: unknown form of output.", f"Name a {', '.join(WRITTEN)} file, or a directory.")
+    if path.suffix and path.suffix != SAVED and not is_file(path) and not os.path.isdir(path):
+        forms = f"Name a {', '.join(WRITTEN)} file, a directory, or a directory {SAVED} for datasets.load_from_disk."
+        raise UsageError(f"{path}: unknown form of output.", forms)
     return Destination(path=path, option=option, directory=not is_file(path), overwrite=overwrite, is_own=_is_own)
 
 
@@ -348,14 +374,18 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
     No file beside them does where one process writes them, because there are readers of such directories that take
     every file for data.
     """
-    if not (name == SEAL or PART.fullmatch(name)):
+    if not (name in (SEAL, STATE, INFO) or PART.fullmatch(name)):
         return False
     try:
         with opened() as file:
             if name == SEAL:
                 return _is_seal(file.read())
+            if name in (STATE, INFO):
+                return MARK in json.loads(file.read())
+            if name.endswith(".arrow"):
+                return MARK.encode() in (pa.ipc.open_stream(file).schema.metadata or {})
             return MARK.encode() in (pq.read_metadata(file).metadata or {})
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError, TypeError):
         return False
 
 
@@ -373,8 +403,15 @@ def is_table(destination: Destination) -> bool:
 
 
 def suffix(path: Path) -> str:
-    """The form that a name asks for: a directory holds Parquet."""
+    """The form that a name asks for: a directory holds Parquet, one that is SAVED Arrow."""
+    if path.name.endswith(SAVED):
+        return ".arrow"
     return next((written for written in WRITTEN if path.name.endswith(written)), ".parquet")
+
+
+def is_saved(destination: Destination) -> bool:
+    """Whether it is a directory as `Dataset.save_to_disk` makes it."""
+    return destination.directory and destination.path.name.endswith(SAVED)
 
 
 def is_file(path: Path) -> bool:

@@ -125,7 +125,7 @@ GROUP_BYTES = 16 << 20
 HELD = 8
 """Tables held before they are copied into one: rows picked out of a large table may keep room for all of it."""
 MARK = "rlcorr"
-"""The key of a Parquet file's metadata by which it tells who wrote it, and how."""
+"""The key of a file's metadata by which it tells who wrote it; of a Parquet file, how, too."""
 
 
 class Writer(Protocol):
@@ -220,10 +220,12 @@ class _Parquet(_Table):
 
 
 class _Arrow(_Table):
-    """A stream of Arrow IPC, as Hugging Face datasets are kept; it has no place for what is known at its end."""
+    """A stream of Arrow IPC, as Hugging Face datasets are kept, marked by `rlcorr` in its schema's metadata; it has no
+    place for what is known at its end."""
 
     def _begun(self, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
-        return pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), schema)
+        marked = schema.with_metadata({**(schema.metadata or {}), MARK: ""})
+        return pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), marked)
 
     def _write_groups(self, table: pa.Table, n_rows: int) -> None:
         self._writer.write_table(table, max_chunksize=n_rows)

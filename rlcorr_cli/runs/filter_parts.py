@@ -13,7 +13,7 @@ import numpy as np
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows
-from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts
+from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts, is_saved
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.rows_out import columns_of
@@ -93,7 +93,7 @@ class Writing:
         """Whether workers write: they share no memory, and what they write are directories.  A draw is written here,
         because the order of its rows is that of the dump."""
         shares_memory = self.reading.computing.engine_for(self.reading.dump).shares_memory
-        directories = all(place is None or place.directory for place in self.places)
+        directories = all(place is None or (place.directory and not is_saved(place)) for place in self.places)
         return directories and not shares_memory and self.work.target.resample is None
 
 

@@ -273,6 +273,22 @@ def test_an_arrow_file_is_what_datasets_reads(source: str, tmp_path: Path) -> No
     assert run("analyze", str(out), "--json").json["counts"]["rows"] == len(rows)
 
 
+def test_a_directory_hf_is_what_load_from_disk_opens(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = output(tmp_path / "out.parquet", STEPS, "--preset", "seq_is_rs")
+    out = tmp_path / "kept.hf"
+    made = ("filter", STEPS, "--preset", "seq_is_rs", "--rows-per-file", "100", "-o", str(out))
+    assert run(*made).status == 0
+    assert sorted(path.name for path in out.glob("*.arrow")) == ["part-00000.arrow", "part-00001.arrow"]
+    assert datasets.load_from_disk(str(out)).to_list() == rows
+    assert run("analyze", str(out), "--json").json["counts"]["rows"] == len(rows)
+    refused(run(*made), 4, "kept.hf exists")
+    assert run(*made, "--overwrite", "--engine", "processes").status == 0
+    assert datasets.load_from_disk(str(out)).to_list() == rows
+    (out / "state.json").write_text("{}")
+    refused(run(*made, "--overwrite"), 4, "state.json")
+
+
 def test_a_suggested_threshold_keeps_what_it_says(tmp_path: Path) -> None:
     text = run("filter", BF16, "--preset", "geo_rs", "--dry-run").out
     (flag,) = (line.split()[1] for line in text.splitlines() if line.strip().startswith("--rs"))
