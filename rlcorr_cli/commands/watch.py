@@ -208,7 +208,10 @@ class _Run:
         self._saved = self.following
 
     def follow(self, *, once: bool, every: float) -> None:
-        """Look once, or until Ctrl-C; first tell the alarms that an earlier run was killed over."""
+        """Look once, or until Ctrl-C or until nobody is told any more; first tell the alarms that an earlier run was
+        killed over."""
+        from rlcorr_cli.show.stdout import has_reader
+
         if not once:
             n = self.following.n_steps
             told = f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before." if n else "No step was told yet."
@@ -218,7 +221,7 @@ class _Run:
             self.following = replace(self.following, untold=())
             self._save_and_tell()
             self._look()
-            while not once:
+            while not once and (has_reader() or self.command is not None or self.tb is not None):
                 self._tell_what_waits()
                 time.sleep(every)
                 try:

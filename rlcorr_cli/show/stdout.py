@@ -49,6 +49,7 @@ def write_stderr(text: str) -> None:
 
 
 _has_emitted = False
+_is_dropped = False
 
 
 def has_emitted() -> bool:
@@ -128,8 +129,15 @@ def _emit(pieces: Iterable[str]) -> None:
         raise OutputError(f"Cannot write to standard output: {error.strerror}.", "Use -o FILE.") from None
 
 
+def has_reader() -> bool:
+    """Whether stdout is still read, by what its last write told."""
+    return not _is_dropped
+
+
 def drop_stdout() -> None:
     """Send what is still buffered to the null device, so that the interpreter's own flush at exit cannot fail."""
+    global _is_dropped
+    _is_dropped = True
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -409,6 +410,16 @@ def test_a_job_is_followed_however_it_writes(here: Path, where: str, request: py
     lines += last.out.splitlines()
     assert job.wrong(lines, 20) == []
     assert sum("(read again)" in line for line in lines) == len(job.again) == 2
+
+
+def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
+    arguments = [forked_command(), "watch", "run/", "--every", "0.05"]
+    with LimitedProcess(arguments, stdout=subprocess.PIPE, cwd=here) as process:
+        assert b"Following run/" in process.first_line()
+        assert process.stdout is not None
+        process.stdout.close()
+        step_file(here / "run/step_1.parquet", 1)
+        assert process.wait() == 0
 
 
 def test_an_alarm_is_raised_again_whose_command_was_killed_with_the_watch(
