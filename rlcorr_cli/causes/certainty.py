@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import exp, log
 
-from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, TOP_P_LEFT, is_cut, is_sharp
+from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_AGAINST, TOP_P_LEFT, is_bent, is_cut, is_sharp
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case, Step
 from rlcorr_cli.causes.numbers import ratio
@@ -23,8 +23,6 @@ NEAR_BOUND = 2.0
 """A bound of truncation is near the limit between top-p and min-p within this factor."""
 MIN_JUDGED = 30
 """Of fewer tokens a share of errors as top-p's says little."""
-MOST_AGAINST = 0.35
-"""Errors of the bound, of judged tokens: min-p alone makes .12 to .29; what blurs it more hides which cut it is."""
 ERRORS, TOKEN_ERRORS = 2.0, 2.5
 NEAR_SIZE, NEAR_ETA2 = 1.5, 1.5
 SURE, MIN_SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP), 10
@@ -81,6 +79,9 @@ def _of_top_k(case: Case, cause: CauseFinding) -> list[str]:
 
 
 def _of_line(case: Case, cause: CauseFinding) -> list[str]:
+    lines, is_cap = case.features.lines, cause.cause == "logit_softcap"
+    if is_cap and case.features.fan < CAP_FAN and not is_bent(lines["u_low"], lines["u"]):
+        return ["temperature"]
     if case.shared_prefixes is not None or not CAP_FAN <= case.features.fan < LINE_FAN:
         return []
     return ["logit_softcap" if cause.cause == "temperature" else "temperature"]

@@ -29,6 +29,9 @@ at least .13, top-p beside staleness or 4-bit weights up to .2."""
 TOP_P_LEFT = 32.0
 """(1 - step.bound) / step.least_left over the share of errors, from which a bound that is not sharp is top-p's.
 Measured on six models: top-p beside another fault at least 38, min-p at most 25."""
+MOST_AGAINST = 0.35
+"""Errors of the bound, of judged tokens: of min-p alone .12 to .29, of top-p under staleness .1 to .2; where end tokens
+are 0 instead, .8 and more."""
 LEVEL_LOSS = 0.3
 """The deviation of l over its mean, below which all tokens lose alike; measured: padding at least .84, min-p and top-k
 at least .38, top-p on flat models .1 to .3."""
@@ -45,9 +48,11 @@ LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.98
 """The slope of the line over the one that shared prefixes give: temperatures .8 to 1.1, soft-caps up to 2.6.  Three
 errors and not two, because few prefixes make most of them.  Where the prefixes' line explains less than that of all
 tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  From STRAIGHT on
-it is a line, however tokens fan out: soft-caps explain .18 to .82."""
+it is a line, however tokens fan out: soft-caps explain .18 to .96."""
 BEND = (0.82, 1.25)
 """The slope among unlikely tokens over that of all: temperatures .87 to 1.07, soft-caps .5 to .78."""
+BESIDE_R2, BESIDE_ERRORS = 0.5, 6.0
+"""Measured: R² beside a penalty .6 and more, of a penalty alone .2 at most."""
 CAP_R2, CAP_CURVE, CAP_FAN, ONE_SIDED = 0.25, 0.35, 1.4, 0.95
 GAINED, GAINED_ERRORS = 0.003, 4.0
 """The mean of e^l - 1 must exceed both, the second in standard errors: rollout's log-probs are not those it sampled."""
@@ -76,10 +81,13 @@ def loses_mass(case: Case) -> bool:
 def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
-    if not loses_mass(case):
+    if step is not None and is_cut(step) and (loses_mass(case) or step.errors <= MOST_AGAINST * step.judged):
+        pass  # what other weights add to the mean of e^l hides the loss, and not the step
+    elif not loses_mass(case):
         return None
-    if step is None or not is_cut(step):
+    else:
         return _level_top_p(case) if case.features.unevenness < LEVEL_LOSS else None
+    assert step is not None
     low = case.features.lines["u_low"]
     if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
         return _with_temperature(case, step)
@@ -238,12 +246,9 @@ def temperature(case: Case) -> CauseFinding | None:
     shared = case.shared_prefixes
     alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
     if not (alike and shared is not None and shared.r2 >= STRAIGHT):
-        bent = (
-            high.match < LINE_MATCH
-            or features.fan >= LINE_FAN
-            or not BEND[0] <= ratio(low.slope, line.slope, 1.0) <= BEND[1]
-        )
-        if bent or (shared is not None and not alike):
+        if is_bent(low, line) or high.match < LINE_MATCH or features.fan >= LINE_FAN:
+            return None
+        if shared is not None and not alike:
             return None
     if side is None:
         return None if loses_mass(case) else _unnormalised_finding(case)
@@ -264,6 +269,30 @@ def temperature(case: Case) -> CauseFinding | None:
             _drawn_sentence(case, value.raw),
         ),
         # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
+        explains=("swapped_columns",) if value.raw else (),
+    )
+
+
+def temperature_beside(case: Case) -> CauseFinding | None:
+    """Beside a penalty, which blurs the line: only tokens that share their prefix tell, because a penalty moves those
+    that the response had before, and few stand so early."""
+    shared, side = case.shared_prefixes, drawn_from(case)
+    if shared is None or side is None or case.features.curve < MIN_CURVE or shared.r2 < BESIDE_R2:
+        return None
+    if abs(shared.ratio - 1) < BESIDE_ERRORS * shared.error:
+        return None
+    value = _of_prefixes(shared, raw=side == "training")
+    return CauseFinding(
+        cause="temperature",
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={"temperature": value.ratio, "drawn_from": side},
+        intervals={"temperature": value.interval},
+        headline=_temperature_headline(case, value),
+        evidence=(
+            f"{shared.tokens} tokens that share their prefix with others lie on a line (R² {shared.r2:.2f}); "
+            f"a penalty alone leaves none (0.2 at most).",
+        ),
         explains=("swapped_columns",) if value.raw else (),
     )
 
@@ -422,6 +451,11 @@ def _unnormalised_finding(case: Case) -> CauseFinding:
             f"{percent(f.curve_share)} of the gap.",
         ),
     )
+
+
+def is_bent(low: Line, line: Line) -> bool:
+    """Whether unlikely tokens have another slope than all of them."""
+    return not BEND[0] <= ratio(low.slope, line.slope, 1.0) <= BEND[1]
 
 
 def is_sloped(line: Line) -> bool:

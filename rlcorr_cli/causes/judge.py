@@ -9,6 +9,7 @@ from rlcorr_cli.causes.curves import (
     padded_vocabulary,
     softcap,
     temperature,
+    temperature_beside,
     top_k,
     truncation,
     truncation_of_training,
@@ -31,7 +32,7 @@ from rlcorr_cli.causes.rows import (
     turn_gaps,
 )
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty
+from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
@@ -112,6 +113,11 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     grid, column = grid_cause(case), hot_column(case, columns)
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
+    beside = temperature_beside(case) if repeated else stale_policy(case) if changed is not None else None
+    if repeated and beside:
+        changed = replace(repeated, share=repeated.share * (1 - case.features.curve))
+    elif beside is not None and changed is not None:
+        beside = replace(beside, share=max(0.0, beside.share - changed.share))
     # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
     spread = None if changed else _first(case, RULES)
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
@@ -122,6 +128,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         # Tokens that repeat stand late: a penalty makes an error that grows.
         None if repeated or slipped else position_fault(case, beside=changed is not None),
         changed,
+        beside,
         column,
         some_rows(case) if column is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,

@@ -65,6 +65,29 @@ def test_a_model_that_is_sure_of_nothing(settings: dict[str, Any], verdict: str)
     assert of_flat(**settings).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("name", "causes", "shares"),
+    [
+        ("moe__combo_temp08_rep11", ("temperature", "repetition_penalty"), (0.4, 0.9)),
+        ("glass_en__combo_topp09_stale4", ("top_p", "stale_policy"), (0.8, 1.0)),
+        ("charlstm__combo_topp09_stale4", ("top_p", "stale_policy"), (0.8, 1.0)),
+    ],
+)
+def test_two_faults_are_named_beside_each_other_with_shares_that_add(
+    name: str, causes: tuple[str, str], shares: tuple[float, float]
+) -> None:
+    found = [cause for cause in diagnose(DUMPS / f"{name}.parquet").causes if cause.bound == "at_least"]
+    assert tuple(cause.cause for cause in found) == causes
+    assert shares[0] < sum(cause.share for cause in found) <= shares[1]
+
+
+def test_tokens_that_share_their_prefix_tell_a_temperature_beside_a_penalty() -> None:
+    found = diagnose(DUMPS / "moe__combo_temp08_rep11.parquet").causes[0]
+    low, high = found.intervals["temperature"]
+    assert low < 0.8 < high
+    assert high - low < 0.02
+
+
 def test_a_column_that_was_cut_in_training_is_said_to_be_training_s() -> None:
     found = of_flat(top_p=0.9, swapped=True).cause
     assert found is not None
