@@ -252,7 +252,8 @@ def chi2(ax: Axes, report: Report) -> str:
     n_blank = sum(not is_known(group, "chi2_seq") for group in measured)
     if n_blank:
         where = f"{n_blank} of {plural(len(report.groups), 'group')}"
-        sentence += f" χ² of sequences is blank in {where}, of fewer than {FEWEST_EFFECTIVE} effective sequences."
+        few = f"fewer than {FEWEST_EFFECTIVE:g} effective sequences"
+        sentence += f" χ² of sequences is blank in {where}, which have {few}."
     return sentence
 
 
