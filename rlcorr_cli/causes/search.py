@@ -30,6 +30,8 @@ FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
 MOST_NAMED = 4
 """Steps that a sentence lists; of more it says the first and the last."""
+SYNC = "Check first that the weights of every update reach the rollout engine."
+"""What comes before all else where the difference of weights grows with the step."""
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
@@ -131,7 +133,12 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
     named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])
     at_steps = {"column": STEP, "levels": ", ".join(map(str, named))}
-    first = replace(first, parameters={**first.parameters, **at_steps}, evidence=(*first.evidence, grows))
+    of_steps, *more = first.evidence
+    evidence = (grows, f"In these steps {of_steps[0].lower()}{of_steps[1:]}", *more)
+    advice = first.advice
+    if first.cause == "other_weights":
+        advice = f"{SYNC} Then {advice[0].lower()}{advice[1:]}"
+    first = replace(first, parameters={**first.parameters, **at_steps}, evidence=evidence, advice=advice)
     return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
 
 

@@ -401,7 +401,7 @@ _ROWS = (
         certainty="Needs advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
         "be told from other_weights.",
         alike="drift, where the dump has no advantages; other_weights, where the updates were on other rows.",
-        advice="Sync the weights to the rollout engine more often, or score old_log_probs before the update.",
+        advice="Sync the weights to the rollout engine more often, or compute old_log_probs before the update.",
     ),
     Cause(
         name="drift",

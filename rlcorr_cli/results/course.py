@@ -159,6 +159,13 @@ class Course(Record):
     broken: tuple[BrokenRule, ...]
     rise: Rise | None
 
+    @property
+    def failing_end(self) -> Scalar:
+        """The last step, where it breaks a rule that fails; else None."""
+        last = next((metric.last.step for metric in self.metrics if metric.metric == "k3_kl"), None)
+        failing = (key for each in self.broken if each.status == "fail" for key in each.groups)
+        return last if any(last in key.values() for key in failing) else None
+
 
 def is_known(group: GroupLike, metric: str) -> bool:
     """Whether a group has a value of a metric that means something."""
@@ -171,8 +178,11 @@ def is_known(group: GroupLike, metric: str) -> bool:
 
 
 def reliable(metric: str, group: GroupLike) -> Value:
-    """The metric of a group; None where it rests on too little to mean anything."""
-    return group.values[metric] if is_known(group, metric) else None
+    """The metric of a group; None where it rests on too little to mean anything.
+
+    A seq_ess of few effective sequences stays: it is rough, but says itself that they are few.
+    """
+    return group.values[metric] if metric == "seq_ess" or is_known(group, metric) else None
 
 
 def is_judged(group: StepLike) -> bool:

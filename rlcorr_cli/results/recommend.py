@@ -257,7 +257,7 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], story: Story) -> str:
     start = _STARTS.get(flags[0], "")
     if not acts:
         return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing."
-    return f"{start}Use {chosen.name}: it {', '.join(acts)} and keeps {share(chosen.info)} of the batch."
+    return f"{start}Use {chosen.name}: it {', '.join(acts)}, and {share(chosen.info)} of the batch still counts."
 
 
 _WEIGHTS = {
@@ -288,7 +288,7 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
         cost = 1 - chosen.info
         text = (
             "A dump cannot show whether the gap is systematic (it biases training) or random (it does not). If it "
-            f"is random, these weights cost {share(cost)} of the batch for nothing."
+            f"is random, these weights cost {share(cost)} of the batch in vain."
         )
         reasons.append(Reason(code="noise", text=text, values={"cost": cost}))
     if flags == ("moved",) or flags == ("moved", "far"):
@@ -305,7 +305,10 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
     metrics = evidence.metrics
     shift = metrics.get("advantage_shift") or 0.0
     seq_tv, token_tv, token_ess = (metrics.get(name) for name in ("seq_tv", "token_tv", "token_ess"))
-    distances = f"Sequences differ by {share(seq_tv)} (total variation), tokens by {share(token_tv)}."
+    distances = (
+        f"The two policies differ by {share(seq_tv)} on whole sequences and by {share(token_tv)} on single tokens "
+        "(total variation)."
+    )
     harmless = f" Every plan with info of at least {HARMLESS_INFO} is as good."
     text = {
         "moved": f"The policies earn different rewards: training's earns {abs(shift):.2f} standard deviations of the "
@@ -364,7 +367,7 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
 
 
 def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
-    leaves, values = f"{plan.name} keeps only {share(plan.info)} of the batch.", {"info": plan.info}
+    leaves, values = f"Under {plan.name} only {share(plan.info)} of the batch counts.", {"info": plan.info}
     if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
         return Reason(code="loses", text=leaves, values=values)
     return Reason(

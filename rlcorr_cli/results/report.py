@@ -232,6 +232,7 @@ class Report(Output):
         plain = RemedyContext(
             plan=self.plan,
             causes=self.faults,
+            is_told=self.cause is not None and not self.cause.is_minor and CAUSES[self.cause.cause].effect == "warning",
             is_far=self.verdict.level == "far",
             sequence=self.verdict.usable.sequence,
         )

@@ -370,7 +370,8 @@ class RemedyContext:
     """The plan whose numbers are judged, and what else is known of them.
 
     causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
-    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_far:
+    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_told:
+    whether a likely cause is named, with what to do about it, so that rules on the gap need not guess.  is_far:
     whether no weights repair the gap, and sequence: whether those of sequences are usable, as the verdict has it.
     """
 
@@ -379,6 +380,7 @@ class RemedyContext:
     geometric: Bounds | None = None
     geometric_kept: float = 0.0
     is_exact: bool = False
+    is_told: bool = False
     is_far: bool = False
     sequence: Answer = "no"
 
@@ -389,7 +391,7 @@ def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tupl
     for finding in findings:
         fix, specific = finding.fix, REMEDIES.get(finding.metric)
         if fix == remedy_of(finding.metric):
-            if situation.causes:
+            if situation.causes or (situation.is_told and finding.metric in GUESSED):
                 fix = None
             elif situation.is_far and finding.metric in OF_WEIGHTS:
                 fix = "No weights can repair a gap this large: find its cause first."
@@ -482,3 +484,5 @@ OF_WEIGHTS = (
     "rollout_rs_masked_fraction",
 )
 """Metrics whose remedies take other weights, or weights at all."""
+GUESSED = ("kl", "k3_kl", "prob_abs_diff_mean", "prob_pearson", "ppl_ratio")
+"""Metrics whose remedies guess at the cause of the gap."""

@@ -116,9 +116,10 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
 
 
 def cause_words(cause: CauseFinding) -> str:
-    """'Likely cause: staleness: old_log_probs is of a policy updated since rollout. At least 85% of the gap.'"""
+    """'Likely cause: stale rollouts (training moved on after these tokens were sampled). It makes at least 85% of the
+    gap.'"""
     lead = "Cause" if cause.certainty == "proven" else "Likely cause"
-    return f"{lead}: {cause.claim}. {cause.share_words}."
+    return f"{lead}: {cause.claim}. It makes {cause.share_words[0].lower()}{cause.share_words[1:]}."
 
 
 def impossible_words(impossible: Impossible) -> str:

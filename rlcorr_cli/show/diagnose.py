@@ -224,7 +224,7 @@ def rest(dump: DiagnosedDump) -> str:
     if noise is None:
         return ""
     size = "" if diagnosis.core is None else f" ({diagnosis.core:.2g} in log-odds)"
-    return f"The rest (up to {percent(noise.share)} of the gap) looks like {clean(noise.headline)}{size}."
+    return f"Up to {percent(noise.share)} of the gap looks like {clean(noise.headline)}{size}."
 
 
 def looked_at(diagnosis: Diagnosis) -> str:

@@ -13,9 +13,9 @@ from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, reliable, small_steps
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, is_known, reliable, small_steps
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.results.rules import worst_first
+from rlcorr_cli.results.rules import GUESSED, worst_first
 from rlcorr_cli.results.story import cause_words
 from rlcorr_cli.show.correction import (
     correction,
@@ -174,11 +174,16 @@ def _lines(report: Report) -> Iterator[Block]:
         yield BLANK
     yield from _group_tables(report)
     yield from notes(report)
-    n_warnings = sum(finding.broken for finding in report.health) + len(report.advised_bounds)
-    n_warnings += len(report.broken_in_groups)
-    warnings = {0: "No warnings.", 1: "1 warning."}.get(n_warnings, f"{n_warnings} warnings.")
+    statuses_of = [finding.status for finding in report.health if finding.broken]
+    statuses_of += [broken.status for broken in report.broken_in_groups]
+    n_failing, n_broken = statuses_of.count("fail"), len(statuses_of) + len(report.advised_bounds)
+    warnings = {0: "No warnings.", 1: "1 warning."}.get(n_broken, f"{n_broken} warnings.")
+    if n_failing:
+        warnings = f"{plural(n_broken, 'rule')} broken, {n_failing} of which {'fails' if n_failing == 1 else 'fail'} "
+        warnings += "`rlcorr check`."
     name = next((finding.metric for finding in report.health if finding.broken), "kl")
-    yield Note(f"{warnings} `rlcorr explain {name}` defines a metric; --json has all {len(report.whole.metrics)}.")
+    n_metrics = len(report.whole.metrics)
+    yield Note(f"{warnings} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
 
 
 def opening(report: Report) -> Iterator[Block]:
@@ -187,7 +192,8 @@ def opening(report: Report) -> Iterator[Block]:
     parts = [*amounts(counts, report.clusters), *group_amounts(report)]
     yield Facts([named(report.inputs), *parts, duration(report.seconds)])
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
-    plan = f"plan {clean(report.plan.name)}{profile}"
+    nothing = "no correction: " if not report.plan.weighting and not report.plan.rules else ""
+    plan = f"{nothing}plan {clean(report.plan.name)}{profile}"
     yield Note(f"{clean(columns[1])} against {clean(columns[0])}  {plan}", "dim", indent=0)
     yield from left_out_notes(counts)
     yield BLANK
@@ -272,10 +278,10 @@ def _group_tables(report: Report) -> Iterator[Block]:
 
 
 def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
-    """Why steps have no seq_ess, and how many are too small to be held to rules."""
-    known = [reliable("seq_ess", step) is not None for step in shown]
-    if any(known) and not all(known):
-        yield f"{NOTHING} fewer than {FEWEST_EFFECTIVE} effective sequences: no seq_ess."
+    """Whose seq_ess is rough, and how many steps are too small to be held to rules."""
+    rough = [step for step in shown if step.values.get("seq_ess") is not None and not is_known(step, "seq_ess")]
+    if rough:
+        yield f"Where fewer than {FEWEST_EFFECTIVE} sequences are effective, seq_ess is rough: rather lower than shown."
     course = report.course
     if course is not None:
         n_together = sum(len(steps.of_steps) for steps in report.ranges)
@@ -345,7 +351,7 @@ def _course(groups: Sequence[Group]) -> Table:
         at = groups[values.index(worse(known))]
         where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
         if len(known) < len(values):  # the worst may be among the others
-            where = f"{NOTHING} {plural(len(values) - len(known), 'blank')}"
+            where = f"unknown in {plural(len(values) - len(known), 'group')}"
         rows.append((Cell(metric), Cell(line), Cell(where)))
     first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"
@@ -484,7 +490,8 @@ def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
     metrics = {finding.metric for finding in report.health if finding.broken}
     for broken in report.broken_in_groups:
         lead, text = broken_group(broken)
-        remedy = "" if report.faults or broken.metric in metrics or broken.remedy in remedies else broken.remedy
+        told = report.faults or (report.situation.is_told and broken.metric in GUESSED)
+        remedy = "" if told or broken.metric in metrics or broken.remedy in remedies else broken.remedy
         remedies.add(broken.remedy)
         yield lead, f"{text} {remedy}".rstrip()
 

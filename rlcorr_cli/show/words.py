@@ -63,12 +63,21 @@ def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
-        sentences = [level_sentence(conclusion, report.clusters), _next(report), _failing(conclusion)]
+        sentences = [_of_all_steps(report), _next(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
         sentences.append(_kept(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
+
+
+def _of_all_steps(report: Report) -> str:
+    """How far apart the policies are, and that this is of all steps together where there are several."""
+    sentence = level_sentence(report.verdict, report.clusters)
+    level, colon, rest = sentence.partition(": ")
+    if report.course is None or not colon or report.verdict.level not in ("close", "apart", "far"):
+        return sentence
+    return f"{level} over all {report.course.steps:,} {clean(report.course.column)}s: {rest}"
 
 
 def _fault(report: Report) -> str | None:
@@ -129,6 +138,9 @@ def _next(report: Report) -> str:
     level, usable, cause = report.verdict.level, report.verdict.usable, report.cause
     if level not in ("close", "apart") or usable.token == "no":
         return ""
+    if report.course is not None and (last := report.course.failing_end) is not None:
+        name = steps_named([last], report.course.column)
+        return f"But {name}, the last, breaks rules that fail: find the cause before you train on more such steps."
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
     has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE

@@ -118,7 +118,7 @@ def test_small_steps_are_together_until_they_are_enough() -> None:
     assert neighbours(steps, [None] * 4) == [range(4)]  # sequences count where clusters are not known
 
 
-def test_what_rests_on_under_10_effective_sequences_is_blank() -> None:
+def test_chi_squared_of_under_10_effective_sequences_is_blank_and_seq_ess_is_not() -> None:
     known, blank = (Step({"step": 0}, {"seq_ess": ess, "chi2_seq": -0.3, "kl": 0.1}) for ess in (10 / 64, 9.9 / 64))
     assert [reliable(name, known) for name in ("seq_ess", "chi2_seq", "kl")] == [10 / 64, -0.3, 0.1]
-    assert [reliable(name, blank) for name in ("seq_ess", "chi2_seq", "kl")] == [None, None, 0.1]
+    assert [reliable(name, blank) for name in ("seq_ess", "chi2_seq", "kl")] == [9.9 / 64, None, 0.1]

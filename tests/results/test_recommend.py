@@ -87,7 +87,7 @@ def test_flags_hold_up_to_their_edges_and_the_first_is_the_headline(
 def test_the_largest_worth_is_taken() -> None:
     chosen = decided(of(NOTHING, 0.8, info=1.0), of(TOKEN, 0.95), of(SEQUENCE, 0.7))
     assert (chosen.plan, chosen.ties) == ("token", ())
-    assert chosen.headline == "Use token: it weights every token and keeps 95.0% of the batch."
+    assert chosen.headline == "Use token: it weights every token, and 95.0% of the batch still counts."
 
 
 def test_of_plans_within_a_hundredth_the_fewest_records_win_then_the_order_of_the_list() -> None:
@@ -115,7 +115,7 @@ def test_outliers_narrow_the_choice_to_plans_that_bound_tokens() -> None:
     narrowed = decided(*plans, metrics=OUTLIERS)
     assert (narrowed.plan, narrowed.ties) == ("zeroed", ())
     assert narrowed.headline == (
-        "Use zeroed: it weights every token, drops tokens outside its bounds and keeps 85% of the batch."
+        "Use zeroed: it weights every token, drops tokens outside its bounds, and 85% of the batch still counts."
     )
     assert decided(of(TOKEN, 0.95), of(DROPPED, 0.7), metrics=OUTLIERS).plan == "dropped"
     assert decided(*plans, metrics={**MOVED, "token_ess": 0.5}).plan == "zeroed"
@@ -191,12 +191,14 @@ def test_every_flag_has_its_reason_in_their_order() -> None:
 def test_the_numbers_of_a_gap_keep_off_0_and_100_percent() -> None:
     near = {**NEAR, "seq_tv": 2e-6, "token_tv": 0.0}
     recommendation = decided(of(TOKEN, 1 - 1e-9), metrics=near)
-    assert reason(recommendation, "near").startswith("Sequences differ by under 0.1% (total variation), tokens by 0%")
-    assert recommendation.headline.endswith("keeps over 99.9% of the batch.")
+    assert reason(recommendation, "near").startswith(
+        "The two policies differ by under 0.1% on whole sequences and by 0% on single tokens"
+    )
+    assert recommendation.headline.endswith("over 99.9% of the batch still counts.")
 
 
 def test_noise_is_named_with_what_weights_cost_in_case() -> None:
-    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0% of the batch for nothing.")
+    assert reason(decided(of(TOKEN, 0.97)), "noise").endswith("these weights cost 3.0% of the batch in vain.")
     codes = {each.code for each in decided(of(DROPPED, 0.97)).reasons}
     assert codes == {"weight"}  # no weight of the mismatch, so nothing lost to noise
     assert "noise" not in {each.code for each in decided(of(TOKEN, 0.97), metrics=FAR).reasons}
@@ -225,24 +227,26 @@ def test_the_plan_that_loses_most_is_named_with_bounds_that_keep_the_batch() -> 
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4), of(GEOMETRIC, 0.1)
     bounds = GeometricBounds(low=0.999998765, high=1.00000124, kept_fraction=0.953, exact=True)
     assert reason(decided(*plans, bounds=bounds), "loses") == (
-        "geo_rs keeps only 10% of the batch. To keep 95.3% of the sequences: --rs ratio.seq_mean:0.999998765,1.00000124"
+        "Under geo_rs only 10% of the batch counts. To keep 95.3% of the sequences: --rs "
+        "ratio.seq_mean:0.999998765,1.00000124"
     )
-    assert reason(decided(*plans), "loses") == "geo_rs keeps only 10% of the batch."
-    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "sequence keeps only 40% of the batch."
+    assert reason(decided(*plans), "loses") == "Under geo_rs only 10% of the batch counts."
+    assert reason(decided(*plans[:2], bounds=bounds), "loses") == "Under sequence only 40% of the batch counts."
     by_k1 = replace(GEOMETRIC, rejections=(Rejection("k1", "seq_mean", Bounds(-0.001, 0.001)),))
     assert "--rs ratio.seq_mean" in reason(decided(plans[0], of(by_k1, 0.1), bounds=bounds), "loses")
     # Bounds hold in the mode that they are of, and for a rejection of all sequences by the mismatch.
     gated = replace(by_k1, rejections=(Rejection("k1", "seq_mean", Bounds(None, 1e-4), gate="negative"),))
     for other in (replace(GEOMETRIC, mode="bypass"), gated):
         assert (
-            reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses") == "geo_rs keeps only 10% of the batch."
+            reason(decided(plans[0], of(other, 0.1), bounds=bounds), "loses")
+            == "Under geo_rs only 10% of the batch counts."
         )
     assert "loses" not in {each.code for each in decided(of(TOKEN, 0.95), of(SEQUENCE, 0.5)).reasons}
 
 
 def test_a_plan_asked_for_by_name_is_named_before_one_that_loses_more() -> None:
     plans = of(TOKEN, 0.95), of(SEQUENCE, 0.4, is_named=True), of(GEOMETRIC, 0.1)
-    assert reason(decided(*plans), "loses").startswith("sequence keeps only")
+    assert reason(decided(*plans), "loses").startswith("Under sequence only")
 
 
 def test_a_heavy_tail_is_told_of_a_plan_that_weights_at_its_scope() -> None:
@@ -350,5 +354,5 @@ def test_rounding_chooses_no_words() -> None:
     """Plans that leave the same are named in their order, and a share that is 1 but for rounding is all."""
     worse = of(GEOMETRIC, 0.1), of(SEQUENCE, 0.1 - 1e-16)
     assert worse[1].info < worse[0].info
-    assert reason(decided(of(TOKEN, 0.95), *worse), "loses").startswith("geo_rs keeps only")
+    assert reason(decided(of(TOKEN, 0.95), *worse), "loses").startswith("Under geo_rs only")
     assert decided(of(TOKEN, 1 - 1e-15)).headline == decided(of(TOKEN, 1.0)).headline

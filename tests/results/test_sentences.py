@@ -30,6 +30,7 @@ CLOSE = {
 APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
 SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
 LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
+OVER = "over all 5 steps"
 LOOK = "Find the cause of the gap; until then, use token weights (preset token_is)."
 
 
@@ -47,7 +48,8 @@ CASES = {
     "sequence weights of mean 0.05, nearly all rejected": Case(
         values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
         plan=SEQUENCE_AND_REJECTION,
-        says="Close: token-level weights are usable, sequence-level weights are not. Failing: rollout_is_mean. The "
+        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Failing: rollout_is_mean. "
+        "The "
         "rejections keep only 1.5% of the tokens.",
     ),
     "a ratio that cannot be 1": Case(
@@ -58,10 +60,10 @@ CASES = {
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
-        says=f"Apart: token-level weights are usable, sequence-level weights are not. {LOOK}",
+        says=f"Apart {OVER}: token-level weights are usable, sequence-level weights are not. {LOOK}",
     ),
     "a last token that was not scored": Case(
-        values=APART, says=f"Apart: token-level and sequence-level weights are both usable. {LOOK}"
+        values=APART, says=f"Apart {OVER}: token-level and sequence-level weights are both usable. {LOOK}"
     ),
     "one sequence": Case(
         values={**CLOSE, "seq_ess": 1.0},
@@ -73,25 +75,26 @@ CASES = {
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says="Close: token-level and sequence-level weights are both usable. Token weights (preset token_is) "
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (preset token_is) "
         "correct the gap at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
-        values=CLOSE, plan=TOKEN, says="Close: token-level and sequence-level weights are both usable."
+        values=CLOSE, plan=TOKEN, says=f"Close {OVER}: token-level and sequence-level weights are both usable."
     ),
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
-        says="Close: token-level weights are usable, sequence-level weights are not. Use token weights "
+        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
         "(preset token_is).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
-        says="Close: token-level weights are usable, sequence-level weights are not. Use token weights "
+        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
         "(preset token_is).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
-        says="Close: token-level weights are usable; 8 prompts are too few to tell if sequence-level weights are. "
+        says=f"Close {OVER}: token-level weights are usable; 8 prompts are too few to tell if sequence-level "
+        "weights are. "
         "Use token weights (preset token_is).",
     ),
     "equal columns": Case(
@@ -104,11 +107,13 @@ CASES = {
     ),
     "a k3 above its rule": Case(
         values={**APART, "k3_kl": 0.2},
-        says="Far apart: weights cannot repair this. Find out what is wrong before you train on it. Failing: k3_kl.",
+        says=f"Far apart {OVER}: weights cannot repair this. Find out what is wrong before you train on it. "
+        "Failing: k3_kl.",
     ),
     "a kl below its rule": Case(
         values={**APART, "kl": -0.2},
-        says="Far apart: weights cannot repair this. Find out what is wrong before you train on it. Failing: kl.",
+        says=f"Far apart {OVER}: weights cannot repair this. Find out what is wrong before you train on it. "
+        "Failing: kl.",
     ),
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
@@ -127,22 +132,23 @@ CASES = {
         values=CLOSE,
         plan=TOKEN,
         anomalies=(LATE,),
-        says="Close: token-level and sequence-level weights are both usable.",
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable.",
     ),
     "token weights of too small a sample": Case(
         values={**CLOSE, "rollout_is_eff_sample_size": 0.2},
         plan=TOKEN,
-        says="Close: the weights of this plan are not usable. Failing: rollout_is_eff_sample_size.",
+        says=f"Close {OVER}: the weights of this plan are not usable. Failing: rollout_is_eff_sample_size.",
     ),
     "a veto that takes a fifth": Case(
         values={**CLOSE, "rollout_is_veto_fraction": 0.2, "kept_tokens": 800.0},
         plan=SEQUENCE_AND_REJECTION,
-        says="Close: token-level and sequence-level weights are both usable. Failing: rollout_is_veto_fraction.",
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Failing: "
+        "rollout_is_veto_fraction.",
     ),
     "nothing kept": Case(
         values={**CLOSE, "kept_tokens": 0.0},
         plan=SEQUENCE_AND_REJECTION,
-        says="Close: token-level and sequence-level weights are both usable. The rejections keep nothing.",
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable. The rejections keep nothing.",
     ),
 }
 
