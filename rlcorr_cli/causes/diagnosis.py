@@ -75,10 +75,10 @@ class CauseFinding(Record):
 
     @property
     def share_words(self) -> str:
-        """'At least 61% of the gap, on 23% of the tokens'; no more than all of it."""
+        """'It makes at least 61% of the gap, on 23% of the tokens'; no more than all of it."""
         part = percent(self.share)
-        bound = "" if part == "100%" else {"at_least": "At least ", "at_most": "At most "}[self.bound]
-        words = f"{bound}{part} of the gap"
+        bound = "" if part == "100%" else {"at_least": "at least ", "at_most": "at most "}[self.bound]
+        words = f"It makes {bound}{part} of the gap"
         return words if self.token_share is None else f"{words}, on {percent(self.token_share)} of the tokens"
 
 

@@ -257,7 +257,7 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], story: Story) -> str:
     start = _STARTS.get(flags[0], "")
     if not acts:
         return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing."
-    return f"{start}Use {chosen.name}: it {', '.join(acts)}, and {share(chosen.info)} of the batch still counts."
+    return f"{start}Use {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts."
 
 
 _WEIGHTS = {

@@ -119,7 +119,7 @@ def cause_words(cause: CauseFinding) -> str:
     """'Likely cause: stale rollouts (training moved on after these tokens were sampled). It makes at least 85% of the
     gap.'"""
     lead = "Cause" if cause.certainty == "proven" else "Likely cause"
-    return f"{lead}: {cause.claim}. It makes {cause.share_words[0].lower()}{cause.share_words[1:]}."
+    return f"{lead}: {cause.claim}. {cause.share_words}."
 
 
 def impossible_words(impossible: Impossible) -> str:

@@ -58,9 +58,9 @@ def test_the_terminal_shows_the_choice_its_reasons_and_every_plan_in_80_columns(
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert re.fullmatch(r"smollm2_bf16.parquet  64 sequences  5,493 tokens  8 prompts  17 plans  [\d.]+ s", lines[0])
-    assert lines[2] == "  Use decoupled_token_is: it weights every token, and 99.7% of the batch still counts."
+    assert lines[2] == "  Use decoupled_token_is: it weights every token; 99.7% of the batch counts."
     assert (
-        "  * The two policies differ by 18% on whole sequences and by 1.6% on single tokens (total variation)." in lines
+        "  * The two policies differ by 18% on whole sequences and by 1.6% on single" in lines
     )
     loses = "* Under decoupled_geo_rs only 9.8% of the batch counts. To keep 95.3% of the sequences:"
     assert loses in " ".join(ran.out.split())
@@ -248,7 +248,7 @@ def test_every_form_holds_the_comparison(tmp_path: Path) -> None:
     assert "<code>--rs ratio.seq_mean:" in page
     assert page.count("<svg") == 2
     for text in (markdown.replace("\\", ""), page.replace("<wbr>", "")):
-        assert "Use decoupled_token_is: it weights every token, and 96.9% of the batch still counts." in text
+        assert "Use decoupled_token_is: it weights every token; 96.9% of the batch counts." in text
         assert "In 1 of 5 groups another plan is better: areal_ratio_token at step 4." in text
     for name, head in {"c.png": b"\x89PNG", "c.pdf": b"%PDF", "c.svg": b"<?xml", "c-figures/c.png": b"\x89PNG"}.items():
         assert (tmp_path / name).read_bytes().startswith(head)

@@ -75,7 +75,7 @@ def test_piped_text_is_plain(report: str) -> None:
 
 def test_the_first_sentence_says_what_is_usable() -> None:
     text = " ".join(run("analyze", STEPS).out.split())
-    assert "Close: token-level weights are usable, sequence-level weights are not." in text
+    assert "Close over all 5 steps: token-level weights are usable, sequence-level weights are not." in text
     assert "! seq_ess 0.00313 should be >= 0.3. Do not use sequence weights on this data" in text
     assert "! pareto_k_seq 3.885 should be <= 0.601. Same remedy as seq_ess." in text
 

@@ -87,7 +87,7 @@ def test_flags_hold_up_to_their_edges_and_the_first_is_the_headline(
 def test_the_largest_worth_is_taken() -> None:
     chosen = decided(of(NOTHING, 0.8, info=1.0), of(TOKEN, 0.95), of(SEQUENCE, 0.7))
     assert (chosen.plan, chosen.ties) == ("token", ())
-    assert chosen.headline == "Use token: it weights every token, and 95.0% of the batch still counts."
+    assert chosen.headline == "Use token: it weights every token; 95.0% of the batch counts."
 
 
 def test_of_plans_within_a_hundredth_the_fewest_records_win_then_the_order_of_the_list() -> None:
@@ -115,7 +115,7 @@ def test_outliers_narrow_the_choice_to_plans_that_bound_tokens() -> None:
     narrowed = decided(*plans, metrics=OUTLIERS)
     assert (narrowed.plan, narrowed.ties) == ("zeroed", ())
     assert narrowed.headline == (
-        "Use zeroed: it weights every token, drops tokens outside its bounds, and 85% of the batch still counts."
+        "Use zeroed: it weights every token, drops tokens outside its bounds; 85% of the batch counts."
     )
     assert decided(of(TOKEN, 0.95), of(DROPPED, 0.7), metrics=OUTLIERS).plan == "dropped"
     assert decided(*plans, metrics={**MOVED, "token_ess": 0.5}).plan == "zeroed"
@@ -194,7 +194,7 @@ def test_the_numbers_of_a_gap_keep_off_0_and_100_percent() -> None:
     assert reason(recommendation, "near").startswith(
         "The two policies differ by under 0.1% on whole sequences and by 0% on single tokens"
     )
-    assert recommendation.headline.endswith("over 99.9% of the batch still counts.")
+    assert recommendation.headline.endswith("over 99.9% of the batch counts.")
 
 
 def test_noise_is_named_with_what_weights_cost_in_case() -> None:

@@ -52,23 +52,23 @@ TOP_P_TEXT = """\
 top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
 
   Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808),
-  old_log_probs was not. At least 72% of the gap.
+  old_log_probs was not. It makes at least 72% of the gap.
     rollout_log_probs is exactly 0 where old_log_probs is above log 0.794, and
     nowhere else: 1,605 tokens; 39 of 1,967 tokens contradict it. The mean
     ratio is 0.889 ± 0.014: training gives 11% of its probability to tokens
     that the rollout never samples.
     Return log-probs before truncation, or apply the same top-p in training.
 
-  Up to 17% of the gap looks like rounding noise (0.12 in
-  log-odds). No column stands out. Not checked: stale_policy (needs advantages
-  or rewards).
+  Up to 17% of the gap looks like rounding noise (0.12 in log-odds). No column
+  stands out. Not checked: stale_policy (needs advantages or rewards).
   `rlcorr explain top_p` says how sure that is, and what else looks like it.
 """
 WORKER_TEXT = """\
 worker_temp09.parquet  48 sequences  4,340 tokens
 k3_kl 0.00459  sd of log-ratio 0.0912
 
-  Likely cause: worker w3. At least 61% of the gap, on 23% of the tokens.
+  Likely cause: worker w3. It makes at least 61% of the gap, on 23% of the
+  tokens.
     Its tokens differ 5.2 times as much as the others' (z = 32). Inside it,
     the rollout used 0.9 times training's temperature (fit 0.897, R² 0.83).
 
@@ -85,7 +85,7 @@ NOISE_TEXT = """\
 noise_bf16_fp32.parquet  48 sequences  4,340 tokens
 k3_kl 0.00118  sd of log-ratio 0.0486
 
-  Likely cause: rounding noise. At most 89% of the gap.
+  Likely cause: rounding noise. It makes at most 89% of the gap.
     The log-odds differ by 0.072, equally at all levels of surprise (slope
     0.0003 ± 0.0008); 0% of it depends on the token (changed weights: 3% or
     more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± 0.0012,
@@ -107,8 +107,8 @@ def test_the_terminal_names_the_cause_its_share_evidence_and_advice(of: Diagnose
 
 def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
     assert (
-        "  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not. "
-        "At least 72" in (text(TOP_P_DUMP, 120))
+        "  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not. It makes"
+        in text(TOP_P_DUMP, 120)
     )
 
 
@@ -127,9 +127,9 @@ def test_an_order_of_files_is_told_first_and_leaves_the_verdict(text: Printed) -
 
 def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(text: Printed) -> None:
     first = text(dump(diagnosis("top_p", TOP_P, WORKER, columns=(WORKERS,))))
-    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n    Its tokens differ" in first
+    assert "  Also: worker w3. It makes at least 61% of the gap, on 23% of the tokens.\n    Its tokens differ" in first
     minor = text(dump(diagnosis("top_p", TOP_P, replace(WORKER, is_minor=True), columns=(WORKERS,))))
-    assert "  Also: worker w3. At least 61% of the gap, on 23% of the tokens.\n" in minor
+    assert "  Also: worker w3. It makes at least 61% of the gap, on 23% of the tokens.\n" in minor
     assert "Its typical" not in minor
 
 
@@ -220,8 +220,8 @@ def test_shares_are_whole_percents(share: float, expected: str) -> None:
 
 
 def test_no_share_is_said_to_be_at_least_all() -> None:
-    assert replace(TOP_P, share=0.61, token_share=None).share_words == "At least 61% of the gap"
-    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "100% of the gap, on 2% of the tokens"
+    assert replace(TOP_P, share=0.61, token_share=None).share_words == "It makes at least 61% of the gap"
+    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "It makes 100% of the gap, on 2% of the tokens"
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:
