@@ -59,9 +59,7 @@ def test_the_terminal_shows_the_choice_its_reasons_and_every_plan_in_80_columns(
     assert max(map(len, lines)) <= 80
     assert re.fullmatch(r"smollm2_bf16.parquet  64 sequences  5,493 tokens  8 prompts  17 plans  [\d.]+ s", lines[0])
     assert lines[2] == "  Use decoupled_token_is: it weights every token; 99.7% of the batch counts."
-    assert (
-        "  * The two policies differ by 18% on whole sequences and by 1.6% on single" in lines
-    )
+    assert "  * The two policies differ by 18% on whole sequences and by 1.6% on single" in lines
     loses = "* Under decoupled_geo_rs only 9.8% of the batch counts. To keep 95.3% of the sequences:"
     assert loses in " ".join(ran.out.split())
     assert "  decoupled_geo_rs         12.1%  0.098  0.080  +0.46 ±0.54   21.3%" in lines
