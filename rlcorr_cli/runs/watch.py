@@ -62,6 +62,7 @@ RECOVERED = 10
 """Steps in a row after which what holds again may raise an alarm again."""
 PAST = 20
 """Alarms that are remembered."""
+NEVER_READ = ("waits", "alone")
 MARKERS = "_SUCCESS", "_rlcorr.json", STABLE
 """Files beside those that are complete: Hadoop's and Spark's, ours, prime-rl's."""
 MOST_ALONE = 64
@@ -90,7 +91,12 @@ class News:
 def look(following: Following, job: Job, now: Callable[[], float] = time.time) -> Iterator[tuple[Following, News]]:
     """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait."""
     listed = _stamps(job.reading.paths)
-    seen = dict(following.files)
+    # What was never read, and is no longer there, is forgotten.
+    seen = {
+        path: file
+        for path, file in following.files.items()
+        if path in listed or file.steps or file.reads not in NEVER_READ
+    }
     complete: list[str] = []
     for path, stamp in listed.items():
         before = seen.get(path)
@@ -111,7 +117,9 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
     sources, wrong = complete_sources(complete, job.reading, beside)
     united = {path for source in sources for path, _ in source.files}
     for path in complete:
-        if path in wrong:
+        if path in wrong and _are_others({path: listed[path]}):
+            following = _marked(following, {path: listed[path]}, "waits")
+        elif path in wrong:
             following, news = _failed(following, job, {path: listed[path]}, wrong[path])
             yield following, news
         elif path not in united:
@@ -136,7 +144,7 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
             following, begun = _remembered(following, read, listed), read
             continue
         stamps, news = {path: listed[path] for path in paths if path in listed}, News()
-        if isinstance(error, UnfinishedStep) or _stamps(tuple(stamps)) != stamps:  # they are looked at again
+        if isinstance(error, UnfinishedStep) or _are_others(stamps):  # they are looked at again
             following = _marked(following, stamps, "waits")
         elif isinstance(error, NoRollouts):
             following = _marked(following, stamps, "no dump")
@@ -167,6 +175,14 @@ def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
     if len(paths) < 2:
         return found  # in that order already
     return dict(sorted(found.items(), key=lambda item: in_number_order(item[0])))
+
+
+def _are_others(stamps: Mapping[str, Stamp]) -> bool:
+    """Whether files were written again, or taken away, since they were listed."""
+    try:
+        return _stamps(tuple(stamps)) != stamps
+    except DataError:
+        return True
 
 
 def _may_fill(typed: str, place: str) -> bool:

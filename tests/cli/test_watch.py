@@ -24,6 +24,7 @@ from test_schema import assert_is
 
 import rlcorr_cli
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.results.watched import Alarm
 
 CLOSE, FAR = 0.02, 0.5
 OLD = 1_700_000_000
@@ -268,6 +269,26 @@ def test_a_frameworks_file_that_is_damaged_raises_an_alarm(here: Path) -> None:
     os.utime(here / "run/3_1.pt", (OLD, OLD))
     found = looked()
     assert [(line["step"], line["tokens"], line["again"]) for line in found["steps"]] == [(3, 240, True)]
+
+
+def test_files_that_are_taken_away_or_written_again_during_a_look_raise_no_alarm(here: Path) -> None:
+    paths = [
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step == 1 else CLOSE).relative_to(here)
+        for step in (1, 2, 3, 4)
+    ]
+    whole = paths[3].read_bytes()
+
+    def tell(what: Any) -> None:
+        if isinstance(what, Alarm):  # of step 1, before steps 3 and 4 are read
+            paths[2].unlink()
+            paths[3].write_bytes(whole[:3000])
+
+    first = rlcorr_cli.watch("run/", once=True, max={"k3_kl": 0.05}, told=tell)
+    assert [line.step for line in first.steps] == [1, 2]
+    assert (first.unread, first.waiting, len(first.alarms)) == ((), tuple(map(str, paths[2:])), 1)
+    paths[3].write_bytes(whole)
+    found = [looked("--every", "3600", "--max", "k3_kl=0.05", status=1) for _ in range(2)]
+    assert [(steps(each), each["waiting"]) for each in found] == [([], [str(paths[3])]), ([4], [])]
 
 
 def test_files_without_steps_are_steps_by_their_names(here: Path) -> None:
