@@ -338,12 +338,24 @@ def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
     shares = [
         (case.features.share(column.excess()), column)
         for column in columns
-        if column.name != STEP and (column.hot or column.grows)
+        if column.name != STEP and (column.hot or column.grows) and not _tells_steps(case, column)
     ]
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
     return _of_levels(case, column, share) if column.hot else _of_line(column, share)
+
+
+def _tells_steps(case: Case, column: Attribution) -> bool:
+    """Whether the hot prompts of a dump are most prompts of the steps that they stand in, and so tell only the time."""
+    levels = {} if case.sample is None else case.sample.levels
+    if column.name != PROMPT or STEP not in levels or len(np.unique(levels[STEP].codes)) < 2:
+        return False
+    prompts, steps = levels[PROMPT].codes, levels[STEP].codes
+    hot_prompts = {column.levels.keys[i] for i in column.hot}
+    is_hot = np.isin(prompts, [code for code, value in enumerate(levels[PROMPT].values) if value in hot_prompts])
+    there = np.isin(steps, steps[is_hot])
+    return 2 * len(np.unique(prompts[is_hot])) > len(np.unique(prompts[there]))
 
 
 def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:

@@ -129,14 +129,17 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     portion = within.sum_squares / whole.sum_squares if whole.sum_squares else 0.0
     if within.cause is None or within.cause.cause == "column":
         return whole
-    grows = f"It grows with the step: {steps_words(whole.hot_steps)} {percent(portion)} of the gap."
+    held = f"{steps_words(whole.hot_steps)} {percent(portion)} of the gap."
+    last = max((value for value in step.values if value is not None), key=lambda value: (str(type(value)), value))
+    grows = whole.hot_steps[-1] == last
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
     named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])
     at_steps = {"column": STEP, "levels": ", ".join(map(str, named))}
     of_steps, *more = first.evidence
-    evidence = (grows, f"In these steps {of_steps[0].lower()}{of_steps[1:]}", *more)
+    where = f"It grows with the step: {held}" if grows else f"{held[0].upper()}{held[1:]}"
+    evidence = (where, f"There {of_steps[0].lower()}{of_steps[1:]}", *more)
     advice = first.advice
-    if first.cause == "other_weights":
+    if grows and first.cause == "other_weights":
         advice = f"{SYNC} Then {advice[0].lower()}{advice[1:]}"
     first = replace(first, parameters={**first.parameters, **at_steps}, evidence=evidence, advice=advice)
     return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
