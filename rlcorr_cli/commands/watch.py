@@ -182,8 +182,10 @@ def _remembered(state: Path, reading: Any, plan: str) -> "Following":
         return Following(inputs=(), asked=asked)
     following = read_saved(place, Following)
     if following.asked != asked:
+        before, now = (text.rpartition(" (")[0] for text in (following.asked, asked))
+        how = " by another plan, or read in another way" if before == now else ""
         raise UsageError(
-            f"{state} is of another watch: {following.asked}.", "Name another file with --state, or delete it."
+            f"{state} is of another watch: of {before}{how}.", "Name another file with --state, or delete it."
         )
     return following
 

@@ -343,7 +343,12 @@ def test_an_empty_folder_waits_and_a_missing_one_is_an_error(here: Path) -> None
 def test_the_state_of_another_watch_is_refused(here: Path) -> None:
     step_file(here / "run/step_1.parquet", 1)
     looked()
-    refused(run("watch", "run/", "--once", "--preset", "token_is"), 2, "watch.rlcorr is of another watch")
+    refused(
+        run("watch", "run/", "--once", "--preset", "token_is"),
+        2,
+        "watch.rlcorr is of another watch: of run/ by another plan",
+    )
+    refused(run("watch", "run", "--once"), 2, "watch.rlcorr is of another watch: of run/.")
     refused(run("analyze", "watch.rlcorr"), 2, "watch.rlcorr holds totals of `rlcorr watch`")
 
 
