@@ -132,7 +132,7 @@ def analyze(
         from rlcorr_cli.results.run_totals import RunTotals
         from rlcorr_cli.results.saved_totals import report_in
 
-        notes = check_touched(places, parts, plan=chosen)
+        notes = check_touched(places, parts, plan=chosen, clean_dump=clean_dump)
         first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
         run = run.pooled if pool else run
         held = run.provenance.settings
@@ -154,7 +154,9 @@ def analyze(
         with Staging() as staging:
             return finished(report_in(first, run, yardstick(clean_dump, how)), notes, outputs, staging)
     reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
+    notes = check_touched(
+        (*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer, clean_dump=clean_dump
+    )
     text_of = None if tokenizer is None else _tokenizer(tokenizer)
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
@@ -235,7 +237,7 @@ def diagnose(
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
 
-        notes = check_touched(places, parts)
+        notes = check_touched(places, parts, clean_dump=clean_dump)
         first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
         refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
@@ -243,7 +245,7 @@ def diagnose(
             of_sum = replace(of_sum, totals=run, fail_on=failing)
             return finished(of_sum, notes, outputs, staging)
     reading = request(dumps, how, group_by=group_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, clean_dump=clean_dump)
     with Staging() as staging, computing(how) as compute:
         diagnosed = diagnosing.diagnose(
             reading,

@@ -151,11 +151,12 @@ def check(
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
     inputs = () if isinstance(source, Report) else reading.paths
     updated = _updated(baseline) if update_baseline else None
-    files = {"plan": how.get("plan"), "rules": rules, "baseline": baseline}
+    files: dict[str, Any] = {"plan": how.get("plan"), "rules": rules, "baseline": baseline, "clean_dump": clean_dump}
     if updated is None:
         notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
     else:
-        notes = check_touched((updated, *report_file, *quarantines(reading)), inputs, **{**files, "baseline": None})
+        files_but = {name: path for name, path in files.items() if name != "baseline"}
+        notes = check_touched((updated, *report_file, *quarantines(reading)), inputs, **files_but)
     notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **files))))
     is_first = updated is not None and not _is_there(updated.path)
     report = saved(source)

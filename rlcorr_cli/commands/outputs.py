@@ -1,6 +1,6 @@
 """What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,20 +72,17 @@ def check_touched(
     rules: str | Path | None = None,
     baseline: Any = None,
     tokenizer: str | Path | None = None,
+    clean_dump: Any = None,
 ) -> tuple[str, ...]:
     """Refuse an output that cannot be written, or is what the run reads; notes on which options were not typed, and
     on what killed runs had left there.
 
-    plan, plans, baseline: as functions take them, of which only files are looked at.
+    plan, plans, baseline, clean_dump: as functions take them, of which only files are looked at.
     """
-    left = (
-        check_run(
-            destinations,
-            _reads(dumps, (plan, *plans), {"--rules": rules, "--baseline": baseline, "--tokenizer": tokenizer}),
-        )
-        if destinations
-        else ()
-    )
+    clean: list[Any] = [*clean_dump] if isinstance(clean_dump, (list, tuple)) else [clean_dump]
+    files_of = [("--rules", rules), ("--baseline", baseline), ("--tokenizer", tokenizer)]
+    files_of += [("--clean-dump", path) for path in clean]
+    left = check_run(destinations, _reads(dumps, (plan, *plans), files_of)) if destinations else ()
     return (*config.NOTES.get(), *left)
 
 
@@ -110,9 +107,11 @@ def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging
     return result
 
 
-def _reads(dumps: Sequence[str], plans: Sequence[Any], files_of: Mapping[str, Any]) -> Iterator[tuple[str, str | Path]]:
+def _reads(
+    dumps: Sequence[str], plans: Sequence[Any], files_of: Sequence[tuple[str, Any]]
+) -> Iterator[tuple[str, str | Path]]:
     plan_files = (("--plan", plan_file(plan)) for plan in plans)
-    for option, path in (*plan_files, *files_of.items()):
+    for option, path in (*plan_files, *files_of):
         if isinstance(path, str | Path):
             yield option, located(path) if isinstance(path, str) else path
     from rlcorr_cli.reading.find import files

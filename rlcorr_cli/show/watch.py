@@ -102,7 +102,10 @@ def document(watched: Watched) -> Document:
         reasons=[clean(note) for note in watched.notes],
         sections=_sections(watched),
         json=json_text(watched.to_dict),
-        records=(line.to_dict() for line in watched.steps),
+        records=(
+            {**line.to_dict(), "breaks": ", ".join(line.breaks), "warns": ", ".join(line.warns)}
+            for line in watched.steps
+        ),
     )
 
 

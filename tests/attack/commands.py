@@ -11,7 +11,7 @@ from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
 from rlcorr_cli.show.forms import FORMS, SHEETS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
-READ_FILES = ("--plan", "--rules", "--baseline", "--join", "--tokenizer")
+READ_FILES = ("--plan", "--rules", "--baseline", "--clean-dump", "--join", "--tokenizer")
 """Options that name a file to read; every other option that names a path names an output."""
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")

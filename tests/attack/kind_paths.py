@@ -293,6 +293,7 @@ READ_TEXTS = {
     "--plan": '{"name": "mine", "rejections": [{"statistic": "ratio", "scope": "seq_mean", "low": 0.5, "high": 2.0}]}',
     "--rules": '{"rule": [{"metric": "kl", "max": 1.0}]}',
     "--baseline": "{}",
+    "--clean-dump": "{}",
     "--join": '{"rollout_log_probs": [-0.5], "sample_id": 1}',
     "--tokenizer": '{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}}',
 }
