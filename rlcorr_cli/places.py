@@ -1,9 +1,10 @@
 """Where a row of a dump is: a plain value that can be kept, sent to another process, and worded later."""
 
 import re
-from dataclasses import dataclass
 from pathlib import PosixPath
 from typing import Literal
+
+from rlcorr_cli.frozen import frozen
 
 STDIN = "-"
 Unit = Literal["row", "line"]
@@ -61,7 +62,7 @@ def utf8(path: str) -> str:
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-@dataclass(frozen=True)
+@frozen
 class Place:
     """One row of a file.
 

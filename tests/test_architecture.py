@@ -16,6 +16,7 @@ PACKAGE = ROOT / "rlcorr_cli"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "frozen": (),
     "errors": (),
     "records": (),
     "places": ("errors",),
@@ -32,7 +33,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "results": ("errors", "files", "records", "plans", "totals", "metrics", "frameworks", "reading", "causes"),
     "show": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes", "results"),
 }
-"""A part of the package -> the parts that it may import.  What is not here may import all of these, and see below."""
+"""A part of the package -> the parts that it may import, beside `frozen`, which makes dataclasses.  What is not here
+may import all of these, and see below."""
 
 FACE = ("runs", "commands", "api")
 """Each of these may also import those before it, and only the last two know how anything is shown."""
@@ -133,7 +135,7 @@ def test_matplotlib_is_imported_where_it_is_under_our_settings_alone() -> None:
 def allowed(of: str) -> set[str]:
     """The parts that a part may import."""
     if of in MAY_IMPORT:
-        return set(MAY_IMPORT[of])
+        return {*MAY_IMPORT[of], "frozen"} - {of}
     if of in FACE:
         below = set(FACE[: FACE.index(of)])
         return below | set(MAY_IMPORT) - ({"show"} if of == "runs" else set())
@@ -198,7 +200,7 @@ def records(module: Path) -> Iterator[tuple[ast.ClassDef, str]]:
     for node in ast.walk(parsed(module)):
         if isinstance(node, ast.ClassDef):
             decorators = (ast.unparse(decorator) for decorator in node.decorator_list)
-            yield from ((node, text) for text in decorators if text.startswith("dataclass"))
+            yield from ((node, text) for text in decorators if text.startswith(("dataclass", "frozen")))
 
 
 def fields_of(record: ast.ClassDef) -> list[str]:

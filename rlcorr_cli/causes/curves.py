@@ -5,7 +5,7 @@ Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in 
 totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
@@ -14,6 +14,7 @@ from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.prefixes import SharedPrefixes
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
+from rlcorr_cli.frozen import frozen
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
 """The mean of e^l - 1 must be below LOST_MASS, and below -LOST_ERRORS standard errors."""
@@ -219,7 +220,7 @@ def _lost(case: Case) -> str:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Temperature:
     """T_rollout / T_training with its interval.
 

@@ -4,11 +4,12 @@ Records: their fields are the keys of their JSON.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal
 
 from rlcorr_cli.causes.table import ANOMALIES, CAUSES
 from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
 
@@ -39,7 +40,7 @@ def _is_known(cause: str) -> None:
         raise Fault("no cause that this release knows")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CauseFinding(Record):
     """A cause that the data show.
 
@@ -86,7 +87,7 @@ LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_v
 """Causes of a gap that put the mean ratio below 1: what is named as one of them explains it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Impossible(Record):
     """A metric that cannot have its value, its 95% interval, and the sentences of what that proves."""
 
@@ -100,7 +101,7 @@ class Impossible(Record):
         return self.value < 1 and cause in LOWERED_BY
 
 
-@dataclass(frozen=True)
+@frozen
 class Fact(Record):
     """What is always told, cause or not: the grid that a column is stored on."""
 
@@ -108,7 +109,7 @@ class Fact(Record):
     sentence: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LevelGap(Record):
     """What one level of a column holds of all tokens, of k3 and of the gap (shares, with 95% intervals of k3's and the
     gap's), and the share of the gap that its tokens' surprise alone would give.
@@ -131,7 +132,7 @@ class LevelGap(Record):
     is_hot: Annotated[bool, Key(name="hot")] = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnGap(Record):
     """The levels of a column, in order.  trend, trend_z: of a column of numbers, the factor by which |r| grows from its
     lowest to its highest value, along a line; grows: whether that stands out.  too_many: more levels than are kept."""
@@ -144,7 +145,7 @@ class ColumnGap(Record):
     too_many: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class PlaceGap(Record):
     """Tokens of a row from this place on, to the next one: how many, and the typical |r|."""
 
@@ -153,7 +154,7 @@ class PlaceGap(Record):
     size: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Leg(Record):
     """What lies between two of three policies' log-probs, by their columns.
 
@@ -185,7 +186,7 @@ LITTLE = 0.1
 """A smaller share of a change is not told."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class StepChange(Record):
     """What the change of the mean l^2 from the first steps to the last is made of, as shares of it that add to 1.
 
@@ -222,7 +223,7 @@ class StepChange(Record):
         return f"The mix of tokens changed: {first} {of_change}, {other}."
 
 
-@dataclass(frozen=True)
+@frozen
 class NotLookedFor(Record):
     """A cause that takes what the dump lacks."""
 
@@ -230,7 +231,7 @@ class NotLookedFor(Record):
     needs: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class VersionGap(Record):
     """Tokens that were sampled so many versions behind the newest weights of their row: how many, their share of all
     such tokens, their mean k3, and their share of the gap."""
@@ -242,7 +243,7 @@ class VersionGap(Record):
     gap: float
 
 
-@dataclass(frozen=True)
+@frozen
 class HeadGap(Record):
     """Distances of the two policies over recorded heads, all other tokens of the vocabulary as one: of so many tokens,
     the mean total variation, the mean KL(rollout || training) in nats, and the mean k3 of the tokens sampled there."""
@@ -253,7 +254,7 @@ class HeadGap(Record):
     k3: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
     log-odds.  by_version: by versions of the weights within rows, where each token's is known.  head: over top-k heads,
@@ -267,7 +268,7 @@ class Gap(Record):
     head: Annotated[HeadGap | None, Key(omit=True)] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Diagnosis(Record):
     """Of a whole dump or a group of its rows.
 
@@ -328,7 +329,7 @@ class Diagnosis(Record):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class AnomalyFinding(Record):
     """An anomaly of a dump: the first file that shows it, the evidence there, and how many files show it."""
 

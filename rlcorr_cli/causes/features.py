@@ -5,7 +5,7 @@ what a curve or a straight line explains of the gap, whether the means of e^l an
 A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import exp, expm1, inf, sqrt
 
@@ -15,6 +15,7 @@ from rlcorr_cli.causes.diagnosis import Interval
 from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.prefixes import SharedPrefixes, shared_prefixes
 from rlcorr_cli.causes.vocabulary import Beyond, ByToken, Repetition, beyond_vocabulary, by_token, repetition
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.row_sampling import batch_of
@@ -56,7 +57,7 @@ MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 """Of the bins of d."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Spread:
     """core: the token-weighted median over bins of half the middle 68% of d.  tail: rms(d - bin median) / core.
     n_far: outliers, n_below of them negative.  fan: how much wider d is among sure tokens than among even ones."""
@@ -118,7 +119,7 @@ WIDE = 1.82
 """Tokens that speak for or against a bound c have a > 1.82 c: up to 0.6 in ln(-a) beyond it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Step:
     """cut: tokens with b = 0 and a < -.001, of n, unsure of which have b < 0.  bound: P = e^c with its interval, errors
     E at it, judged tokens.  least_left: m, what the surest token of b < 0 leaves to all others, over its own
@@ -174,7 +175,7 @@ no accident, and belong to the body: other weights blur all rows.  Two responses
 leaves .83, and weights so far off that the other rows' lines explain half leave .55."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Lean:
     """How rows differ in the share of tokens with l > 0: tau (lean) with its z, and its correlation with the advantage,
     with that one's z; 0.0 where there is nothing to go by, and n = 0 rows with an advantage."""
@@ -186,7 +187,7 @@ class Lean:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Features:
     """Of a dump's body.
 
@@ -334,7 +335,7 @@ def _lean(sums: Floats) -> Lean:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class Yardstick:
     """How far apart two engines of this model are where nothing is wrong: the core of a clean dump's log-odds, and the
     dump's name."""
@@ -343,7 +344,7 @@ class Yardstick:
     name: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Context:
     """What a dump calls its columns: of rollout's log-probs and training's, and of the advantages, else rewards, that
     went into the totals (None without either).  clean: what a clean dump of the same model shows, if there is one."""
@@ -354,7 +355,7 @@ class Context:
     clean: Yardstick | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Case:
     """The totals of a dump with their context, and what follows from them.
 

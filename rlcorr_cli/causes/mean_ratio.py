@@ -10,11 +10,11 @@ from buckets of rollouts, and a rollout that stands several times is in one buck
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Impossible
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.chosen_rows import rollout_keys
@@ -45,7 +45,7 @@ TOO_HIGH = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Mean:
     """A mean over rollouts with its 95% interval."""
 

@@ -4,11 +4,12 @@ Quotients without NaN, weighted quantiles, jackknife errors, and straight lines 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, isfinite, sqrt
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import LINE_SUMS
 from rlcorr_cli.totals.histogram import Floats
 
@@ -64,7 +65,7 @@ def typical(mean_x: float) -> float:
 N, X, D, X2, D2, XD = range(len(LINE_SUMS))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Line:
     """slope of d on x, with its error; r2: its share of d's variance; match: corr(x, x +- d)^2, of the two log-odds;
     spread: the standard deviation of x."""

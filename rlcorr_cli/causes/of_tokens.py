@@ -4,13 +4,12 @@ A sampler with top-p, top-k or min-p keeps a set of tokens and draws from it.  W
 tokens that were the only one kept tell whether log-probs are over the kept set: they are 0 there.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import Fact, HeadGap, VersionGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4
@@ -22,7 +21,7 @@ MIN_SINGLES = 20
 MOST_VERSIONS = 16
 
 
-@dataclass(frozen=True)
+@frozen
 class _Tokens:
     """Of the valid tokens of a sample: log-probs under both policies, and a number of each, -1 where it is unknown."""
 

@@ -4,7 +4,6 @@ A place is the first token of a row, its last one, or the tokens after a masked 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil, exp, floor, sqrt
 
 import numpy as np
@@ -13,6 +12,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, PlaceGap
 from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.numbers import ratio, ratios, typical
 from rlcorr_cli.causes.wording import figures, percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.totals.histogram import Floats
 
@@ -128,7 +128,7 @@ def poisson_tail(count: int, mean: float) -> float:
     return max(0.0, 1 - total)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Along:
     """Bins of the index with MIN_TOKENS graded tokens: their first index, counts, sums and means of x with errors."""
 

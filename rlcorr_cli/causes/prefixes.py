@@ -6,12 +6,12 @@ that of training.  Takes token ids and prompts.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -24,7 +24,7 @@ MAD_OF_NORMAL = 0.6745
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SharedPrefixes:
     """ratio: T of rollout over that of training, with its error; of so many tokens that differ, after so many
     prefixes.  r2: what it explains of the differences between the two columns, which a curve explains less of."""

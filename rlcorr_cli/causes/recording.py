@@ -4,7 +4,6 @@ Both read the rows of the sample, not sums over them.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.wording import count_noun, percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 
 FAR_TOKENS, FAR_LOG_RATIO, FAR_SHARE = 30, 1.0, 0.01
@@ -65,7 +65,7 @@ def top1_recorded(case: Case) -> CauseFinding | None:
     )
 
 
-@dataclass(frozen=True)
+@frozen
 class _Slip:
     """A row whose rollout column stands `by` places later from a token on; squares: the sum of l^2 from there."""
 

@@ -6,7 +6,7 @@ with what differs within them.  Turns and bins of surprise have the same shares,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import exp, log10, sqrt
 from typing import Any
@@ -27,6 +27,7 @@ from rlcorr_cli.causes.numbers import (
 )
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import count_noun, figures, roundest
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import (
     SIZE_LEAST,
     SIZE_STEP,
@@ -121,7 +122,7 @@ MIN_TREND_LEVELS = 3
 """Two levels are compared, not drawn a line through."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Attribution:
     """The levels of one column, beside the whole dump's gap by surprise.
 
@@ -324,7 +325,7 @@ LINE_SUMS_OF_TOKENS = ("n_inside", "u", "d", "u2", "d2", "ud")
 HIGH_BINS = slice(SURPRISE_EDGES.index(1.0), len(SURPRISE_EDGES) - 1)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Within:
     """The lines of d on u on some levels' body."""
 

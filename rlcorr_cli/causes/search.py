@@ -5,7 +5,7 @@ Every command searches the same sample of the same dump by these functions, so a
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.row_sampling import batch_of
@@ -36,7 +37,7 @@ STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Search:
     """What a search came to, and the sums over the sample that it was made of, for pictures."""
 

@@ -6,8 +6,9 @@ of its family (`rows`, `positions`, `curves`, `weights`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from rlcorr_cli.frozen import frozen
 
 Kind = Literal["file", "policy"]
 Effect = Literal["fault", "warning", "none"]
@@ -20,7 +21,7 @@ KINDS: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Cause:
     """Why a dump's numbers are what they are.
 

@@ -1,12 +1,12 @@
 """What token ids tell: changed weights move d alike in all prompts, a penalty moves repeated tokens, and what a token
 loses beyond V times its own probability was not cut from a vocabulary of V tokens."""
 
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
 from rlcorr_cli.causes.numbers import ratio, ratios
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import Vocabulary
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import RowSample
@@ -30,7 +30,7 @@ MIN_BEYOND, BEYOND_SHARE, BEYOND_GAINED = 10, 0.001, 2.0
 .0006 of all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Beyond:
     """Tokens of a vocabulary of V that lose (a < b) or gain more than V times their own probability, of n.
 
@@ -60,7 +60,7 @@ def beyond_vocabulary(sample: RowSample) -> Beyond:
     return Beyond(lost=lost, gained=int(far.sum()) - lost, n=len(a))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ByToken:
     """omega2: the share of d's variance that goes with the token; error: its own, if ids did not matter.
     least: the smallest omega2 without one of the buckets."""
@@ -79,7 +79,7 @@ class ByToken:
         return enough and clear and self.least >= WITHOUT_ONE
 
 
-@dataclass(frozen=True)
+@frozen
 class Repetition:
     """difference: mean d of repeated tokens less that of first ones; eta2: its share of d's variance within bins."""
 

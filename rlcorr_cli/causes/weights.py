@@ -4,13 +4,12 @@ The grid of numbers that a column is stored on is always told, and the cause whe
 of d the first rule that holds is taken (RULES), and what is left is noise.
 """
 
-from dataclasses import dataclass
-
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
 from rlcorr_cli.causes.wording import count_noun, figures, percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import GRID_SUMS
 
 MIN_VALUES, ON_GRID = 64, 0.99
@@ -34,7 +33,7 @@ FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-b
 """The core over that of bf16 alone, measured on six models."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Grid:
     """A column, its grid (of GRIDS), and the share of the gap that rounding to it makes: a step's square over 12."""
 

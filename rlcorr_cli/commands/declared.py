@@ -11,12 +11,13 @@ Nothing here, and nothing that a declaration needs, loads typer or a library for
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, ForwardRef, get_args
 
+from rlcorr_cli.frozen import frozen
 
-@dataclass(frozen=True, kw_only=True)
+
+@frozen(kw_only=True)
 class Opt:
     """An argument that is an option, too.
 
@@ -43,7 +44,7 @@ class Opt:
     offers: Sequence[str] | Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class PythonOnly:
     """An argument that is no option.  otherwise: makes what a command line takes for it, as of an Opt."""
 
@@ -51,7 +52,7 @@ class PythonOnly:
     otherwise: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Declared:
     """An argument of a function: its type, and what was declared of it.  by: None where the function prints a result,
     and looks at the command's own option of that name."""

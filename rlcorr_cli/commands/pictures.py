@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -29,6 +29,7 @@ from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show import forms
 
@@ -83,7 +84,7 @@ NO_REPORT = {
 """Kinds of pictures that are of no report -> why one will not do, why a plan will not, and what to do instead of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Picture:
     """A picture of one kind.
 

@@ -17,11 +17,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import Full, Queue
 from typing import Generic, TypeVar
 
 from rlcorr_cli.engines import interrupt
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Shard
 
 R = TypeVar("R")
@@ -148,7 +148,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
+@frozen
 class OneResult(Generic[R]):
     """Work that makes one result of a shard, as work that streams."""
 
@@ -159,7 +159,7 @@ class OneResult(Generic[R]):
         yield self.work(shard)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Last:
     """What follows a shard's results: nothing, or what went wrong."""
 

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 import rlcorr_cli
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.frozen import frozen
 
 Ray = Any
 """The package `ray`, imported when it is asked for."""
@@ -39,7 +39,7 @@ SENT_WITHOUT = ["__pycache__", "manual", "*.md"]
 PACKAGE = str(Path(rlcorr_cli.__file__).parent)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Cluster:
     """A connection.  address: for messages.  ours: whether this run connected; folder: of a cluster of its own."""
 

@@ -9,16 +9,18 @@ import pickle
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
     from rlcorr_cli.places import Stamp
     from rlcorr_cli.reading.batch import Shard
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Reading:
     """What all tasks of one reading of a dump share, and what is sent once.
 
@@ -32,7 +34,7 @@ class Reading:
     variables: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeView:
     """What a node tells beside the outcomes of a shard.
 

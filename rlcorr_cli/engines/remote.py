@@ -6,10 +6,10 @@ What goes over the way is pickled: it is made by this program, and travels betwe
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Shard
 
 MOST_RUNS = 3
@@ -27,7 +27,7 @@ class WorkerTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Failure:
     """What ended the work on a shard.  error: where a user is to see it; None of a fault of ours."""
 

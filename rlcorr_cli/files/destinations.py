@@ -11,13 +11,13 @@ import stat
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.files.temporaries import NAME, is_gone, removed_note, sweep
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN, Uri, UriPath, scheme
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _never_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
     return False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Destination:
     """A file or directory to write.
 
@@ -171,7 +171,7 @@ def check_run(
     return (*sweep(_directory_there(destination.place) for destination in destinations), *in_stores)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Located:
     """above: the identities of the destination and of all directories above it."""
 

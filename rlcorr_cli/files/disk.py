@@ -10,7 +10,6 @@ import stat
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -18,12 +17,13 @@ from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from rlcorr_cli.errors import DataError, nearest
 from rlcorr_cli.files.search import on_disk
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp
 
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True)
+@frozen
 class Status:
     """A file that can be read: its size, which state of it that is, and when it was last changed, by `utc_minute`;
     None where nobody knows."""

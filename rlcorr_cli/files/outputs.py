@@ -21,7 +21,6 @@ import errno
 import os
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.files.destinations import Destination, folder_here, is_remote, names_in, store_of
 from rlcorr_cli.files.temporaries import ASIDE, NAME, discard, temporary_name
+from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
     from rlcorr_cli.files.uploads import Upload
@@ -54,7 +54,7 @@ def has_published() -> bool:
     return _has_begun
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Staged:
     """What is at `temporary` is meant for `place`.
 

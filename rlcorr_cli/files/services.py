@@ -9,15 +9,15 @@ So a message names bucket, key and endpoint, and the variables that decide which
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Uri, UriPath, scheme
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Service:
     """A kind of store.  variables: that decide which one is asked, and as whom; of `secrets` no value is shown.
 
@@ -140,7 +140,7 @@ def container(place: str) -> str:
     return below or (user if host.endswith(AZURE_FOLDERS) else host)
 
 
-@dataclass(frozen=True)
+@frozen
 class StoreRequest:
     """What was asked for.  uri: as it was typed.  query: of the URI, which says more of the store than variables do."""
 

@@ -49,6 +49,7 @@ from rlcorr_cli.files.services import (
 )
 from rlcorr_cli.files.temporaries import temporary_name
 from rlcorr_cli.files.uploads import ObjectStore, OtherStore, RenamedStream, Upload, object_store
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp, Uri
 
 RETRIED_S = 20
@@ -66,7 +67,7 @@ State = Callable[[str], tuple[tuple[int | str, ...], str | None]]
 """Of a file's name: which state of it is there, and when it was last changed."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Opened:
     """A file system, and what its paths begin with.  state: of a file, where an opened file does not tell it."""
 

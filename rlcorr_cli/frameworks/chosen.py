@@ -1,9 +1,9 @@
 """The plan of a run, with all that was chosen beside it, and what profiles are called: without their arithmetic."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Plan
 
@@ -25,7 +25,7 @@ RELEASES: dict[str, str] = {
 """Profile -> what a report under it holds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ChosenPlan:
     """The resolved plan.
 

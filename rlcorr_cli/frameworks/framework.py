@@ -6,12 +6,13 @@ each of the other modules makes one for every release that it knows; the table o
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
@@ -134,7 +135,7 @@ def no_numbers(numbers: Numbers, plan: Plan) -> Values:
     return {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Framework:
     """One framework, or one release of it: its config -> Plan, and our totals -> its metrics where it has a `write`.
 

@@ -4,7 +4,7 @@ A framework is a module that says where its keys stand, which plan they mean and
 and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped spreads) live in that module alone.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -23,6 +23,7 @@ from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
 from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
 from rlcorr_cli.frameworks.verl_run import VERL
 from rlcorr_cli.frameworks.xtuner import XTUNER
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Bounds, Plan
@@ -41,7 +42,7 @@ LISTED = 6
 """Presets that an error names, and options that a note does."""
 
 
-@dataclass(frozen=True)
+@frozen
 class PlanFile:
     """A file's plan, what its reader should know about it, and its `objective` block."""
 

@@ -1,10 +1,10 @@
 """verl's rollout_corr_helper of 0.6.1, 0.7.1, 0.8.0 and 0.9.1: our totals -> its metrics.  Quirks: see `verl.py`."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 from rlcorr_cli.frameworks.empty_rows import extreme, std_with_empty, with_empty
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.families import StatisticFamily, Value, Values
@@ -19,7 +19,7 @@ ADDED = 1e-8
 """What verl adds to a denominator, and the largest mean weight that it does not divide by."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Release:
     """What changed between releases.
 

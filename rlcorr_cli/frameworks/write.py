@@ -6,18 +6,18 @@ answer only where it is read as the same plan.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import DIGITS, Framework, scalar
 from rlcorr_cli.frameworks.read import FRAMEWORKS, plan_in
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import STATISTICS, Plan, Rejection
 
 _ALSO = {"nemo": "nemo_rl", "prime": "prime_rl", "miles": "slime", "swift": "ms_swift"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Lines:
     """framework: its name, with its release where only that reads them.  text: YAML, or TOML where its config is.
     flags: the same for its command line, where it takes flags.  notes: what differs."""

@@ -8,10 +8,11 @@ name the entries.
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, each_alone, later
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
@@ -19,7 +20,7 @@ Key = tuple[str, bytes]
 """A key, and a regular expression that its value must begin with (b"" for any)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class From:
     """Where a column is read from.
 
@@ -33,7 +34,7 @@ class From:
     optional: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class JsonLayout:
     """A framework's JSON lines; `Layout` says what name, framework, title, files_of_a_step and left_out are.
 

@@ -5,11 +5,12 @@ is one in `padded`; what no row can say is a function that a row names.  Nothing
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 
 Sample = Mapping[str, Any]
@@ -23,7 +24,7 @@ KEPT_SETS = (
 """A note on files that record the kept sets of a truncated sampler."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class OpenedDump:
     """One unit of a dump, opened: the files that are read together.
 
@@ -45,7 +46,7 @@ def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:
     return [(path,) for path in paths]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Layout:
     """One kind of file.
 
@@ -76,7 +77,7 @@ class Layout:
     trained_later: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BatchLayout:
     """One kind of batch in memory, a mapping of padded tensors or arrays.
 

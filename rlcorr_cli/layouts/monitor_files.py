@@ -6,9 +6,9 @@ Loads nothing heavy, because a file is asked for whether it is one before it is 
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.places import Uri, scheme
 
@@ -20,7 +20,7 @@ STARTS = {"stream": rb'\s*\{"id":', "trainer": rb'\s*\{"version":', "orch": rb'\
 ZSTD = re.escape(b"\x28\xb5\x2f\xfd")
 
 
-@dataclass(frozen=True)
+@frozen
 class MonitorFile:
     """A file of a monitor.  folder: of its run's traces.  stream: 'stream', 'trainer' or 'orch'."""
 

@@ -8,7 +8,6 @@ begins to where it ends.  What is one value a row stands beside them.
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.pickled_batches import Batch, data_proto, training_input, transfer_queue
 from rlcorr_cli.layouts.tensordicts import Jagged
@@ -38,7 +38,7 @@ def from_first_to_last(mask: Array) -> Ends:
     return np.where(rows, ones.argmax(axis=1), 0), np.where(rows, width - ones[:, ::-1].argmax(axis=1), 0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PaddedLayout:
     """A framework's batches.
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.disk import AnyBytes
+from rlcorr_cli.frozen import frozen
 
 HINT = "Only files of the frameworks that rlcorr knows are read, and nothing in them is run."
 NUMBERS = re.compile(rb"(?:G.{8}|K.|M..|J.{4}|[N\x88\x89]){1,65536}+", re.DOTALL)
@@ -50,7 +51,7 @@ class UnbuiltObject:
     items: list[Any] = field(default_factory=list[Any])
 
 
-@dataclass(frozen=True)
+@frozen
 class Global:
     """The name of a class or a function, 'module.name'."""
 

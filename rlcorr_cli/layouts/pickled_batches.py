@@ -9,12 +9,13 @@ What else lies in such files is people's own and may be objects of any class: th
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
 from rlcorr_cli.layouts.pickled import Foreign, UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
@@ -31,7 +32,7 @@ SHOWN = 3
 """Classes of people's own objects that a note names."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Batch:
     """A batch as its file has it.
 

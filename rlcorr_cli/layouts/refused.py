@@ -6,8 +6,8 @@ which a file is.  A row of texts and scores is only taken for one where no value
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 
 SAVE_DUMP = "`rlcorr help dumps` has the lines that write a dump from a trainer."
@@ -18,7 +18,7 @@ VERL = (
 MONITOR = "Name the run's folder, or the stream.jsonl or stream/ in its monitors/file/traces/."
 
 
-@dataclass(frozen=True)
+@frozen
 class Refused:
     """A kind of file.  what: it is, after 'PATH is'; hint: what to do instead."""
 

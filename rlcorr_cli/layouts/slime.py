@@ -11,7 +11,7 @@ to be the same.
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, NoRollouts
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import slime_train
 from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
@@ -49,7 +50,7 @@ MILES_MARK = b"qkv_format"
 """What miles' training files end with, and slime's do not have."""
 
 
-@dataclass(frozen=True)
+@frozen
 class SlimeFile:
     """One of their files, by its beginning."""
 
@@ -185,7 +186,7 @@ NO_LOG_PROBS = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class RolloutFile:
     """A rollout file, in memory, because its lists lie in one pickle."""
 

@@ -6,13 +6,13 @@ context-parallel rank has a slice of each sequence, two chunks of 2 x cp_size th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, PartOfStep
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
@@ -101,7 +101,7 @@ STAGE = "Its rank is not of the last pipeline stage, which alone has log-probs. 
 ALL_RANKS = "Name the files of all ranks of a step."
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TrainRow:
     """One sequence, its tensors unread.  pieces: its values by theirs' names, each with what makes arrays of its
     tensors, by slice of context parallelism."""
@@ -255,7 +255,7 @@ def read_ranks(paths: Sequence[str]) -> tuple[list[TrainRow], tuple[str, ...]]:
     return rows, tuple(sorted(notes))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Rank:
     """One rank's file.  sequences: what tells whether two hold the same."""
 

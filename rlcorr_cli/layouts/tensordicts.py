@@ -5,12 +5,12 @@ of all rows one after the other, and where each row begins.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT, Global, UnbuiltObject
 from rlcorr_cli.layouts.tensors import REBUILT, TENSORS, Array, of_bytes
 from rlcorr_cli.layouts.torch_files import TorchFile
@@ -27,7 +27,7 @@ JAGGED_TENSORS = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Jagged:
     """Rows of unequal lengths: values[starts[i]:ends[i]] is row i."""
 

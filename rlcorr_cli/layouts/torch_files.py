@@ -8,12 +8,12 @@ import io
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.disk import AnyBytes
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT, unpickle
 from rlcorr_cli.layouts.tensors import Array, tensor
 
@@ -24,7 +24,7 @@ LOCAL_HEADER = struct.Struct("<4s22xHH")
 HALF = "Is it still being written, or was it cut short?"
 
 
-@dataclass(frozen=True)
+@frozen
 class TorchFile:
     """One file of torch.  value: of its pickle, with unbuilt tensors; array: of such a tensor.
 

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gpus import visible_gpu_count
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.row_sample import stretches
@@ -48,7 +49,7 @@ TORCH_BYTES = 900_000_000
 _LOCAL = threading.local()
 
 
-@dataclass(frozen=True)
+@frozen
 class Device:
     """Where arrays live: in NumPy's memory ("cpu"), or on a device of torch's ("cuda", "cuda:1"; "torch": its CPU)."""
 
@@ -143,7 +144,7 @@ def joined(parts: Sequence[T]) -> T:
 _UFUNCS = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
-@dataclass(frozen=True)
+@frozen
 class Segments:
     """B rows of V values that stand one after another: offsets i64[B+1] on the host, strictly increasing from 0 to V.
 

@@ -10,12 +10,13 @@ added and taken away again costs the digits of what is left.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.advantages import advantage_parts, weighted_advantages
 from rlcorr_cli.measure.arrays import Array, as_floats, host
 from rlcorr_cli.measure.correct import keeps, pair, weigh
@@ -38,7 +39,7 @@ Tables = dict[str, Floats]
 """Name -> one row per plan, f64[P, B]."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TokenSums:
     """Sums over each sequence's tokens of one f, f64[B]: of f > 0, k3 there, f, A^2 f q, A^2 f^2 q, |A f|."""
 
@@ -50,7 +51,7 @@ class TokenSums:
     mass: Floats
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Comparing:
     """The tokens of one mode, and what plans on them share; each part of a plan is worked out once.
 

@@ -7,10 +7,10 @@ found beforehand by `budget_search.py`.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Segments, namespace
 from rlcorr_cli.measure.statistics import LINEAR, OF_PROBABILITIES, STATISTICS
 from rlcorr_cli.measure.tokens import Tokens
@@ -20,7 +20,7 @@ MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that is not infinite to a trainer, 3.4e38: trainers and filtered datasets hold float32."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Weighted:
     """IS weights over units.  log_raw: reduced l, unlimited.  raw: e^(limited).  applied: after the bounds, not yet
     divided by a batch mean (normalising is a scale, applied once totals are known).  gate_mask: bool, where the gate is
@@ -33,7 +33,7 @@ class Weighted:
     gate_mask: Array | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Rejected:
     """One rejection or budget over units: the statistic, in its unit, and what it keeps.
 
@@ -55,7 +55,7 @@ class Rejected:
         return kept | ~self.gate_mask if self.rejection.gates_tokens and self.gate_mask is not None else kept
 
 
-@dataclass(frozen=True)
+@frozen
 class Corrected:
     """A plan's verdict on some tokens.  keep: bool [V], all applied rejections ANDed; None when the plan has none."""
 

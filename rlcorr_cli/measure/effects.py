@@ -6,11 +6,12 @@ sequence's own value counts once for each of its tokens.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.measure.quantities import Columns
@@ -22,7 +23,7 @@ Ends = tuple[float | None, float | None]
 """A statistic's bounds, low and high; None for none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Moments:
     """Of a statistic x over each sequence's tokens, [B]: sums of x, (x - centre)^2 and x^2, the least and largest x."""
 

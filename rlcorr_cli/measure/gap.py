@@ -6,7 +6,6 @@ stand in special parts are few, and added up apart.
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_counts, host
 from rlcorr_cli.measure.gap_rows import GapRows, TokenGaps, sums_at
 from rlcorr_cli.plans.plan import Mode
@@ -42,7 +42,7 @@ LN_2 = math.log(2)
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@frozen
 class RowGaps:
     """GapTotals of B rows without the lists of worst ones, and what these are made of: f64[B], NaN of rows that do not
     belong in the list.  odd: the sum of l^2 of odd rows.  far: y of the others."""
@@ -71,7 +71,7 @@ def gap_totals(batch: Batch, around: TokenContext, rows: Index, *, device: Devic
     return RowGaps(totals, odd, far)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Sums:
     """What is made of some rows."""
 

@@ -6,13 +6,13 @@ e, x, u, v, d are defined in totals/gap.py.  GapRows: both, with each row's key,
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, as_floats, bin_sums, namespace
 from rlcorr_cli.measure.chosen_rows import chosen
@@ -29,7 +29,7 @@ EARLY, AFTER_GAP = 3, 3
 """How many tokens after a row's first are "early", and how many after one of part "gap" are "after_gap"."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TokenPlaces:
     """Of the valid tokens, i64[V] each.
 
@@ -87,7 +87,7 @@ SURPRISE_BINS = np.concatenate(
 """The bin of each step from -N_STEPS to N_STEPS, with one below and one above."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TokenGaps:
     """Of each token, [V] on the device: see the names in totals/gap."""
 
@@ -220,7 +220,7 @@ ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, 
 ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x exceeds ODD_SIZE."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class GapRows:
     """R rows, none empty, with their tokens.
 

@@ -6,10 +6,11 @@ first, as everywhere.  Formulas: `plans/objective.py`.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Segments, namespace
 from rlcorr_cli.measure.correct import Corrected
 from rlcorr_cli.measure.quantities import Columns
@@ -31,7 +32,7 @@ VESPO_LOG_LIMITS = (math.log(1e-8), 20.0)
 """Between which VESPO takes the log of a sequence's ratio."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TokenTerms:
     """L and D of every token, f64[V], and where they are a clip's, bool[V]."""
 
@@ -41,7 +42,7 @@ class TokenTerms:
     dual_clipped: Array
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TokenLosses:
     """z w L and z w D of every token without the batch's divisor, f64[V], 0 where rejected; bool[V] where clipped, of
     kept tokens alone.  keep: bool[V]; n_kept: f64[B]."""

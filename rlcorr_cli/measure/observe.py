@@ -10,13 +10,14 @@ and reading it in `metrics/`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
@@ -51,7 +52,7 @@ BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
 """Budget -> group -> the largest value of its statistic that stays."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Observation:
     """What to measure.
 
@@ -102,7 +103,7 @@ class Observation:
         return tuple(dict.fromkeys(plan.mode for plan in self.plans))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Observed:
     """A batch's totals by group, its replicates by mode (none without a seed or without a token), its pictures
     and what was decided about its rows, where those are asked for, and what is kept of it as a whole (None without a
@@ -179,7 +180,7 @@ def observe(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Kept:
     """The tokens that a plan keeps.  rows: bool[b], the sequences that still have one; columns: of these.  log_ratio:
     f64[K]."""
@@ -189,7 +190,7 @@ class _Kept:
     log_ratio: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _OfPlan:
     """What a plan does.  masses: of its objective, f64[b].  distances, sequence_distances: as of `distances`."""
 
@@ -200,7 +201,7 @@ class _OfPlan:
     kept: _Kept | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Measured:
     """What is measured of b sequences with v tokens.
 
@@ -339,7 +340,7 @@ def reward_columns(rewards: Floats) -> Columns:
     return Columns(sums={"reward": np.where(unknown, 0.0, rewards), "rewarded": (~unknown).astype(np.float64)})
 
 
-@dataclass(frozen=True)
+@frozen
 class _Groups:
     """The groups of a batch; of each row with a valid token the place of its own, i64[B], and its tokens, i64[B]."""
 
@@ -395,7 +396,7 @@ def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
     return replace(kept, histograms=histograms, tails=tails)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Resampled:
     """The replicates of each mode's diagnostics, and a WholeDump's samples of keys; nothing without a seed."""
 

@@ -15,11 +15,12 @@ plain sums and squares are kept, too, because rho - 1 would lose their digits.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Flags
 from rlcorr_cli.measure.correct import inside
 from rlcorr_cli.measure.tokens import Tokens
@@ -33,7 +34,7 @@ Merge = Literal["sum", "min", "max", "log_sum_exp"]
 Per = Literal["token", "sequence", "sums"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Columns:
     """Named f64[B] arrays of one set of sequences, by how they merge: sums are added over sequences, logs are logs of
     what is added."""
@@ -80,7 +81,7 @@ class Columns:
         return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
 
 
-@dataclass(frozen=True)
+@frozen
 class Quantity:
     """One row of the table.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.chosen_rows import HEAD, ChosenRows, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
@@ -18,7 +19,7 @@ from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Sampling:
     """How rows are sampled.
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Device, host
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, pair, reduce_log_ratio, weigh
@@ -24,7 +25,7 @@ LOG_NOTHING = -700.0
 """For the log of a weight of 0."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Units:
     """values: f64[U], what the bound is held against.  columns: f64[U], each unit's part in every sum, by name; a
     weighting's are there twice, as of raw weights (what lies inside the bound) and of weight 1 (CAPPED, to be

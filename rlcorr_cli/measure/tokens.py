@@ -1,19 +1,19 @@
 """The valid tokens of a batch on a device, and what every formula shares of them."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, Flags, Segments
 from rlcorr_cli.plans.plan import Gate, Mode, Of
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.exact import Floats
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Tokens:
     """The valid tokens of B non-empty sequences: rollout_logp b, log_ratio l = a - b; f64[V] on the rows' device.
 

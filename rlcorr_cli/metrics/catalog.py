@@ -6,12 +6,13 @@ from the one table.
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.errors import LONGEST_NAME, UsageError, nearest
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
@@ -48,7 +49,7 @@ ANY = "NAME"
 FRAMEWORK_PREFIX = re.compile(r"^(.*/)?(mismatch_|mis_)?")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Family:
     """Metrics that come together.
 

@@ -4,10 +4,10 @@ LOGGED has names as they are logged; verl's many follow a rule (`VERL_PREFIXES` 
 departures stand here.
 """
 
-from dataclasses import dataclass
+from rlcorr_cli.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LoggedName:
     """One framework's name of a metric.
 

@@ -9,9 +9,9 @@ and `--help` can read the tables without it.  SYMBOLS are the letters that formu
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.families import Value, finite, variance
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
 again in fp32.  Metrics of weights are those of the preset token_is."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Metric:
     """A metric's definition and its computation.
 

@@ -6,9 +6,9 @@ and known here.  A dump of several training batches has the mean of each number 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric, evaluate
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.totals.families import Value, Values, finite
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIX = "objective."
 
 
-@dataclass(frozen=True)
+@frozen
 class BatchObjective:
     """One training batch's totals as formulas read them.  batch_mean: what its weights are divided by."""
 
@@ -82,7 +82,7 @@ class BatchObjective:
 MistakeName = Literal["uncorrected", "twice", "average"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Mistake:
     """A common mistake, whose coefficients stand beside the plan's.
 

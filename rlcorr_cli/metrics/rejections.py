@@ -1,8 +1,8 @@
 """rollout_rs_* and kept_*: what a plan's rejections take, each by itself and all together, and what they leave."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.plans.plan import STATISTICS, Bounds, Plan
 from rlcorr_cli.totals.families import StatisticFamily
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
 
 
-@dataclass(frozen=True)
+@frozen
 class RejectionTotals:
     """What formulas of one rejection read: its statistic's totals and its bounds."""
 

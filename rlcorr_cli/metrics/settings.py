@@ -1,9 +1,9 @@
 """The fixed numbers inside diagnostics, and the two a user may set."""
 
 import math
-from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 
 CHI2_LIMIT = 20.0
 """chi2_token and chi2_seq clamp the log-ratio (the sum, for a sequence) to +-20, as verl does."""
@@ -12,7 +12,7 @@ RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01)
 """Ratio bands whose share of tokens and sequences is reported (maxtext)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class DiagnosticSettings:
     """extreme_ratio: a token is extreme when |l| > log of this (AReaL: 2).  clip_low, clip_high: PPO's clips (0.2)."""
 

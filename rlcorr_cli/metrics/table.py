@@ -5,6 +5,7 @@ from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.families import Value
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.totals.histogram import Floats
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class MetricTable:
     """places: metric -> its column.  numbers: f64[G, M]; NaN where a group has no value."""
 

@@ -1,8 +1,8 @@
 """WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.  Formulas read `Weights`."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.totals.families import StatisticFamily
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
 
 
-@dataclass(frozen=True)
+@frozen
 class Weights:
     """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
     the plan says so."""

@@ -11,11 +11,11 @@ Limits are of what a document comes to, aliases and merges of YAML expanded, so 
 import json
 import os
 import stat
-from dataclasses import dataclass
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.files import filesystem, located
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Uri
 
 MOST_BYTES = 1 << 20
@@ -26,7 +26,7 @@ LARGEST_INTEGER = 10**4000
 """Python refuses to write integers of more than 4,300 digits, be they in a message."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Document:
     """What a document holds, and notes on scalars of it that may not mean what they show."""
 

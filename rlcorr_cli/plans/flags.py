@@ -7,10 +7,11 @@ of a lower one.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, plain
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import (
     SCOPES,
     STATISTICS,
@@ -29,7 +30,7 @@ FlagOutside = Literal["clamp", "zero"]
 """What --is may ask for outside the bounds; plan files know more."""
 
 
-@dataclass(frozen=True)
+@frozen
 class WeightFlag:
     """What --is asks for.  bounds, outside: None where those of the plan stay."""
 
@@ -132,7 +133,7 @@ def target(rejection: Rejection) -> tuple[str, ...]:
     return rejection.statistic, rejection.scope, rejection.of, rejection.gate
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Swept:
     """base: the plan without the record whose bound is free (a weighting's other settings stay in it).
 

@@ -8,10 +8,11 @@ what the aggregation divides by.  A gradient step moves theta of a token in prop
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, not_one_of
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.records.fields import Key
 from rlcorr_cli.records.record import Record
@@ -42,7 +43,7 @@ DRO_BETA = 0.05
 """tinker's; verl asks for one."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Objective(Record):
     """One objective, complete.
 
@@ -181,7 +182,7 @@ class Objective(Record):
             raise UsageError(f"loss_constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ObjectiveBlock:
     """What is asked of an objective; None leaves a key to the plan, or to the method's paper.
 

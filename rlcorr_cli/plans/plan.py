@@ -16,11 +16,12 @@ has is named.  Plans are read from files in `files.py`; named plans are `presets
 
 import math
 import re
-from dataclasses import KW_ONLY, astuple, dataclass, field
+from dataclasses import KW_ONLY, astuple, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import Form, Key
 from rlcorr_cli.records.record import Record
 
@@ -50,7 +51,7 @@ RESERVED = ("seq",)
 """Rejection names whose metrics would collide with those of all rejections together."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Statistic:
     """A number of each token that a rejection bounds, as it is or reduced over the sequence.
 
@@ -114,7 +115,7 @@ BUDGETABLE: tuple[str, ...] = tuple(row.name for row in _STATISTICS if row.budge
 """Names of the statistics that a budget may be kept on."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Bounds(Record):
     """An inclusive interval in the statistic's own unit; either end may be open (None)."""
 
@@ -134,7 +135,7 @@ class Bounds(Record):
         return f">= {self.low:g}" if self.high is None else f"[{self.low:g}, {self.high:g}]"
 
 
-@dataclass(frozen=True)
+@frozen
 class Weighting(Record):
     """IS weights: reduce l by scope, clamp to the limit, exp, then clamp to the bounds or zero outside them.
 
@@ -178,7 +179,7 @@ class Weighting(Record):
         return ", 0 beyond float32" if self.infinite == "zero" else ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Rejection(Record):
     """Keep what lies inside the bounds: one token each at token scope, else the whole sequence.
 
@@ -249,7 +250,7 @@ class Rejection(Record):
         return plain and self.statistic == "ratio" and self.scope == "seq_min" and bool(self.bounds.low)
 
 
-@dataclass(frozen=True)
+@frozen
 class Budget(Record):
     """Reject the tokens with the largest statistic until the mean of those left in their batch is below mean_below.
 
@@ -308,7 +309,7 @@ def _check_name(name: str) -> None:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Plan(Record):
     """One correction, complete.
 

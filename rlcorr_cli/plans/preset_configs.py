@@ -3,10 +3,10 @@
 Each is held to be read back as the preset's plan by a test.
 """
 
-from dataclasses import dataclass
+from rlcorr_cli.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class PeerConfig:
     """A framework's own config of a preset.
 

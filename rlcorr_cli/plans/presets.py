@@ -10,13 +10,13 @@ NeMo-RL, OpenRLHF, AReaL and prime-rl clamp no log-ratio before the exponential;
 """
 
 import math
-from dataclasses import dataclass
 
 from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Mode, Plan, Rejection, Weighting, veto
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Preset:
     """A named plan.  aliases also name it; when says in one line what it is for; source where it comes from.
 

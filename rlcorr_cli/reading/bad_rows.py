@@ -4,10 +4,11 @@ A row counts under the first class that it belongs to.  An empty sequence is no 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.records.fields import Form
 from rlcorr_cli.records.record import Record
@@ -26,7 +27,7 @@ DEFAULT_MAX_FRACTION = 0.5
 GO_ON = "--on-bad-row skip leaves such rows out"
 
 
-@dataclass(frozen=True)
+@frozen
 class Problem:
     """A class of bad rows: its meaning, what to do about such a row, and which frameworks or accidents write one."""
 
@@ -95,7 +96,7 @@ FIXES: Mapping[str, str] = {problem.name: problem.fix for problem in PROBLEMS}
 """Class of bad rows -> what to do about it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class BadRowPolicy:
     """What to do about bad rows.
 
@@ -127,7 +128,7 @@ class BadRowPolicy:
         return DEFAULT_MAX_FRACTION if self.max_fraction is None else self.max_fraction
 
 
-@dataclass(frozen=True)
+@frozen
 class FirstBadRow:
     """The first row of a class, and what is wrong with it.
 
@@ -143,7 +144,7 @@ def worded(problem: str, place: str, message: str) -> str:
     return f"{place}{' ' if problem == 'unreadable_line' else ': '}{message}"
 
 
-@dataclass(frozen=True)
+@frozen
 class LeftOut(Record):
     """Bad rows of one class: how many there are, and where the first is."""
 
@@ -157,7 +158,7 @@ Problems = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class BadRowCounts:
     """How many rows were bad, by class.  Counts add; the left operand's rows come first.
 

@@ -7,13 +7,14 @@ a mask and a mean is a mean.  Empty rows stay, with length 0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.records.fields import Form, Key
 from rlcorr_cli.records.record import Record
@@ -27,7 +28,7 @@ Partition = Any
 """An io.partitions.Partition, which only io looks into; of no columns where the folders name none."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Shard:
     """A small description of work: one part of one input.
 
@@ -61,7 +62,7 @@ class Shard:
         return ShardId(self.path, self.part)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Batch:
     """B rows with V valid tokens together; checked once, by the reader.
 
@@ -127,7 +128,7 @@ class Batch:
         return int(self.offsets[-1])
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TokenContext:
     """What stands around the valid tokens of a Batch of B rows, and is looked at to tell why its policies differ.
 
@@ -151,7 +152,7 @@ class TokenContext:
     head_kl: Floats | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Decision:
     """What a plan decides about B rows (empty ones too) with V valid tokens, on the host.
 
@@ -193,7 +194,7 @@ class Decision:
             return self.n_kept / self.n_valid
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Input(Record):
     """One file as it was read: for the report's `inputs`.
 

@@ -5,7 +5,7 @@ CheckedRows it was taken from.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import is_list, take
 from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
@@ -34,7 +35,7 @@ BATCH_ROWS = 1 << 13
 however short it is.  Four times as many are no faster.  Rows of under 96 tokens are cut by this and not by tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Rows:
     """Rows as read, unchecked.
 
@@ -67,7 +68,7 @@ class Rows:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckedRows:
     """A Batch and the rows that it came from.
 
@@ -83,7 +84,7 @@ class CheckedRows:
     places: Places
 
 
-@dataclass(frozen=True)
+@frozen
 class BadRows:
     """Bad rows, and tokens that were cleared or kept.  original: the rows, where they are wanted; reasons: by row."""
 
@@ -132,7 +133,7 @@ def lists_of(rows: Rows, roles: Roles) -> dict[str, Lists]:
     return {name: Lists.of(name, rows.data.column(name)) for name in names}
 
 
-@dataclass(frozen=True)
+@frozen
 class _Cut:
     """Rows of one batch to be, with what is found out about them once."""
 

@@ -5,7 +5,6 @@ only looked for once something is known to be wrong.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
 from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL, worded
 
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
+@frozen
 class Fault:
     """What is wrong with a row.  problem: its class.  message: a clause without the row's place; of a line that could
     not be read, its predicate."""
@@ -33,7 +33,7 @@ class Fault:
         return worded(self.problem, place, self.message)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Lists:
     """A list column, flat.  values [T], nulls as NaN; offsets i64[B+1] from 0; items: values with nulls as nulls.
 
@@ -90,7 +90,7 @@ class Lists:
         return f"{self.column}[{token - int(self.offsets[row])}] is {shown}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Valid:
     """The tokens that count.  keep: bool[T], None where all do.  log_probs: column -> [V].  advantages: f64[V]."""
 

@@ -4,10 +4,10 @@ The names are in `reading/names.py`.  A mapping is a plain dict, canonical name 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
 
@@ -16,7 +16,7 @@ SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completi
 SHOWN = 15
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Roles:
     """The columns that are read, by what they are for.
 

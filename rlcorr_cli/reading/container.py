@@ -8,13 +8,14 @@ is a column where every file of the dump is below a folder of that name, and a f
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
@@ -26,7 +27,7 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 Value = int | str | None
 
 
-@dataclass(frozen=True)
+@frozen
 class Partition:
     """The columns that one file's folders name, each with the value of all its rows."""
 
@@ -112,7 +113,7 @@ NeededColumns = Callable[[pa.Schema], list[str]]
 """From a file's schema the columns that may be read, which are checked while it is open."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Index:
     """schema: all columns of the file itself.  partition: further ones, that the names of its folders tell.
     in_one: whether the file can only be read from end to end, as one shard.
@@ -152,7 +153,7 @@ class Read(Protocol):
     ) -> Iterator[Rows]: ...
 
 
-@dataclass(frozen=True)
+@frozen
 class Reader:
     """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
     peek the first rows of a file's first part."""

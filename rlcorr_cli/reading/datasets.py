@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.files.destinations import Destination, is_remote, store_of
 from rlcorr_cli.files.outputs import Outputs, PartFile, write_file
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.formats import TABLES, WRITTEN
 from rlcorr_cli.reading.rows_out import MARK, Writer, columns_of, writer
 from rlcorr_cli.reading.values import Losses
@@ -40,7 +40,7 @@ SEAL = "_rlcorr.json"
 metadata of the last part holds where one process writes them all, and the parts."""
 
 
-@dataclass(frozen=True)
+@frozen
 class OutputFile:
     """A file of a directory."""
 
@@ -225,7 +225,7 @@ class Output:
             raise OutputError(f"Cannot write {self.destination.path}: {what}.", hint) from error
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PartsPlace:
     """Where and how workers write parts; a value that is sent to them.
 

@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.batch import Input, Shard
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
@@ -24,7 +25,7 @@ from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Dump:
     """What `reader` is made of, and what a report says about its inputs.
 

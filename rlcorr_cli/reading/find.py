@@ -14,13 +14,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import changed, unreadable
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
 from rlcorr_cli.layouts.table import ADDED_TO, TRAINED, layout, recognised
@@ -50,7 +51,7 @@ LOOKED_AT = 16
 """How many files of a folder without a dump are looked at for what they are."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Hits:
     """Files to read, sorted, each once, and those beside them that are not read."""
 
@@ -153,7 +154,7 @@ CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Source:
     """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
 

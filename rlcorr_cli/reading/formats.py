@@ -5,8 +5,9 @@ messages word themselves from the rows.  Loads nothing heavy, because `--help` n
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 
@@ -19,7 +20,7 @@ TABLES, LINES = (".parquet", ".arrow"), (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """Suffixes of files that are written: those whose rows all have the same columns, and the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Container:
     """One format.
 

@@ -6,12 +6,12 @@ distributions are at most those over the whole vocabulary, and next to them wher
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
 
 Index = NDArray[np.int64]
@@ -23,7 +23,7 @@ MOST_MASS = 1 + 1e-3
 """A head of more is no distribution's."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _Lists:
     """Values of the lists of each token, one after another, and where each token's begin, i64[T + 1]."""
 

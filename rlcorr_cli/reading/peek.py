@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import call
@@ -75,7 +76,7 @@ TEXTS = ("prompt", "response", "completion", "output", "input")
 """Columns of text that are shown above a row's tokens."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Found:
     """place: as errors name it.  values: every column of the row.  read: it as read, or why it is set aside."""
 

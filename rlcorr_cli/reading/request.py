@@ -4,9 +4,10 @@ Loads nothing heavy, because options are turned into it before anything is read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 
@@ -23,7 +24,7 @@ EngineName = Literal["auto", "threads", "processes", "ray"]
 """What runs the work on a dump's parts."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ReadRequest:
     """Which dump, and how its rows are read and grouped.
 
@@ -48,7 +49,7 @@ class ReadRequest:
     sample: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PlanColumns:
     """What a plan reads of a dump.
 

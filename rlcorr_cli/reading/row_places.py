@@ -1,18 +1,19 @@
 """Places of many rows at once, and the counting that turns a line of a range into a line of its file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
 
 PIECE_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
+@frozen
 class Places:
     """Where the rows of a part are.  numbers: of each row, counted from byte `start`, as in Place."""
 

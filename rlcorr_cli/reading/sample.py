@@ -1,17 +1,18 @@
 """The first rows of a file, and the pairs of log-probs in them that can be compared."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
+
 FAR = 1000.0
 """Numbers beyond this size are marks (-9999 is one), not log-probs, and would rule every sum of squares."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Pairs:
     """V pairs (rollout, train) in their rows: valid tokens on which both are finite and no farther out than FAR.
 
@@ -48,7 +49,7 @@ class Pairs:
         return border
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Sample:
     """The first rows of one file, masked tokens included; nothing in it has been checked but the lengths.
 

@@ -6,13 +6,14 @@ to one Parquet file, `joined` tells which columns that has, or why it cannot be.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
@@ -44,7 +45,7 @@ OF_EACH_TOKEN = ("token_ids", "kept_sets", "versions")
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ResolvedColumns:
     """columns: canonical or key name -> column, as reported.  roles: the same, as read.  step: the column of steps,
     where all files have the same one."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.table import TRAINED_LATER
 from rlcorr_cli.reading.arrow_values import as_numpy
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
@@ -38,7 +39,7 @@ class ReadState:
         return rows.part(0, n)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShardReader:
     """How to read any shard of a dump.
 

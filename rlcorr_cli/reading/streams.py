@@ -6,13 +6,13 @@ the file's first line, if it starts at 0).  So ranges that share their ends read
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN, shown
 from rlcorr_cli.reading.formats import GZIP, ZSTD
 
@@ -31,7 +31,7 @@ class Readable(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen
 class Block:
     """Whole lines.  lines_before: how many lines lie between byte `start` of the file and these; where the block is a
     range of a file nobody has counted the lines before it, and `start` is the range's own."""

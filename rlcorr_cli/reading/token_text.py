@@ -14,10 +14,11 @@ import os
 import re
 from codecs import getincrementaldecoder, register_error
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
+from rlcorr_cli.frozen import frozen
 
 BROKEN = "\N{REPLACEMENT CHARACTER}"
 CONTEXT = 4
@@ -48,7 +49,7 @@ def _byte_alphabet() -> dict[str, int]:
 BYTE_OF = _byte_alphabet()
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Tokenizer:
     """A tokenizer of Hugging Face's `tokenizers`.  name: as messages call it."""
 

@@ -6,7 +6,7 @@ or writes rows knows the protocol OriginalRows alone, so it is what a new contai
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_lists, take
 from rlcorr_cli.reading.lines import row_of
 from rlcorr_cli.reading.values import Losses, base64, plain
@@ -74,7 +75,7 @@ class OriginalRows(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@frozen
 class ArrowRows:
     """OriginalRows as a table.  Every column comes through as it was, in order."""
 
@@ -164,7 +165,7 @@ DEEPEST = 40
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
 
 
-@dataclass(frozen=True)
+@frozen
 class JsonRows:
     """OriginalRows as lines of JSON, or as the objects of such lines, each with keys of its own.
 

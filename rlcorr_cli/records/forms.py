@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from functools import cache, cached_property, partial, reduce
 from inspect import get_annotations
 from operator import or_
@@ -14,12 +14,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Key, Number, plain
 
 _MOST = 2**62
 
 
-@dataclass(frozen=True)
+@frozen
 class _Form:
     """How values of a type are written (None: as they are), read, and described."""
 
@@ -31,7 +32,7 @@ class _Form:
 _Definitions = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Member:
     """A key of a record: the attribute that has its value, how that is written, and its class where it is one."""
 

@@ -10,10 +10,10 @@ of arrays of 100,000 groups, and a fault is told with its whole place (groups.3.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from rlcorr_cli import __version__
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import computed
 
 SCHEMA = 1
@@ -46,7 +46,7 @@ class Record:
         return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
 
 
-@dataclass(frozen=True)
+@frozen
 class Head(Record):
     """The release that wrote it; schema changes when a key changes meaning."""
 

@@ -5,10 +5,11 @@ may fail on flags of `compare`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
@@ -22,7 +23,7 @@ from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.verdict import Level
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
@@ -42,7 +43,7 @@ class Measurements:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LastStep(Record):
     """The last step, or range of steps: how far apart its policies are, and the metrics whose rules it fails, and warns
     of."""
@@ -53,7 +54,7 @@ class LastStep(Record):
     warned: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BaselineUpdate(Record):
     """What --update-baseline did: path: of the baseline; is_first: whether there was none before; written: whether
     there is one of this reading now, which there is where the check passed."""
@@ -71,7 +72,7 @@ CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
 CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Checked(Output):
     """Measurements held to n_rules rules.
 

@@ -1,12 +1,13 @@
 """A Comparison: what each of several plans makes of one dump, and which to take; as values, for any form to show."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
@@ -62,7 +63,7 @@ NO_SHIFT = (
 Sort = Literal["worth", "info", "kept", "name"]
 
 
-@dataclass(frozen=True)
+@frozen
 class NamedPlan:
     """A plan to compare, with its other names; is_named: whether it was asked for by name."""
 
@@ -72,7 +73,7 @@ class NamedPlan:
     is_named: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Skipped(Record):
     """A plan that the dump cannot be compared by, and why."""
 
@@ -80,7 +81,7 @@ class Skipped(Record):
     why: str
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupPlan(Record):
     """What a plan makes of one group of rows."""
 
@@ -89,7 +90,7 @@ class GroupPlan(Record):
     objective: GroupObjective
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ComparedGroup(Record):
     """The whole dump, with an empty key, or one group of its rows.  metrics: its diagnostics, with advantage_shift."""
 
@@ -106,7 +107,7 @@ class ComparedGroup(Record):
         return tuple(GroupPlan(each.name, each.values, each.objective_metrics) for each in self.plans)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Comparison(Output):
     """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
     clusters, story: as of a Report."""
@@ -180,7 +181,7 @@ class Comparison(Output):
         return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ComparisonRun(MeasuredRun):
     """What one run of `compare` measured, or several together.
 

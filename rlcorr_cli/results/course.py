@@ -13,10 +13,10 @@ rows is as likely negative as not.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Annotated, Any, Protocol
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.records.fields import Key, Number, Scalar, plain
 from rlcorr_cli.records.record import Record
@@ -97,7 +97,7 @@ class StepLike(JudgedLike, Protocol):
     def clusters(self) -> int | None: ...
 
 
-@dataclass(frozen=True)
+@frozen
 class AtStep(Record):
     """The value of a metric at a step."""
 
@@ -105,7 +105,7 @@ class AtStep(Record):
     value: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MetricCourse(Record):
     """A metric at the first and the last step that have a value, and at the worst.
 
@@ -119,7 +119,7 @@ class MetricCourse(Record):
     blank: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BrokenRule(Record):
     """A rule, the groups that break it, and the worst of these.  of: how many groups are held to it.  Steps that are
     judged together are among the groups each by itself; the worst of them has the key of their range."""
@@ -136,7 +136,7 @@ class BrokenRule(Record):
     remedy: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Rise(Record):
     """k3_kl at the first step and at the last, which is `factor` times as much; it stays above twice the first value
     from the step `since` on.  doubling: steps in which it doubles, where it does so steadily."""
@@ -148,7 +148,7 @@ class Rise(Record):
     doubling: Number
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Course(Record):
     """The metrics along the steps.  judged: how many steps are held to rules, by themselves or with neighbours."""
 

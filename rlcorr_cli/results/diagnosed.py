@@ -4,7 +4,7 @@ A DiagnosisRun holds the statistics of one run, or of several together, of which
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar
@@ -17,6 +17,7 @@ from rlcorr_cli.causes.search import Search, search
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Key, computed
 from rlcorr_cli.records.record import Output, Record
@@ -42,7 +43,7 @@ MOST_GROUPS = 100
 COUNTS = ("rows", "sequences", "empty_sequences", "tokens", "masked_tokens")
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiagnosedGroup(Record):
     """The whole dump, with an empty key, or one group of its rows.  counts: rows, sequences, tokens, masked tokens.
     totals: what the diagnosis was made of, for pictures."""
@@ -53,7 +54,7 @@ class DiagnosedGroup(Record):
     totals: Annotated[GapTotals, HIDDEN]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiagnosedDump(Output):
     """Causes of a dump's gap; see the module.  anomalies: of whole files; one that voids the numbers comes before every
     cause.  columns: the dump's names of (rollout, training).  problems, notes: as of a Report."""
@@ -127,7 +128,7 @@ GroupCounts = dict[str, int]
 """COUNTS of a group, by name."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiagnosisRun(SavedRun):
     """What one run of `diagnose` read, or several together.
 

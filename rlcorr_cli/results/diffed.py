@@ -9,11 +9,12 @@ clusters of the smaller dump less one as its degrees of freedom; Holm over the f
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostic_draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
@@ -45,7 +46,7 @@ Scale = Literal["ratio", "difference"]
 Moved = Literal["rollout", "training", "both", "neither"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Change(Record):
     """One metric in A and in B.
 
@@ -81,7 +82,7 @@ class Change(Record):
 Changes = Annotated[Mapping[str, Change], Form(name="changes", about="Metric to its change.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Pairs(Record):
     """Rows that both hold, and those of one alone; counted, or (exact false) estimated from a sample of keys.
 
@@ -95,7 +96,7 @@ class Pairs(Record):
     exact: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MovedSide(Record):
     """Which policy moved, where all rows pair: the change of its mean log-prob over sequences, nats."""
 
@@ -104,7 +105,7 @@ class MovedSide(Record):
     training: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffSection(Record):
     """The changes of the whole dump (its key is empty) or of one group; not_tested: of metrics beyond the family."""
 
@@ -113,7 +114,7 @@ class DiffSection(Record):
     not_tested: Changes
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffSide(Record):
     """One of the dumps that are compared."""
 
@@ -133,7 +134,7 @@ class DiffSide(Record):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Pair(Record):
     """A dump that is compared with A, and what changed from there; not_tested: with --all, of every other metric."""
 
@@ -145,7 +146,7 @@ class Pair(Record):
     groups: tuple[DiffSection, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class OtherDiff(Record):
     """A compared with a dump that was named after b."""
 
@@ -154,7 +155,7 @@ class OtherDiff(Record):
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Diff(Output):
     """A dump (a, called A) compared with another (b).
 
@@ -249,7 +250,7 @@ def ordered(changes: Mapping[str, Change]) -> list[tuple[str, Change]]:
     return sorted(changes.items(), key=lambda item: (not item[1].moved, -item[1].size if item[1].moved else 0))
 
 
-@dataclass(frozen=True)
+@frozen
 class BootstrapMetrics:
     """One section of a dump: its metrics, and what they are in every replicate (None: nothing was resampled)."""
 

@@ -4,11 +4,12 @@ its intervals were drawn of; and the order of groups.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.errors import DataError, plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
@@ -139,7 +140,7 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Clusters(Record):
     """by: the column whose rows of one value were drawn together, ROLLOUTS for rows of one rollout, NO_CLUSTERS for
     every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3%."""

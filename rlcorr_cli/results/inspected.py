@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Key, Plain, computed
 from rlcorr_cli.records.record import Output, Record
@@ -16,7 +17,7 @@ from rlcorr_cli.results.groups import Counts, Inputs, Suspicions, amount_words, 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Values:
     """n finite values of one column: their range, their sum, and how many are exactly 0."""
 
@@ -42,7 +43,7 @@ class Values:
         return ColumnSummary(min=self.min, mean=self.total / self.n, max=self.max, zero_fraction=share)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ColumnSummary(Record):
     """The finite values of a column; zero_fraction: the share of exact zeros."""
 
@@ -52,7 +53,7 @@ class ColumnSummary(Record):
     zero_fraction: float
 
 
-@dataclass(frozen=True)
+@frozen
 class DumpCounts:
     """What `inspect` counts over batches; they add.
 
@@ -90,7 +91,7 @@ class DumpCounts:
         return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Inspected(Output):
     """A dump as it is read.
 
@@ -140,7 +141,7 @@ class Inspected(Output):
         return {name: values.summary for name, values in self.tally.values.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class RejectionVote(Record):
     """What one rejection of a plan says about a row.  value: of its statistic, None at token scope; keep: per valid
     token."""
@@ -151,7 +152,7 @@ class RejectionVote(Record):
     keep: tuple[bool, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class OneRow(Record):
     """One sequence, token by token.
 
@@ -222,7 +223,7 @@ class OneRow(Record):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class OneToken:
     """One token of a row: place, from 0 among all; counts: whether it is valid.  What it has not is None."""
 
@@ -237,7 +238,7 @@ class OneToken:
     entropy: Plain | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TokenRows(Output):
     """Some rows of a dump, token by token.
 

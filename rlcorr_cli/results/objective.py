@@ -1,9 +1,9 @@
 """What a policy objective makes of a dump's training batches, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.objective import (
     MISTAKES,
     OBJECTIVE,
@@ -27,7 +27,7 @@ from rlcorr_cli.totals.view import Numbers
 MistakeNumbers = Annotated[Mapping[str, Number], Form(keys=("loss", "size", "cos"))]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MistakeReport(Record):
     """What a common mistake would make of it; size and cos compare its coefficients with the plan's."""
 
@@ -38,7 +38,7 @@ class MistakeReport(Record):
     cos: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ObjectiveBatch(Record):
     """One training batch.  batch: its value of the column of batches.  divisor: what its sums are divided by.
     mistakes: by name, as of `mistake_values`."""
@@ -49,7 +49,7 @@ class ObjectiveBatch(Record):
     mistakes: Mapping[MistakeName, MistakeNumbers]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ObjectiveReport(Record):
     """An objective's numbers; every one is the mean over the training batches that have it.
 

@@ -6,10 +6,10 @@ what the records say.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import Form, Key
@@ -29,7 +29,7 @@ from rlcorr_cli.results.written import Coefs, Converted, Filtered
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Picture(Record):
     """A picture: where it was written (null where it was shown), and what it shows."""
 
@@ -38,7 +38,7 @@ class Picture(Record):
     caption: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PresetPlan(Record):
     """A plan with its other names, when to take it and whose it is."""
 
@@ -48,7 +48,7 @@ class PresetPlan(Record):
     source: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Part(Record):
     """One file of a directory."""
 
@@ -56,7 +56,7 @@ class Part(Record):
     rows: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Parts(Record):
     """_rlcorr.json of a directory of parts, written last: of filter with plan, counts and rows, of convert without."""
 
@@ -73,7 +73,7 @@ class Parts(Record):
     parts: Annotated[tuple[Part, ...], Form(least=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ErrorMessage(Record):
     """What went wrong, what to do about it, and the status that the command ends with."""
 
@@ -82,7 +82,7 @@ class ErrorMessage(Record):
     exit_status: Annotated[int, Form(above=1)]
 
 
-@dataclass(frozen=True)
+@frozen
 class Error(Record):
     """What any command with --json writes to stderr when it fails."""
 

@@ -27,10 +27,11 @@ A move fails where it is larger than the limit and chance does not explain it: t
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import ideal, is_two_sided, logged_name, missing, possible
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
 from rlcorr_cli.plans.files import load
@@ -59,7 +60,7 @@ from rlcorr_cli.results.rules import (
 RULE_EXAMPLE = 'A rule is [[rule]], then metric = "kl" and max = 0.1 below it.'
 
 
-@dataclass(frozen=True)
+@frozen
 class RulesFile:
     """A file's rules, whether the default rules hold beside them, and the file's path (empty without a file)."""
 
@@ -68,7 +69,7 @@ class RulesFile:
     path: str = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class RuleKey:
     """What a key of a rules file takes, in words and as a test."""
 
@@ -144,7 +145,7 @@ ROUNDING = 1e-9
 """Sums of the same numbers in another order differ by far less than this share of them; more is a change."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Limit:
     """How far a metric may rise above its baseline, or fall below it.  share: whether `amount` is a part of that."""
 
@@ -334,7 +335,7 @@ FLAGS: tuple[FailOn, ...] = ("moved", "far", "outliers")
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Baseline:
     """The numbers of an earlier report, and the name of where they come from; no sections on the first night, when
     there is no report yet."""
@@ -343,7 +344,7 @@ class Baseline:
     sections: tuple[Section, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Policy:
     """What `check` compares a dump with: rules, and limits on how far it may be from a baseline.
 
@@ -453,7 +454,7 @@ def _refuse_ungrouped(policy: Policy, grouped: bool) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Judged:
     """The findings of n_rules rules and limits; notes: what none of them could judge."""
 

@@ -7,10 +7,11 @@ sequences, no correction 0.034.  Its words are here, too, because the JSON repor
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal
 
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
@@ -61,7 +62,7 @@ PlanColumns = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PlanValues(Record):
     """A plan that was compared.  also: other names of it.  values: its columns.  intervals: 95% ones of some.
 
@@ -90,7 +91,7 @@ class PlanValues(Record):
         return self.values["info"] or 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Reason(Record):
     """A sentence or two, what they are about, their numbers, and an option to copy where they end in one."""
 
@@ -100,7 +101,7 @@ class Reason(Record):
     values: Mapping[str, Number] = field(default_factory=dict[str, Value])
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Recommendation(Record):
     """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well.
 
@@ -115,7 +116,7 @@ class Recommendation(Record):
     reasons: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Evidence:
     """What a recommendation is made of.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
@@ -67,7 +68,7 @@ def _plan(data: Any) -> Plan:
     return plan_from_dict(data)
 
 
-@dataclass(frozen=True)
+@frozen
 class GroupCurves:
     """What curves of one group are drawn from: its log-ratios, and its bins by surprise, position and length."""
 
@@ -127,7 +128,7 @@ class Group(Record):
         return cls(values=values.pop("metrics"), **values)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Pictures(Record):
     """Counts in bins, for `rlcorr plot report.json`.  values: the canonical metrics beside a profile's."""
 
@@ -138,7 +139,7 @@ class Pictures(Record):
     values: Annotated[tuple[Metrics, ...], Key(omit=True), Form(least=1)] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Report(Output):
     """What `analyze` measured: the whole dump first, then its groups.
 

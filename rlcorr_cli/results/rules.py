@@ -17,11 +17,12 @@ sees that it helps.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from itertools import product
 from typing import Annotated, Any, Literal
 
 from rlcorr_cli.errors import UsageError, plain
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
@@ -34,7 +35,7 @@ Severity = Literal["fail", "warn"]
 Over = Literal["total", "groups", "both"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Rule:
     """The range [low, high], inclusive, that a metric (absolute: its absolute value) should lie in.
 
@@ -145,7 +146,7 @@ EXAMPLES = {
 """Option -> an example of its value."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Section:
     """The whole dump (its key is empty) or one of its groups, with every metric that a rule may be on.
 
@@ -164,7 +165,7 @@ BROKEN: tuple[Status, ...] = ("fail", "warn")
 """The statuses of a rule that is broken, the worse first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Finding(Record):
     """The result of one rule on one metric in one section.
 
@@ -200,7 +201,7 @@ class Finding(Record):
         return Health(metric=self.metric, value=self.value, rule=self.rule, status=self.status, remedy=self.remedy)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Health(Record):
     """A default rule on the whole dump."""
 
@@ -211,7 +212,7 @@ class Health(Record):
     remedy: str | None
 
 
-@dataclass(frozen=True)
+@frozen
 class NamedRule:
     """A rule, and where a user wrote it: '--max kl', 'rules.toml, rule 2'; None for a default."""
 
@@ -365,7 +366,7 @@ def _finite_amount(option: str, metric: str, text: str) -> float:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class RemedyContext:
     """The plan whose numbers are judged, and what else is known of them.
 

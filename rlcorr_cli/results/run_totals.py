@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -19,7 +20,7 @@ from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import diagnostics_block
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class RunTotals(MeasuredRun):
     """What one run of `analyze` measured, or several together.
 

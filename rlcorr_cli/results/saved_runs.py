@@ -8,10 +8,11 @@ takes them one at a time, and the result of the sum is that of one run over all 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.totals.measured import Measured
@@ -19,7 +20,7 @@ from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SavedRun(ABC):
     """One run, or several together.  inputs, problems, anomalies: as a Report has them.  notes: on how the dump was
     read and what was chosen."""
@@ -59,7 +60,7 @@ class SavedRun(ABC):
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MeasuredRun(SavedRun):
     """A SavedRun that holds a Measured."""
 

@@ -7,7 +7,7 @@ changed has another digest, and is refused whole.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from rlcorr_cli import __version__
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
@@ -36,7 +37,7 @@ P = TypeVar("P")
 S = TypeVar("S", bound=SavedRun)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Head:
     """By which command and release the totals were written, of which files they are, and of which rows, by content."""
 

@@ -6,7 +6,6 @@ cannot be, any other cause, and else that none stands out.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import (
@@ -20,6 +19,7 @@ from rlcorr_cli.causes.diagnosis import (
     unexplained,
 )
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES, NOISE, Effect
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import Key
 from rlcorr_cli.records.record import Record
 
@@ -27,7 +27,7 @@ MOST_ACTIONS = 3
 FIX_RATIO = "Find out which column is wrong: `rlcorr explain ratio_mean` says how."
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DataFault(Record):
     """What makes numbers or a correction meaningless until it is mended: its name, what it is and what to do."""
 
@@ -37,7 +37,7 @@ class DataFault(Record):
     do: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Story(Record):
     """What a dump is to be told of first.
 

@@ -8,10 +8,10 @@ of a group).  Beyond, and of tokens, they come from a histogram, and keep at lea
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from rlcorr_cli.errors import plain
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
@@ -29,7 +29,7 @@ ROOM = 0.01
 """How far past the last value a bound may lie, relative to it, where nothing lies farther out."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SuggestedBounds(Record):
     """Bounds under which a rejection would keep `kept_fraction` of its units, where it now rejects `lost_fraction`.
 
@@ -53,7 +53,7 @@ class SuggestedBounds(Record):
         return self.statistic == "ratio" and self.high is not None and self.high > WIDE
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class GeometricBounds(Record):
     """Bounds on a sequence's geometric mean ratio e^g that would keep `kept_fraction` of the sequences.
 
@@ -71,7 +71,7 @@ class GeometricBounds(Record):
         return f"--rs ratio.seq_mean:{plain(self.low)},{plain(self.high)}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Distances:
     """How far units lie out.  tail: the largest distances; None where they are not kept."""
 
@@ -93,7 +93,7 @@ class Distances:
         return _Reach(least, math.inf, _share_within(self.histogram, distance), exact=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Reach:
     """A distance that keeps a share of the units, and the next one beyond, which keeps more; inf of none."""
 

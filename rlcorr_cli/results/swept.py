@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Literal
@@ -11,6 +11,7 @@ import numpy as np
 
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import DataError, UsageError, plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
 from rlcorr_cli.metrics.metric import evaluate
 from rlcorr_cli.plans.flags import Swept
@@ -37,7 +38,7 @@ MOST_BATCHES = 300
 """Training batches whose units are kept apart by bucket: at most about 1 MB each."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Targets:
     """What is asked of the bound: a share of the units to keep, or an effective sample size; at most one of them."""
 
@@ -64,7 +65,7 @@ PointValues = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Point(Record):
     """The numbers at one pair of bounds.
 
@@ -79,7 +80,7 @@ class Point(Record):
     values: Annotated[PointValues, Key(inline=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class TargetResult(Record):
     """What a target comes to.
 
@@ -107,7 +108,7 @@ class TargetResult(Record):
         return self.option or None if self.reached else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Sweep(Output):
     """The curve, from the tightest bounds to the loosest.
 
@@ -134,7 +135,7 @@ class Sweep(Output):
         return f"<Sweep of {of_inputs(self.inputs)}: {self.what} at {points}{option}>"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SweepRun(MeasuredRun):
     """What one run of `sweep` added up, or several together.
 
@@ -282,7 +283,7 @@ def crossing_of_ess(curve: Curve, target: float) -> int | None:
     return place if place < len(curve.thresholds) else None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Reading:
     """Numbers at thresholds of a curve."""
 

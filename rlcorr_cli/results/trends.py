@@ -6,12 +6,12 @@ the curves and word the conclusions; a new conclusion is a field of `Trends` and
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
 from rlcorr_cli.totals.binned import BinnedTotals
@@ -53,7 +53,7 @@ class GroupLike(Protocol):
     def intervals(self) -> Mapping[str, tuple[float, float]]: ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Profile:
     """Bins that hold enough, their centres and counts, and the mean and std of a quantity in them."""
 
@@ -76,7 +76,7 @@ def profile(binned: Binned[Octaves], min_count: int = MIN_BIN_COUNT) -> Profile:
     return Profile(bins=binned.bins[use], centre=binned.binning.centres(binned.bins[use]), count=n, mean=mean, std=std)
 
 
-@dataclass(frozen=True)
+@frozen
 class Lorenz:
     """sequences, weight: cumulative shares from the lightest on, from (0, 0) to (1, 1).  top: what the heaviest 1% of
     sequences carry (at least one)."""
@@ -98,7 +98,7 @@ def lorenz(loads: Histogram) -> Lorenz:
     return Lorenz(n / n[-1], weight, float(1 - np.interp(n[-1] - top, n, weight)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Course:
     """Metrics along one column: places f64[G]; values and the ends of intervals by metric, f64[G] and f64[2, G], NaN
     where there is none.
@@ -196,7 +196,7 @@ def _lag(key: Mapping[str, Any]) -> float | None:
 # ---------------------------------------------------------------- conclusions
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SurpriseTrend(Record):
     """Whether the log-ratio spreads wider for unlikely tokens; std in nats at either end."""
 
@@ -205,7 +205,7 @@ class SurpriseTrend(Record):
     unlikely_std: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PositionTrend(Record):
     """Whether the gap widens along the sequence; std in nats of the first and the last half of the positions' bins."""
 
@@ -214,7 +214,7 @@ class PositionTrend(Record):
     late_std: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class LengthTrend(Record):
     """Size in nats of S, the log of the sequence ratio, at the shortest and the longest lengths.
 
@@ -226,7 +226,7 @@ class LengthTrend(Record):
     trap: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Concentration(Record):
     """What share of the applied weight the heavier half of the sequences carries, and what the heaviest 1%."""
 
@@ -234,7 +234,7 @@ class Concentration(Record):
     heaviest_percent: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Trends(Record):
     """The conclusions from binned totals; None where there is too little to tell."""
 

@@ -29,9 +29,9 @@ probability distributions", for the standard error of k.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
@@ -48,7 +48,7 @@ SURE_ESS = 0.5
 """At a larger effective share of the sequences no few of them carry the sample, whatever their tail looks like."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Usable(Record):
     """Whether weights of tokens, and of whole sequences, leave a usable sample."""
 

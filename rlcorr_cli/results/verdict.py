@@ -6,9 +6,10 @@ it is too small to tell.  A new level is a row of `Level` and its branch in `_le
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
@@ -32,7 +33,7 @@ OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
 """Metrics whose failing rule says that weights of whole sequences are not usable."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Verdict(Record):
     """A conclusion about a whole dump.
 

@@ -6,10 +6,11 @@ it keeps no more than their files, and which of them fail.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.run_totals import RunTotals
@@ -24,7 +25,7 @@ StepStatus = Literal["ok", "warn", "fail", "too few"]
 Reads = Literal["waits", "read", "no dump", "alone", "failed"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class StepLine(Record):
     """A step in a line.  tokens: valid ones.  kept: the share of them that the plan's rejections keep, if any.
     level: how far apart its policies are.  status: the worst that rules and faults say of it; 'too few' of a step that
@@ -46,7 +47,7 @@ class StepLine(Record):
     recent_k3: Annotated[tuple[float, ...], HIDDEN] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class AlarmReason(Record):
     """Why an alarm is raised: the name of a rule's metric or of a fault, what is so, and what to do."""
 
@@ -55,7 +56,7 @@ class AlarmReason(Record):
     do: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Alarm(Output):
     """That the story of a run has changed: what --exec has on its standard input.
 
@@ -68,7 +69,7 @@ class Alarm(Output):
     story: Story
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PastAlarm(Record):
     """An alarm of this run or of an earlier one."""
 
@@ -76,7 +77,7 @@ class PastAlarm(Record):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class UnreadFile(Record):
     """A file that is complete, and cannot be read."""
 
@@ -84,7 +85,7 @@ class UnreadFile(Record):
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Watched(Output):
     """What was followed so far, as `check` would say it of each step.
 
@@ -123,7 +124,7 @@ class Watched(Output):
         return f"<Watched {', '.join(self.paths)}: {self.status}, {self.n_steps:,} steps>"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SeenFile:
     """A file as it was seen last.  reads: what came of it: not yet read, read, no dump, a part of a step whose rest may
     come, or not to be read; for `why`.  steps: that it holds."""
@@ -134,7 +135,7 @@ class SeenFile:
     why: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class OpenSteps:
     """Totals that more files may add to: those of the steps that came last, and the files that they are of.  numbers:
     tokens and k3_kl of each step."""
@@ -145,7 +146,7 @@ class OpenSteps:
     run: RunTotals
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Following(SavedRun):
     """All that `watch` remembers.
 

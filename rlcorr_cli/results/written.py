@@ -1,11 +1,11 @@
 """What `convert` did; what a filter run is asked for (`Target`), and what it did (`Filtered`)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from rlcorr_cli.errors import plural
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import Divisor, Objective
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record, Result
@@ -13,7 +13,7 @@ from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Converted(Output):
     """Rows in canonical columns.
 
@@ -38,7 +38,7 @@ ROWS_PER_FILE = 100_000
 """How many rows each file of an output directory holds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Target:
     """Where the corrected rows go.
 
@@ -65,7 +65,7 @@ RowsIn = Annotated[
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class Written(Record):
     """A file or directory of rows."""
 
@@ -73,7 +73,7 @@ class Written(Record):
     n_bytes: Annotated[int, Key(name="bytes")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Coefs(Record):
     """What rlcorr_coef is of, and what each training batch's sums are divided by."""
 
@@ -84,7 +84,7 @@ class Coefs(Record):
     batches: tuple[tuple[Scalar, float], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class FilterOutput(Record):
     """Where the rows went.  rejected_rows: by the rejection that took them."""
 
@@ -96,7 +96,7 @@ class FilterOutput(Record):
     coefs: Coefs | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Filtered(Result):
     """What a run did: the report of the dump under the plan, and where its rows went.
 

@@ -9,7 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from rlcorr_cli.causes.anomalies import find_anomalies
@@ -17,6 +17,7 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
@@ -238,7 +239,7 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class MeasureShard(ShardWork[Measured]):
     """Shard -> its totals.  sampling, rollouts: as of `measure`."""
 

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.engines.choice import AutoEngine
 from rlcorr_cli.engines.in_order import Engine, ThreadEngine, cores
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import EngineName
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@frozen
 class Computing:
     """Where and in what portions to compute.
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.reading.batch import Shard
@@ -80,7 +81,7 @@ def diagnose(
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShardCounts:
     """What is counted of a shard, by group, and the sample of its rows; contents: of the rows by what they hold."""
 
@@ -89,7 +90,7 @@ class ShardCounts:
     contents: KeySample | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiagnoseShard(ShardWork[ShardCounts]):
     """Shard -> its counts and its sample.  takes_contents: whether a sample of the rows by what they hold is taken."""
 

@@ -1,11 +1,12 @@
 """diff(): a dump, or its saved totals, compared with one or more others; none is joined with another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.errors import NoCurrentPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
@@ -21,7 +22,7 @@ from rlcorr_cli.runs.reading import Watch
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class DiffSettings:
     """seed: of the draws.  min_effect: the smallest change that counts, a share.  everything: whether metrics beyond
     the family are shown."""

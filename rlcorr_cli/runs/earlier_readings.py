@@ -8,9 +8,10 @@ bucket.
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import budget_search as bins
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.plans.plan import Plan
@@ -29,7 +30,7 @@ from rlcorr_cli.totals.totals import GroupKey
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True)
+@frozen
 class BudgetThresholds:
     """bounds: the largest value that stays, by budget and group.  unmet: by budget, batches whose smallest value is
     above it already."""
@@ -73,7 +74,7 @@ def _totals(dump: Dump, plan: Plan, computing: Computing) -> dict[BudgetGroup, B
     return totals
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BudgetTotals(ShardWork[dict[BudgetGroup, Binned[FloatBits]]]):
     """Shard -> counts and sums by bucket of every budget's statistic in every group."""
 
@@ -84,7 +85,7 @@ class BudgetTotals(ShardWork[dict[BudgetGroup, Binned[FloatBits]]]):
         return add_up(bins.totals(rows.batch, self.plan, self.reading.device) for rows in batches)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class BudgetCandidates(ShardWork[list[dict[BudgetGroup, Floats]]]):
     """Shard -> for each batch the values in the buckets that hold the bounds."""
 
@@ -118,7 +119,7 @@ def count_rollouts(dump: Dump, computing: Computing) -> RolloutTotals | None:
     return RolloutTotals.total(part for _, part in Reading.alone(dump, computing).each(counting)).shared()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CountRollouts(ShardWork[RolloutTotals]):
     """Shard -> the rollouts of its sound rows."""
 

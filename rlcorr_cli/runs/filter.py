@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import FaultError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.datasets import Output, PartsOutput, dataset, is_table
@@ -115,7 +116,7 @@ def _written_in_order(
     return tally, outputs
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Copies:
     """Copies of drawn rows on their way to an output, in rounds: each round reads the dump and writes an equal share of
     each row's copies, so that copies of a row stand apart.

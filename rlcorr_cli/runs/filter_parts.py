@@ -5,12 +5,13 @@ directories, adds up, and says what the whole is.
 """
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.datasets import OutputFile, PartsOutput, PartsPlace, ShardParts, is_saved
@@ -27,7 +28,7 @@ Schema = Any
 """An Arrow schema, which only io looks into."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ShardWritten:
     """What a worker made of a shard: its account, and the parts of the rows that stay and of the others."""
 
@@ -35,7 +36,7 @@ class ShardWritten:
     parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class WriteParts:
     """Shard -> its parts, written.
 
@@ -78,7 +79,7 @@ def _write(parts: ShardParts | None, rows: OriginalRows | None) -> None:
         parts.write(rows)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Writing:
     """What a pass that writes needs.  places: for the rows that stay and for the others; about: the outputs'
     metadata, as far as it is known before the end."""

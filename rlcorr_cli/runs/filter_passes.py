@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, storable
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
@@ -39,7 +40,7 @@ Scales = Mapping[GroupKey, float]
 """Group -> what its weights, or its coefficients, are divided by."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class FilteredRows:
     """One batch under the plan.
 
@@ -59,7 +60,7 @@ class FilteredRows:
     n_clamped: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class RowCounts:
     """What became of rows; `FilterCounts` adds it up."""
 
@@ -116,7 +117,7 @@ class FilterCounts:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class FilterShard:
     """Shard -> its rows, filtered, batch by batch.
 

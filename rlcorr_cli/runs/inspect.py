@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import NoTrainedPolicy
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
@@ -25,7 +26,7 @@ from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, o
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShardInspection:
     """What is seen in one shard's sound rows."""
 
@@ -33,7 +34,7 @@ class ShardInspection:
     sample: RowSample | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class InspectShard(ShardWork[ShardInspection]):
     """Shard -> what is seen in it.  sampling: of the rows in which the cause of the gap is sought; None where there is
     but one policy."""

@@ -28,6 +28,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import output_path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, Problems
 from rlcorr_cli.reading.batch import Input, Shard
@@ -55,7 +56,7 @@ LEAST_TOKENS = 1 << 14
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Reading:
     """A reading of a dump that is under way.
 
@@ -166,7 +167,7 @@ class ReadingNotes:
     seen_ids: Keys | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShardReading:
     """How a worker reads a shard's checked rows, batch by batch.  whole: with all columns, or their lines.
 
@@ -229,7 +230,7 @@ class ShardReading:
                 yield rows
 
 
-@dataclass(frozen=True)
+@frozen
 class ShardResult(Generic[R]):
     """What was made of a shard, and what its reading left beside that."""
 
@@ -237,7 +238,7 @@ class ShardResult(Generic[R]):
     notes: ReadingNotes = field(default_factory=ReadingNotes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShardWork(Generic[R]):
     """What is made of a shard, as a value that is sent to workers."""
 
@@ -294,7 +295,7 @@ def check_rereadable(dump: Dump) -> None:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class RetriedSmaller(Generic[R]):
     """Work on a shard, tried again with smaller batches.  work: a dataclass with a ShardReading, `reading`."""
 
@@ -310,7 +311,7 @@ class RetriedSmaller(Generic[R]):
         return RetriedSmaller(replace(work, reading=replace(work.reading, known=ids)))
 
 
-@dataclass(frozen=True)
+@frozen
 class RetriedSmallerStream(Generic[R]):
     """The same of work whose results stream: it begins anew as long as none is out."""
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
@@ -152,7 +153,7 @@ def _places(curve: Curve, targets: Targets) -> set[int]:
     return places
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | None]]):
     """Shard -> its totals, its units by training batch, and a sample of its rows, where one is taken."""
 
@@ -185,7 +186,7 @@ class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | No
         return measured, totals, reduce(add, taken) if taken else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class PickUnits(ShardWork[list[tuple[Any, Units]]]):
     """Shard -> for each of its portions the units in some buckets, by training batch."""
 

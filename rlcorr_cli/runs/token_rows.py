@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, UsageError, plural, shortened
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, rule_results
 from rlcorr_cli.measure.observe import BudgetBounds
@@ -48,7 +49,7 @@ STRINGS = TOKENS[:2]
 ANOTHER = "Is this the tokenizer that the dump was made with?"
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Choice:
     """Which rows: those of these ids or numbers; or the n worst by a rank, or n at random, of those that a condition
     holds for; or all of these."""
@@ -128,7 +129,7 @@ def _none(choice: Choice, n_matching: int) -> tuple[str, str]:
     return "No row has a valid token to show.", "`rlcorr inspect DUMP` says what the dump holds."
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShownColumns:
     """Columns of a dump that a row's tokens are shown with.
 
@@ -149,7 +150,7 @@ class ShownColumns:
         return cls(log_probs=tuple(dump.roles.log_probs), mask=dump.roles.mask, group=group, names=canonical)
 
 
-@dataclass(frozen=True)
+@frozen
 class ChosenRows:
     """The rows of a shard that may be among those shown, each with what it is ranked by and its place."""
 
@@ -157,7 +158,7 @@ class ChosenRows:
     rows: tuple[tuple[float, Place, OneRow], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ChooseRows(ShardWork[ChosenRows]):
     """Shard -> the rows of it that may be among those shown."""
 

@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from glob import has_magic
 from math import isclose
 from statistics import median
@@ -25,6 +25,7 @@ from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep,
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.disk import Disk
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.json_layouts import STABLE
 from rlcorr_cli.layouts.table import NAMES as LAYOUTS
 from rlcorr_cli.places import Stamp
@@ -69,7 +70,7 @@ MOST_ALONE = 64
 """Files of the rollout policy alone that are looked at again with each that comes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Job:
     """What is followed, and how it is judged.  settled: as above."""
 
@@ -80,7 +81,7 @@ class Job:
     settled: float = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class News:
     """What one dump told: its steps, in order, with the groups that they are of, and the alarms that it raised."""
 
@@ -231,7 +232,7 @@ _Numbers = tuple[int, float | None]
 """Tokens and k3_kl of a step."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class _Read:
     """A dump that was read, with others of its steps where they must be.
 

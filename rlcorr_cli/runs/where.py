@@ -4,7 +4,6 @@ The only place where looking at a dump takes polars, which is loaded where there
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Write --where \"step = 4 and worker = 'w3'\"."
 
 
-@dataclass(frozen=True)
+@frozen
 class Condition:
     """An expression that holds for a row, or does not."""
 

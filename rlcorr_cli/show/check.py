@@ -10,12 +10,13 @@ suite's output.  GitHub's annotations go to stderr, so that stdout holds the res
 import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import OutputError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.rules import Finding, shown, worst_first
 from rlcorr_cli.show.document import (
@@ -135,7 +136,7 @@ def _lines(checked: Checked) -> Iterator[Block]:
     yield Note(clean(counts(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Line:
     """A finding, or those of one rule on several steps, in words.
 

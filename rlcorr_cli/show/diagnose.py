@@ -1,11 +1,11 @@
 """What a diagnosis says: the likely cause, its evidence and what to do, then where the gap sits."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, LevelGap
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
 from rlcorr_cli.show.document import (
     BLANK,
@@ -167,7 +167,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     yield from what_was_read(dump.whole.counts, dump.columns, dump.inputs, notes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class CauseWords:
     """A cause as it is told: what it is and its share of the gap, the evidence, and what to do."""
 

@@ -8,11 +8,12 @@ generator, so that a form makes no more than it shows.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from itertools import compress
 from typing import Any
 
 from rlcorr_cli import __version__
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.show.inputs import HasChange, input_facts
 from rlcorr_cli.show.numbers import NOTHING, more, number
 from rlcorr_cli.show.stdout import clean
@@ -27,7 +28,7 @@ FOLDED = 12
 """Columns of a terminal that a column of words needs, which is folded; names and numbers never are."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Cell:
     """One cell of a table.  sort_key: None for text.  status: of the worst rule broken here, or empty.  short: a
     shorter text for narrow terminals."""
@@ -57,7 +58,7 @@ def key_cell(value: object) -> Cell:
     return Cell(clean(NOTHING if value is None else value), float(value) if is_number else None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Column:
     """One column of a table.  cell: makes it of a row.  words: whether it holds text.  drop: where a terminal has no
     room, the columns with the largest go first; 0: after all that have one.  wide: only a roomy terminal shows it."""
@@ -69,7 +70,7 @@ class Column:
     wide: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Table:
     """A table: its headings, of which the first says what the rows are, and its rows.
 
@@ -172,7 +173,7 @@ def key_columns(names: Iterable[str]) -> list[Column]:
     return [Column(heading=clean(name), cell=lambda group, name=name: key_cell(group.key[name])) for name in names]
 
 
-@dataclass(frozen=True)
+@frozen
 class Note:
     """A paragraph on a terminal; nothing is an empty line.
 
@@ -195,7 +196,7 @@ class Note:
 BLANK = Note()
 
 
-@dataclass(frozen=True)
+@frozen
 class Facts:
     """Facts in a row on a terminal, which breaks between them alone: a number stays beside its unit.  look: of the
     first."""
@@ -204,7 +205,7 @@ class Facts:
     look: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class ShownToken:
     """A token in running text.  level: its log-ratio by the scale of colours, None of one that is not compared;
     is_far: whether it is listed below the text."""
@@ -217,7 +218,7 @@ class ShownToken:
     is_far: bool
 
 
-@dataclass(frozen=True)
+@frozen
 class RunningText:
     """A row's tokens as running text; None stands for tokens that are folded, and how many they are is told by the
     places around."""
@@ -251,7 +252,7 @@ class RunningText:
         return "".join([*parts, around[1:]])
 
 
-@dataclass(frozen=True)
+@frozen
 class Legend:
     """What colours, or marks, of running text mean.  scale: the log-ratio at which colours are full."""
 
@@ -261,7 +262,7 @@ class Legend:
 Block = Note | Facts | Table | RunningText | Legend
 
 
-@dataclass(frozen=True)
+@frozen
 class Panel:
     """A drawing.  draw: onto matplotlib's axes, returns the sentence that stands below it; raises Missing where there
     is nothing to draw."""
@@ -270,7 +271,7 @@ class Panel:
     draw: Callable[[Any], str]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Picture:
     """Panels that stand together.  name: of its file, and of a report's kind of picture; empty: the document's own.
     about: the question that it answers.  columns: how many panels stand side by side at most.  size: of each, in
@@ -283,7 +284,7 @@ class Picture:
     size: tuple[float, float] = (5.4, 4.2)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cause:
     """What was found in the data and voids or endangers the numbers: the finding, and how to fix it where known."""
 
@@ -292,7 +293,7 @@ class Cause:
     fix: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class KeyFigure:
     """One number.  ends: its 95% interval; limit: what the rule on it asks for; empty where there is none."""
 
@@ -304,7 +305,7 @@ class KeyFigure:
     limit: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Section:
     """A part of a page or of a Markdown document, under its heading; it shows what it has, in this order.
 
@@ -334,7 +335,7 @@ class Section:
         return any(table.has_marks for table in self.tables) or any(each.value.status for each in self.figures)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Document:
     """What a result says.  It is read once: its iterables may be made as they are read.
 

@@ -7,10 +7,11 @@ names it, and `explain` adds the metric's definition.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from rlcorr_cli.frozen import frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Term:
     """A word and what it means, in whole sentences.  also: other words for it.  metric: what a heading stands for."""
 

@@ -5,12 +5,13 @@ length are in octaves.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
 from rlcorr_cli.totals.histogram import Histogram
@@ -32,7 +33,7 @@ LATER_HISTOGRAMS = frozenset({"kept_weights", "gradient"})
 """Those that reports of older releases do not hold."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class BinnedTotals:
     """Totals in bins.
 

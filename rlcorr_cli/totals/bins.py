@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats, check_counts
 
 Bins = NDArray[np.uint16]
@@ -18,7 +19,7 @@ Counts = NDArray[np.integer[Any]]
 """Whole numbers of any width; what is added up is i64."""
 
 
-@dataclass(frozen=True)
+@frozen
 class FloatBits:
     """Bins of equal top 16 bits as float32: sign, exponent and 7 bits of the mantissa."""
 
@@ -39,7 +40,7 @@ class FloatBits:
         return near, np.where(np.isnan(far), near, far)
 
 
-@dataclass(frozen=True)
+@frozen
 class Octaves:
     """Bins from 2^first to 2^last, `parts` (a power of 2) of equal width to each octave.
 
@@ -77,7 +78,7 @@ class Octaves:
         return np.sqrt(edges[:-1] * edges[1:])[bins]
 
 
-@dataclass(frozen=True)
+@frozen
 class Grid:
     """Squares of equal size over [low, high] x [low, high], `parts` along either axis; bin i * parts + j.
 

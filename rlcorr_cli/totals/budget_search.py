@@ -9,17 +9,17 @@ looks at a micro-batch and at an arbitrary one of equal values; here it is the t
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
 
-@dataclass(frozen=True)
+@frozen
 class BudgetBatch:
     """A budget's name and the training batch that has to keep it."""
 
@@ -27,7 +27,7 @@ class BudgetBatch:
     batch: Any
 
 
-@dataclass(frozen=True)
+@frozen
 class BudgetGroup:
     """A budget's name and a group of rows, whose key begins with the training batch."""
 
@@ -40,7 +40,7 @@ class BudgetGroup:
         return BudgetBatch(self.budget, self.group[0])
 
 
-@dataclass(frozen=True)
+@frozen
 class Crossing:
     """The bucket in which the mean reaches the budget, and what lies below it.  bucket: None where it never does, and
     what lies below is not looked at."""

@@ -6,11 +6,12 @@ own part of a softmax score.  The same block of no correction at all (f = 1) is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.lists import Stretches
 from rlcorr_cli.totals.replicates import Replicates
@@ -85,7 +86,7 @@ def resampled_names(plans: Sequence[Plan]) -> list[str]:
     return [plan_name(plan, name) for plan in plans for name in RESAMPLED] + references
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class ComparedTotals:
     """One plan's totals as formulas read them: once (floats) or for every replicate (f64[R], sums alone).
 

@@ -6,8 +6,9 @@ peers' profiles both read them here.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -16,7 +17,7 @@ Value = float | None
 Values = dict[str, Value]
 
 
-@dataclass(frozen=True)
+@frozen
 class StatisticFamily:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 

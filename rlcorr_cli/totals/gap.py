@@ -12,12 +12,13 @@ belong to each other.  Everything adds but a maximum and two short lists of rows
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.totals.histogram import Floats
 
@@ -85,7 +86,7 @@ MOST_LEVELS = 256
 WORST = 8
 
 
-@dataclass(frozen=True)
+@frozen
 class WorstRow:
     """A row by some value.  sample_id: None of a dump without ids."""
 
@@ -100,7 +101,7 @@ class WorstRow:
         return self.sample_id or self.place.text
 
 
-@dataclass(frozen=True)
+@frozen
 class WorstRows:
     """The WORST rows by some value, largest first."""
 
@@ -120,7 +121,7 @@ class WorstRows:
         return WorstRows.of((*self.rows, *other.rows))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Levels:
     """Sums by the levels of one column.
 
@@ -170,7 +171,7 @@ LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {
 }
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Vocabulary:
     """Sums that take token ids, over inside body tokens.
 
@@ -189,7 +190,7 @@ class Vocabulary:
         )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class GapTotals:
     """See the module; each array's last axis is named by the table that its comment names.
 

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits
 from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
@@ -83,7 +83,7 @@ def narrowed(counts: Counts) -> Counts:
     return counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Histograms(Lists):
     """The histograms of G groups, whose columns are buckets u16, ascending in each group, and their counts."""
 

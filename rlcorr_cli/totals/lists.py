@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import check_counts
 
 Ints = NDArray[np.int64]
@@ -31,7 +32,7 @@ def first_of_each(ordered: NDArray[Any]) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Stretches:
     """S stretches of the flat columns of some sources: the source, start and length of each, i64[S]."""
 
@@ -185,7 +186,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
     return filled[0] if len(filled) == 1 else tuple(np.concatenate(each) for each in zip(*filled, strict=True))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Lists:
     """What G groups hold of some values: the histogram of each, or the largest.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
@@ -29,7 +30,7 @@ K = TypeVar("K")
 V = TypeVar("V", Replicates, BinnedTotals, DistinctKeys)
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Measured:
     """Totals of any number of shards.
 

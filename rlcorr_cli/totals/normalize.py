@@ -9,11 +9,11 @@ Frameworks differ in how f is taken (BatchMean).  Metrics and the weights that `
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import StatisticFamily
@@ -26,7 +26,7 @@ _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 _SUMS = ("tok", "tok_dev", "tok_sq", "seq", "seq_dev", "seq_sq")
 
 
-@dataclass(frozen=True)
+@frozen
 class BatchMean:
     """How a batch's mean weight is taken, and when it divides.
 

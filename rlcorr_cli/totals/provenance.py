@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 
 SCHEMA = 5
@@ -26,7 +27,7 @@ class ShardId:
     part: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Provenance:
     """plans: by their ids.  settings: what a user may set and totals depend on, by name.  columns:
     canonical name -> the dump's.  batch: the column that a group's key begins with, None where all rows are one

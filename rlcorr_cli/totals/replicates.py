@@ -1,11 +1,11 @@
 """Replicates: the same sums under R resamplings of the rows, from which intervals are drawn."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.totals import MERGES, Merge, Table
 
@@ -17,7 +17,7 @@ MOST_RESAMPLED = 200
 """Groups that are resampled each, which takes some 70 kB."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Replicates:
     """The same totals under R Poisson resamplings of the clusters: sums f64[K, R], logs of sums f64[L, R].
 

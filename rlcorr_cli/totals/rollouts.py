@@ -4,11 +4,11 @@ Samples of one rollout may lie anywhere in a dump, so that a sample's divisor is
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import Keys
 
@@ -16,7 +16,7 @@ ROLLOUT, EMPTY = "rollout", "empty"
 """The block of sums over rollouts; and the sum of those without a valid token."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class RolloutTotals:
     """R rollouts.  keys: u64[R], sorted, a hash of each one's id.  tokens, samples: f64[R], its valid tokens and its
     samples."""

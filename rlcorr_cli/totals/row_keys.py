@@ -4,12 +4,13 @@ A key is a sum over a row's values of value times a random odd number of its pla
 two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rlcorr_cli.frozen import frozen
 
 Keys = NDArray[np.uint64]
 SKETCH_SIZE = 1024
@@ -58,7 +59,7 @@ def joined(first: Keys, second: Keys) -> Keys:
     return mix(mix(first) + second)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class DistinctKeys:
     """How many distinct keys there are: the smallest `most` of them, u64[K] ascending.
 
@@ -100,7 +101,7 @@ class DistinctKeys:
         return len(self.keys) if self.exact else round((self.most - 1) / int(self.keys[-1]) * 2.0**64)
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class KeySample:
     """The smallest distinct keys met so far and how many rows have each: u64[K] ascending, i64[K].
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
 from rlcorr_cli.totals.row_keys import Keys
 
@@ -27,7 +28,7 @@ MOST_LEVEL = 64 * LEVELS
 Index = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class ColumnOfKeys:
     """A column of R rows (worker, step): the code of each row, i64[R], and the values that codes stand for."""
 
@@ -55,7 +56,7 @@ class ColumnOfKeys:
         return ColumnOfKeys(codes=codes.astype(np.int64), values=tuple(self.values[code] for code in used.tolist()))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class RowSample:
     """R rows with V valid tokens among T, none of them empty.
 

@@ -7,13 +7,14 @@ bucket that the threshold cuts must be read again (`Candidates`).
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, FloatBits
 from rlcorr_cli.totals.comparison import DEGREES as PLAN_DEGREES
 from rlcorr_cli.totals.comparison import LOGS
@@ -33,7 +34,7 @@ def distances(values: Floats, side: Side) -> Floats:
     return {"both": np.abs(values), "high": values, "low": -values}[side]
 
 
-@dataclass(frozen=True)
+@frozen
 class Candidates:
     """The units of one group of buckets: their distances in ascending order, and their part in every sum by name.
 
@@ -57,7 +58,7 @@ class Candidates:
             return {name: float(column[:n].sum()) for name, column in self.columns.items()}
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class UnitTotals:
     """Units, of which a bound may reach those in `moving`, by bucket of their value with their part in every sum.
 
@@ -85,7 +86,7 @@ class UnitTotals:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Curve:
     """totals: of all units.  side: of the bound.  outside: what units outside it are: dropped (a rejection, or weights
     that are zeroed) or capped at the bound."""
@@ -187,7 +188,7 @@ class Curve:
         return self.totals.moving.bins[order[starts[place] : end]]
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class NormalizedCurve(Curve):
     """The curve where weights are divided by their training batch's mean.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
@@ -26,7 +27,7 @@ FITTED_AT_ONCE = 1 << 17
 """Numbers of one step of a fit: few enough for a processor's cache."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Boundary:
     """Where a share of some values ends: the value there, the next larger one (inf past the last), how many are no
     larger, and of how many."""
@@ -137,7 +138,7 @@ def largest(values: Floats, size: int) -> Floats:
     return np.partition(candidates, len(candidates) - size)[-size:].copy()
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Tails(Lists):
     """The tails of G groups, whose one column is the largest values, at most `size` of a group, in no order."""
 

@@ -12,13 +12,14 @@ An empty batch has the same names: its columns have length 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.lists import Ints, first_of_each
@@ -43,7 +44,7 @@ _COUNTED = ("tokens", "sequences")
 """Sums of a block that are whole numbers."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False)
 class Table:
     """Numbers by name, f64[K, G]: of G groups, or of G replicates."""
 
@@ -63,7 +64,7 @@ class Table:
         return self.values[self.places[name]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen(kw_only=True, eq=False)
 class Totals:
     """Totals of G groups; see the module.  keys: distinct.  tables: f64[K, G] each.
 

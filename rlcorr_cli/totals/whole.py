@@ -1,9 +1,10 @@
 """What is kept of a dump as a whole only, beside its groups' totals."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
@@ -11,7 +12,7 @@ from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 A = TypeVar("A", Tail, Histogram, KeySample)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class WholeDump:
     """tails: by the names that they have in Totals, longer than those of a group.  histograms: by name, of what is not
     told of groups.

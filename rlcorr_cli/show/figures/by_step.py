@@ -4,13 +4,13 @@ As in `panels.py`, each draws on its axes, returns one sentence, and raises Miss
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.report import Group, GroupCurves, Report
 from rlcorr_cli.results.trends import MIN_LENGTH_COUNT, Missing, course, profile
 from rlcorr_cli.show.figures import style, ticks
@@ -31,7 +31,7 @@ BINS = 60
 """Of the log-ratios' histogram."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Curve:
     """One group's: what the legend calls it, how it looks, and what it is drawn from."""
 

@@ -1,13 +1,13 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
@@ -18,7 +18,7 @@ from rlcorr_cli.show.inputs import source
 ReportPanel = Callable[[Axes, Report], str]
 
 
-@dataclass(frozen=True)
+@frozen
 class Kind:
     """A picture.  about: the question it answers.  panels: (title, panel), in reading order.  columns: how many of
     them stand side by side at most.  size: of each, in inches."""
@@ -29,7 +29,7 @@ class Kind:
     size: tuple[float, float] = (7.0, 4.2)
 
 
-@dataclass(frozen=True)
+@frozen
 class Drawn:
     """A finished picture, or (figure None) the reason why there is none.  columns: panels that stand side by side."""
 

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from io import BytesIO
@@ -20,6 +19,7 @@ from itertools import groupby
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup, escape
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Document, Panel, Picture, Section, Table
 from rlcorr_cli.show.figures import style
@@ -38,7 +38,7 @@ SIZE = (4.6, 3.4)
 """Of a panel, in inches: on a phone's screen its letters are still 9 pixels high."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Drawing:
     """One panel: its drawing as part of the page, and the sentence below it."""
 

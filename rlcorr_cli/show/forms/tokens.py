@@ -9,13 +9,13 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.inspected import OneRow, TokenRows
 from rlcorr_cli.show.document import Table
 from rlcorr_cli.show.token_rows import (
@@ -45,7 +45,7 @@ SHADES = {
 """Class of colours (above 0, below 0, by size) -> the palest and the fullest, on light pages and on dark ones."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Card:
     """A row.  anchor: of links to it; keys: what cards are sorted and filtered by."""
 
@@ -63,7 +63,7 @@ class Card:
     data: Markup
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Bar:
     """A bar of the histogram, in its units: x from 0 to N_BINS, height from 0 to 1."""
 
@@ -74,7 +74,7 @@ class Bar:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class Viewer:
     """All cards with what stands above them.  sorts: name of a key -> what it is called; colours: likewise."""
 
