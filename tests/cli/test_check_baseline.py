@@ -11,7 +11,7 @@ from running import BF16, SAMPLE, STEPS, refused, run
 from rlcorr_cli.api import analyze, check
 from rlcorr_cli.results.saved import read_report
 
-INT8 = str(SAMPLE / "smollm2_int8.parquet")
+INT8, FP32 = str(SAMPLE / "smollm2_int8.parquet"), str(SAMPLE / "smollm2_fp32.parquet")
 
 
 def test_halves_of_one_dump_are_not_worse_than_each_other() -> None:
@@ -62,7 +62,8 @@ def test_a_baseline_alone_compares_the_main_metrics(tmp_path: Path) -> None:
     assert run("check", BF16, "--baseline", then).status == 0
     ran = run("check", INT8, "--baseline", then, "--json")
     assert ran.status == 1
-    assert run("check", INT8, "--baseline", then, "--max", "k3_kl=0").out.count("Same remedy as above.") == 1
+    assert run("analyze", FP32, "-o", then, "--overwrite").status == 0
+    assert run("check", BF16, "--baseline", then, "--max", "k3_kl=0").out.count("Same remedy as above.") == 1
     compared = [one for one in json.loads(ran.out)["findings"] if "baseline" in one["rule"]]
     assert [(one["metric"], one["status"]) for one in compared] == [("k3_kl", "fail"), ("kl", "ok")]
 

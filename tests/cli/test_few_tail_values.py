@@ -89,9 +89,9 @@ def reasons(dump: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("pareto_k_seq", "Null of under 25 sequences. Under 100 it is not judged"),
+        ("pareto_k_seq", "Null with fewer than 25 sequences. With fewer than 100, no rule"),
         ("pareto_k_seq_se", "(1 + pareto_k_seq) / sqrt(min(B / 5, 3 sqrt B))"),
-        ("pareto_k_seq_limit", "Null of under 100 sequences"),
+        ("pareto_k_seq_limit", "Null with fewer than 100 sequences"),
     ],
 )
 def test_explain_says_what_it_takes(name: str, says: str) -> None:

@@ -445,7 +445,7 @@ def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
         assert process.stdout is not None
         process.stdout.close()
         step_file(here / "run/step_1.parquet", 1)
-        assert process.wait() == 0
+        assert process.wait(LIMIT_SECONDS) == 0
 
 
 def test_an_alarm_is_raised_again_whose_command_was_killed_with_the_watch(

@@ -78,7 +78,7 @@ def test_metrics_are_the_peers(case: str) -> None:
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-ON_THESE_ROWS = ("without valid tokens, too", "samples of one rollout")
+ON_THESE_ROWS = ("without valid tokens", "samples of one rollout")
 """What the names table says of rows that are not here: empty ones, and several of one rollout."""
 
 
