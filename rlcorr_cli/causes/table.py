@@ -429,9 +429,10 @@ _ROWS = (
         effect="none",
         meaning="A few tokens are far off, all over the rows, and the others are close.",
         looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
-        certainty="What switches these tokens is not in the dump; expert flips of a mixture of experts look so.",
+        certainty="Router flips look so: the two engines send a token to different experts. In which layers they do is "
+        "not in the dump, nor whether the model has experts at all.",
         alike="some_rows, where they stand in few rows; other_weights, where they go with the token.",
-        advice="Of a mixture of experts: replay the rollout's routing in training (R3).",
+        advice="If the model is a mixture of experts, replay the rollout's routing in training (R3).",
     ),
     Cause(
         name="other_weights",
