@@ -177,8 +177,8 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - noise_share(case)),
         parameters={"core": spread.core, "outliers": spread.n_far},
-        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off, in both directions, as router flips "
-        "of a mixture of experts make them",
+        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off, in both directions, "
+        "as router flips of a mixture of experts make them",
         evidence=(
             f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
             f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
