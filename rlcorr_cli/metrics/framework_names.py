@@ -132,6 +132,7 @@ SLIME: tuple[LoggedName, ...] = (
 )
 
 _BY_SEQUENCE = "prime-rl averages over each sequence's tokens first, then over sequences."
+_OF_ALL = f"{_BY_SEQUENCE} A sequence with no token to average over counts as 0."
 _UNSCORED = "TRL leaves out tokens that vLLM could not score; --nonfinite keep counts them as 0."
 _AS_1 = "In sequence modes a sequence without a loss token counts as 1."
 
@@ -235,8 +236,8 @@ LOGGED: tuple[LoggedName, ...] = (
         canonical="k3_kl",
         difference=_BY_SEQUENCE,
     ),
-    LoggedName(framework="prime-rl", name="unmasked_mismatch_kl", canonical="kept_k3_kl", difference=_BY_SEQUENCE),
-    LoggedName(framework="prime-rl", name="is_masked", canonical="rollout_rs_masked_fraction", difference=_BY_SEQUENCE),
+    LoggedName(framework="prime-rl", name="unmasked_mismatch_kl", canonical="kept_k3_kl", difference=_OF_ALL),
+    LoggedName(framework="prime-rl", name="is_masked", canonical="rollout_rs_masked_fraction", difference=_OF_ALL),
     LoggedName(framework="AReaL", name="behave_imp_weight", canonical="kept_ratio_mean"),
     LoggedName(framework="AReaL", name="behave_approx_kl", canonical="kept_log_ratio_mean"),
     LoggedName(framework="AReaL", name="behave_filtered_ratio", canonical="rollout_rs_masked_fraction"),
@@ -260,7 +261,8 @@ LOGGED: tuple[LoggedName, ...] = (
         framework="open-instruct",
         name="val/rho_clipfrac",
         canonical="rollout_is_ratio_fraction_high",
-        otherwise="With a lower bound it counts the tokens below it, too.",
+        otherwise="With a lower bound it counts the tokens below it, too. With rho_mask_sequence_level it is of "
+        "tokens, where ours is of sequences.",
     ),
     LoggedName(framework="open-instruct", name="val/rho_drop_frac", canonical="rollout_rs_masked_fraction"),
     *(
@@ -288,7 +290,7 @@ LOGGED: tuple[LoggedName, ...] = (
         framework="ms-swift",
         name="rollout_correction/is_weight_mean",
         canonical="rollout_is_applied_mean",
-        otherwise="In sequence_truncate it is over sequences, of geometric weights.",
+        otherwise="In sequence_truncate it is of geometric weights. In sequence_mask masked tokens count as 0.",
     ),
     LoggedName(
         framework="ms-swift",
@@ -302,6 +304,12 @@ LOGGED: tuple[LoggedName, ...] = (
         name="actor/train_infer_ratio_token_mean@sum",
         canonical="ratio_mean",
         difference="ROLL averages over each sequence's tokens first, then over sequences.",
+    ),
+    LoggedName(
+        framework="ROLL",
+        name="actor/is_weight_clipfrac@sum",
+        canonical="rollout_is_ratio_fraction_high",
+        otherwise="With sequence and geometric weights it also counts positions outside the mask.",
     ),
 )
 
