@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import StepChange
 from rlcorr_cli.causes.numbers import ratios
-from rlcorr_cli.totals.gap import INDEX_EDGES, LOGP_RANGE, SURPRISE_EDGES
+from rlcorr_cli.measure.gap_rows import logit
+from rlcorr_cli.totals.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
 
 MIN_TOKENS = 1000
 """Of the first steps, and of the last ones: as many steps as it takes for so many tokens."""
@@ -61,9 +62,8 @@ def _binned(sample: RowSample, of: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """Tokens and sums of l^2 of some rows, by surprise and by place: f64[N_SURPRISE, N_PLACES] each."""
     rows = sample.rows(np.flatnonzero(of))
     b, a = rows.rollout.astype(np.float64), rows.train.astype(np.float64)
-    held = np.clip(b, *LOGP_RANGE)
-    surprise = np.digitize(held - np.log(-np.expm1(held)), SURPRISE_EDGES)
-    place = np.arange(len(b)) - np.repeat(np.cumsum(rows.n_valid) - rows.n_valid, rows.n_valid)
+    surprise = np.digitize(logit(b), SURPRISE_EDGES)
+    place = np.arange(len(b)) - np.repeat(starts_of(rows.n_valid), rows.n_valid)
     at = surprise * N_PLACES + np.digitize(place, INDEX_EDGES)
     size, shape = N_SURPRISE * N_PLACES, (N_SURPRISE, N_PLACES)
     squares = (a - b) ** 2 if rows.unscored is None else np.where(rows.unscored, 0.0, (a - b) ** 2)

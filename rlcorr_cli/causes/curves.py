@@ -82,13 +82,10 @@ def loses_mass(case: Case) -> bool:
 def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
-    if step is not None and is_cut(step) and (loses_mass(case) or step.errors <= MOST_AGAINST * step.judged):
-        pass  # what other weights add to the mean of e^l hides the loss, and not the step
-    elif not loses_mass(case):
-        return None
-    else:
-        return _level_top_p(case) if case.features.unevenness < LEVEL_LOSS else None
-    assert step is not None
+    loses = loses_mass(case)
+    # What other weights add to the mean of e^l hides the loss, and not the step.
+    if step is None or not is_cut(step) or not (loses or step.errors <= MOST_AGAINST * step.judged):
+        return _level_top_p(case) if loses and case.features.unevenness < LEVEL_LOSS else None
     low = case.features.lines["u_low"]
     if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
         return _with_temperature(case, step)

@@ -18,7 +18,6 @@ from rlcorr_cli.causes.curves import (
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
 from rlcorr_cli.causes.recording import slipped_rows, top1_recorded
 from rlcorr_cli.causes.rows import (
@@ -78,7 +77,6 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
     causes = _ranked([with_certainty(case, cause) for cause in _causes(case, columns)]) if enough else ()
     steps = hot_steps(case, columns) if enough and all(cause.cause != "column" for cause in causes) else ()
     verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
-    head = head_gap(sample)
     lacking: list[NotLookedFor] = []
     if totals.vocabulary is None:
         lacking += [NotLookedFor("repetition_penalty", "token ids"), NotLookedFor("other_weights", "token ids")]
@@ -92,9 +90,7 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
         verdict=verdict,
         conclusion=conclusion,
         causes=causes,
-        facts=(*grid_facts(case), *kept_set_facts(sample, context.rollout, context.train), *head_facts(head)),
-        head=head,
-        versions=version_gaps(sample),
+        facts=grid_facts(case),
         columns=tuple(column.gap_of_column() for column in columns),
         turns=turn_gaps(totals),
         surprise=surprise_gaps(totals),

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.diagnosis import Fact, HeadGap, VersionGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.measure.statistics import k3
+from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_sample import RowSample, starts_of
 
 EQUAL_TO_0 = 1e-4
 """A log-prob this near 0 is of a token that nothing else could be drawn beside."""
@@ -53,11 +55,11 @@ def kept_set_facts(sample: RowSample | None, rollout: str, train: str) -> tuple[
     over = [float((column[alone] > -EQUAL_TO_0).mean()) >= MOSTLY for column in (tokens.rollout, tokens.train)]
     first = f"{share} of the tokens are the only one that their sampler kept"
     others = tokens.train[~alone] - tokens.rollout[~alone]
-    k3 = float((np.expm1(others) - others).mean()) if len(others) else 0.0
+    mean_k3 = float(k3(others).mean()) if len(others) else 0.0
     if all(over):
         sentence = (
             f"{first}: both columns are over the kept sets, and 0 there. Over the other tokens k3_kl is "
-            f"{figures(k3)}, and the sd of log-ratio {figures(float(others.std()) if len(others) else 0.0)}."
+            f"{figures(mean_k3)}, and the sd of log-ratio {figures(float(others.std()) if len(others) else 0.0)}."
         )
     elif not any(over):
         sentence = f"{first}, but neither column is over the kept sets: both are below 0 there."
@@ -72,6 +74,13 @@ def kept_set_facts(sample: RowSample | None, rollout: str, train: str) -> tuple[
 
 
 @np.errstate(over="ignore")
+def _mean_k3(log_ratio: Floats) -> float | None:
+    """None where float64 does not hold it."""
+    mean = float(k3(log_ratio).mean())
+    return mean if np.isfinite(mean) else None
+
+
+@np.errstate(over="ignore")
 def head_gap(sample: RowSample | None) -> HeadGap | None:
     """Over the heads of a sample's valid tokens; None where no token has any."""
     if sample is None or sample.head_tv is None or sample.head_kl is None:
@@ -83,19 +92,18 @@ def head_gap(sample: RowSample | None) -> HeadGap | None:
     if not known.any():
         return None
     log_ratio = sample.train[known].astype(np.float64) - sample.rollout[known]
-    k3 = float((np.expm1(log_ratio) - log_ratio).mean())
-    return HeadGap(int(known.sum()), float(tv[known].mean()), float(kl[known].mean()), k3 if np.isfinite(k3) else None)
+    return HeadGap(int(known.sum()), float(tv[known].mean()), float(kl[known].mean()), _mean_k3(log_ratio))
 
 
 def head_facts(head: HeadGap | None) -> tuple[Fact, ...]:
     """The distances in a sentence."""
     if head is None:
         return ()
-    k3 = "" if head.k3 is None else f"; the k3 of the tokens sampled there is {figures(head.k3)}"
+    of_sampled = "" if head.k3 is None else f"; the k3 of the tokens sampled there is {figures(head.k3)}"
     sentence = (
         f"Over the top-k heads that both sides recorded, and all other tokens as one, the total variation is "
         f"{figures(head.tv)} and KL(rollout || training) {figures(head.kl)} nats a token, without sampling noise "
-        f"({count_noun(head.tokens, 'token')}{k3})."
+        f"({count_noun(head.tokens, 'token')}{of_sampled})."
     )
     return (Fact("heads", sentence),)
 
@@ -106,28 +114,23 @@ def version_gaps(sample: RowSample | None) -> tuple[VersionGap, ...]:
     where the dump does not tell, or no row has tokens of two versions."""
     if sample is None or sample.versions is None:
         return ()
-    starts = np.cumsum(sample.n_tokens) - sample.n_tokens
     versions = np.where(sample.versions >= 0, sample.versions, -1)
     if not len(versions):
         return ()
-    newest = np.repeat(np.maximum.reduceat(versions, starts), sample.n_tokens)
+    newest = np.repeat(np.maximum.reduceat(versions, starts_of(sample.n_tokens)), sample.n_tokens)
     tokens = _Tokens.of(sample, np.where(versions >= 0, newest - versions, -1))
     behind = np.minimum(tokens.numbers, MOST_VERSIONS)
     if not behind.any():
         return ()
     log_ratio = tokens.train - tokens.rollout
     squares, whole = log_ratio**2, float((log_ratio**2).sum())
-    found: list[VersionGap] = []
-    for at in np.unique(behind):
-        on = behind == at
-        mean = float((np.expm1(log_ratio[on]) - log_ratio[on]).mean())
-        found.append(
-            VersionGap(
-                behind=int(at),
-                tokens=int(on.sum()),
-                token_share=float(on.mean()),
-                k3=mean if np.isfinite(mean) else None,
-                gap=float(squares[on].sum()) / whole if whole else 0.0,
-            )
+    return tuple(
+        VersionGap(
+            behind=int(at),
+            tokens=int(on.sum()),
+            token_share=float(on.mean()),
+            k3=_mean_k3(log_ratio[on]),
+            gap=float(squares[on].sum()) / whole if whole else 0.0,
         )
-    return tuple(found)
+        for at, on in ((at, behind == at) for at in np.unique(behind))
+    )

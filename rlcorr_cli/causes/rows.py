@@ -371,7 +371,12 @@ def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
     hot = step.hot or [
         i for i, gap in enumerate(step.gaps) if (gap.size or 0.0) >= MIN_SIZE and gap.gap >= EXCESS_RATIO * gap.expected
     ]
-    return tuple(sorted((step.levels.keys[i] for i in hot), key=lambda key: (str(type(key)), key)))
+    return tuple(sorted((step.levels.keys[i] for i in hot), key=order_of_keys))
+
+
+def order_of_keys(key: Any) -> tuple[str, Any]:
+    """By which keys of several types are sorted."""
+    return str(type(key)), key
 
 
 def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:

@@ -17,6 +17,8 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
+from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_set_facts, version_gaps
+from rlcorr_cli.causes.rows import order_of_keys
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -25,7 +27,7 @@ from rlcorr_cli.measure.row_sampling import batch_of
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
 
 FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
@@ -54,18 +56,24 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
-    change = between_steps(sample, sample.levels.get(STEP))
-    legs = () if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context))
-    return Search(
-        replace(diagnosis, impossible=impossible_ratio(batch_of(sample)[0]), legs=legs, between_steps=change), totals
+    head = head_gap(sample)
+    diagnosis = replace(
+        diagnosis,
+        facts=(*diagnosis.facts, *kept_set_facts(sample, context.rollout, context.train), *head_facts(head)),
+        head=head,
+        versions=version_gaps(sample),
+        impossible=impossible_ratio(batch_of(sample)[0]),
+        legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
+        between_steps=between_steps(sample, sample.levels.get(STEP)),
     )
+    return Search(diagnosis, totals)
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
     """What lies between each two of three policies, in their order; of the rows that have all of them."""
     if sample.third is None:
         return
-    starts = np.cumsum(sample.n_valid) - sample.n_valid
+    starts = starts_of(sample.n_valid)
     known = np.minimum.reduceat(np.isfinite(sample.third), starts) if len(starts) else np.zeros(0, np.bool_)
     sample = sample.rows(np.flatnonzero(known))
     rollout, trained, advantage = sample.columns
@@ -79,15 +87,15 @@ def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
         of_leg = _log_ratio(policies[before], policies[after])
         columns = (before, after, advantage)
         leg = replace(sample, rollout=policies[before], train=policies[after], columns=columns, legs=(), third=None)
-        found = diagnose(totals_of(leg), Context(*columns, context.clean), leg)
+        of_columns = diagnose(totals_of(leg), Context(*columns, context.clean), leg)
         yield Leg(
             first=before,
             last=after,
             share=float(of_leg @ gap) / squares if squares else 0.0,
-            k3=found.k3,
-            sum_sq=found.sum_squares,
-            verdict=found.verdict,
-            words=found.conclusion if found.cause is None else found.cause.claim,
+            k3=of_columns.k3,
+            sum_sq=of_columns.sum_squares,
+            verdict=of_columns.verdict,
+            words=of_columns.conclusion if of_columns.cause is None else of_columns.cause.claim,
         )
 
 
@@ -131,7 +139,7 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     if within.cause is None or within.cause.cause == "column":
         return whole
     held = f"{steps_words(whole.hot_steps)} {percent(portion)} of the gap."
-    last = max((value for value in step.values if value is not None), key=lambda value: (str(type(value)), value))
+    last = max((value for value in step.values if value is not None), key=order_of_keys)
     grows = whole.hot_steps[-1] == last
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
     named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])

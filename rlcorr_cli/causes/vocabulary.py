@@ -53,7 +53,9 @@ def beyond_vocabulary(sample: RowSample) -> Beyond:
     b, a = sample.rollout.astype(np.float64), sample.train.astype(np.float64)
     ids = sample.token_ids
     size = LARGEST_VOCABULARY if ids is None or not len(ids) else int(ids.max()) + 1
-    drawn = (b < 0) & (a < 0) if sample.unscored is None else (b < 0) & (a < 0) & ~sample.unscored
+    drawn = (b < 0) & (a < 0)
+    if sample.unscored is not None:
+        drawn &= ~sample.unscored
     b, a = b[drawn], a[drawn]
     far = np.abs(np.expm1(np.minimum(a - b, 1.0))) > size * np.exp(a)
     lost = int((far & (a < b)).sum())

@@ -111,8 +111,10 @@ def yardstick(clean: Any, how: How) -> "Yardstick | None":
 
     reading = request(clean, {"map": how.get("map"), "nonfinite": how.get("nonfinite", "error")})
     with computing(how) as compute:
-        found = diagnose(reading, computing=compute, watch=how.get("watch"))
-    return yardstick_of(named[0], found.whole.diagnosis, None if found.voiding is None else found.verdict)
+        clean_dump = diagnose(reading, computing=compute, watch=how.get("watch"))
+    return yardstick_of(
+        named[0], clean_dump.whole.diagnosis, None if clean_dump.voiding is None else clean_dump.verdict
+    )
 
 
 def other_plan(asked: Plan, held: Plan) -> str | None:

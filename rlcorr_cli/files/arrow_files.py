@@ -51,10 +51,10 @@ def batches(
     part: the first of them and the one after the last; None for all.
     """
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
-        found = map(reader.get_batch, range(*(part or (0, reader.num_record_batches))))
+        unchecked = map(reader.get_batch, range(*(part or (0, reader.num_record_batches))))
     else:
-        found = iter(reader)
-    return (_checked(batch) for batch in found)
+        unchecked = iter(reader)
+    return (_checked(batch) for batch in unchecked)
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import DASHBOARD_COLUMNS, DASHBOARD_NAME
 from rlcorr_cli.layouts.tensors import TENSORS, Array, is_tensor
 from rlcorr_cli.layouts.torch_files import opened, read_torch
-from rlcorr_cli.layouts.values import HINT, length, mapping, sequence
+from rlcorr_cli.layouts.values import HINT, flat, length, mapping, sequence
 
 IN_LOSS = {
     "rollout_log_probs": "rollout_log_probs",
@@ -113,18 +113,6 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         if row["response_mask"] is None:
             row["response_mask"] = np.ones(n_tokens, np.int8)
         yield row
-
-
-def flat(lists: pa.Array, key: str) -> tuple[Array, Array, Array]:
-    """The values of lists, where each begins and ends, and which are not null."""
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise DataError(f"its {key} is {lists.type}, not a list.", HINT)
-    floats = pa.types.is_floating(lists.type.value_type)
-    if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
-        raise DataError(f"its {key} hold nulls, or something else than numbers.", HINT)
-    # By DLPack, because pyarrow's own `to_numpy` imports pandas where it is installed, which takes half a second.
-    values = np.from_dlpack(lists.values.fill_null(np.nan) if floats else lists.values)
-    return values, np.from_dlpack(lists.offsets), np.array(lists.is_valid().to_pylist(), np.bool_)
 
 
 def dashboards(paths: Sequence[str]) -> list[tuple[str, ...]]:

@@ -84,8 +84,8 @@ def beside(paths: Sequence[str]) -> list[str]:
     runs: dict[str, set[str]] = {}
     for file in filter(None, map(monitor_file, paths)):
         runs.setdefault(file.folder, set()).add(file.stream)
-    found: list[str] = []
+    others: list[str] = []
     for folder, named in runs.items():
         of_run = (monitor_file(path) for path in filesystem(folder).below(folder))
-        found += [file.path for file in of_run if file and (file.stream != "stream" or "stream" not in named)]
-    return [path for path in found if path not in set(paths)]
+        others += [file.path for file in of_run if file and (file.stream != "stream" or "stream" not in named)]
+    return [path for path in others if path not in set(paths)]

@@ -249,8 +249,8 @@ class Annotations:
             raise DataError(f"{what}: they are not of the same run.", HINT)
         with self._lock, _temporary():
             self.spooled.seek(start)
-            found = np.frombuffer(self.spooled.read(n_values * 8), np.float64)
-        return np.concatenate([found, np.full(n_tokens - n_values, np.nan)])
+            numbers = np.frombuffer(self.spooled.read(n_values * 8), np.float64)
+        return np.concatenate([numbers, np.full(n_tokens - n_values, np.nan)])
 
     @property
     def traces(self) -> set[str]:
@@ -441,12 +441,12 @@ def _lists(node: _Node) -> tuple[NDArray[np.int64], NDArray[np.bool_], Values]:
         raise DataError("token_ids are not whole numbers of 64 bits.", HINT) from error
     mask = np.array(node.mask or [], np.bool_) if len(tokens) else np.zeros(0, np.bool_)
     aligned(token_ids=tokens, mask=mask)
-    given = np.array(node.logprobs or [], np.float64)
+    of_sampled = np.array(node.logprobs or [], np.float64)
     n_sampled = np.count_nonzero(mask)
-    if len(given) and len(given) != n_sampled:
-        raise DataError(f"logprobs has {len(given):,} values for {n_sampled:,} sampled tokens.", HINT)
+    if len(of_sampled) and len(of_sampled) != n_sampled:
+        raise DataError(f"logprobs has {len(of_sampled):,} values for {n_sampled:,} sampled tokens.", HINT)
     log_probs = np.zeros(len(tokens))
-    log_probs[mask] = given if len(given) else np.nan
+    log_probs[mask] = of_sampled if len(of_sampled) else np.nan
     return tokens, mask, log_probs
 
 

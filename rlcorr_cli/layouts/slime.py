@@ -330,8 +330,8 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
     """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
     tell."""
     generated = rollout.columns
-    told = (*FROM_ROLLOUT, ENGINE, *TOLD_OF_TOKENS)
-    added = [name for name in told if name in generated and name not in trained.columns]
+    of_rollout = (*FROM_ROLLOUT, ENGINE, *TOLD_OF_TOKENS)
+    added = [name for name in of_rollout if name in generated and name not in trained.columns]
     types = {**TYPES, **{name: type for name, type in trained.types.items() if name not in added}}
 
     def samples() -> Iterator[Sample]:

@@ -46,9 +46,9 @@ def token_versions(values: Any, mask: Array) -> Array | None:
         return None
     if len(versions) != len(starts):
         versions = versions[:1] * len(starts)
-    found = np.full(len(mask), None, object)
-    found[sampled] = np.array(versions, object)[np.searchsorted(starts, np.flatnonzero(sampled), "right") - 1]
-    return found
+    of_tokens = np.full(len(mask), None, object)
+    of_tokens[sampled] = np.array(versions, object)[np.searchsorted(starts, np.flatnonzero(sampled), "right") - 1]
+    return of_tokens
 
 
 def kept_set_sizes(offsets: Array, n_ids: int, n_tokens: int, what: str) -> Array:

@@ -24,9 +24,8 @@ from rlcorr_cli.files.arrow_files import arrow_file, batches
 from rlcorr_cli.files.parquet_files import parquet_file
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
-from rlcorr_cli.layouts.miles import flat
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, other, text, whole
+from rlcorr_cli.layouts.values import HINT, aligned, flat, floats, inner, integers, objects, other, text, whole
 from rlcorr_cli.places import scheme
 
 WAL_PLACES = slice(18, 20)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
@@ -228,3 +229,15 @@ def _integers(values: list[Any]) -> NDArray[np.int64] | None:
     with suppress(struct.error):
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)
     return None
+
+
+def flat(lists: pa.Array, key: str) -> tuple[Array, Array, Array]:
+    """The values of lists, where each begins and ends, and which are not null."""
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        raise DataError(f"its {key} is {lists.type}, not a list.", HINT)
+    floats = pa.types.is_floating(lists.type.value_type)
+    if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
+        raise DataError(f"its {key} hold nulls, or something else than numbers.", HINT)
+    # By DLPack, because pyarrow's own `to_numpy` imports pandas where it is installed, which takes half a second.
+    values = np.from_dlpack(lists.values.fill_null(np.nan) if floats else lists.values)
+    return values, np.from_dlpack(lists.offsets), np.array(lists.is_valid().to_pylist(), np.bool_)

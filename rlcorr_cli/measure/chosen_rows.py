@@ -43,14 +43,18 @@ def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
     # What stands around them counts masked tokens, too.
     lengths = np.diff(around.offsets)[rows]
     every = stretches(around.offsets[rows], lengths)
+
+    def of_all_tokens(values: NDArray[N] | None) -> NDArray[N] | None:
+        return None if values is None else values[every]
+
     return of_batch, TokenContext(
         offsets=_offsets(lengths),
-        valid=None if around.valid is None else around.valid[every],
-        token_ids=None if around.token_ids is None else around.token_ids[every],
-        kept_sizes=None if around.kept_sizes is None else around.kept_sizes[every],
-        versions=None if around.versions is None else around.versions[every],
-        head_tv=None if around.head_tv is None else around.head_tv[every],
-        head_kl=None if around.head_kl is None else around.head_kl[every],
+        valid=of_all_tokens(around.valid),
+        token_ids=of_all_tokens(around.token_ids),
+        kept_sizes=of_all_tokens(around.kept_sizes),
+        versions=of_all_tokens(around.versions),
+        head_tv=of_all_tokens(around.head_tv),
+        head_kl=of_all_tokens(around.head_kl),
         levels={name: (codes[rows], keys) for name, (codes, keys) in around.levels.items()},
         prompts=None if around.prompts is None else around.prompts[rows],
         advantages=None if around.advantages is None else around.advantages[rows],

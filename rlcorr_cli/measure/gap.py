@@ -344,12 +344,13 @@ def grid_sums(values: NDArray[Any]) -> Floats:
     bits = narrow.view(np.uint32)
     as_stored = narrow == values  # a float64 between two float32s is on no coarser grid
     bf16 = as_stored & ((bits & 0xFFFF) == 0)
-    fewest = narrow[as_stored & ((bits & 0x1FFF) == 0)]  # as many bits as float16 has; its range is narrower, too
+    of_10_bits = narrow[as_stored & ((bits & 0x1FFF) == 0)]  # which is what float16 has; its range is narrower, too
     with np.errstate(over="ignore"):
-        fp16 = fewest.astype(np.float16) == fewest
+        fp16 = of_10_bits.astype(np.float16) == of_10_bits
+    # A step between neighbours is 2^(exponent - bits of the mantissa).
     n_by_exponent = np.bincount(bits >> 23 & 0xFF, minlength=256)
     squares = float((n_by_exponent * 4.0 ** (np.arange(256) - 127)).sum())
-    steps = [squares / 4.0**bits_of / 12 for bits_of in (BF16_BITS, FP16_BITS)]
+    steps = [squares / 4.0**mantissa / 12 for mantissa in (BF16_BITS, FP16_BITS)]
     # Values within a rounding of their type of a decimal of 4 places, and those of them that have 3.
     scaled = np.abs(values.astype(np.float64)) * 1e4
     rounding = np.finfo(values.dtype).eps

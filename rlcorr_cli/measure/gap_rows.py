@@ -123,12 +123,12 @@ class TokenGaps:
     @cached_property
     def u(self) -> Array:
         """logit p."""
-        return _logit(self.b)
+        return logit(self.b)
 
     @cached_property
     def v(self) -> Array:
         """logit q."""
-        return _logit(self.a)
+        return logit(self.a)
 
     @cached_property
     def d(self) -> Array:
@@ -203,7 +203,7 @@ class TokenGaps:
         return xp.astype(self.b < 0, xp.int64) * gap.N_CERTAIN + bins
 
 
-def _logit(logp: Array) -> Array:
+def logit(logp: Array) -> Array:
     """log(p / (1 - p)), from log-probs clipped to gap.LOGP_RANGE."""
     xp = namespace(logp)
     held = xp.clip(logp, *gap.LOGP_RANGE)

@@ -8,6 +8,7 @@ Writer turns either into the bytes of a file; a form is one Writer and its row i
 
 import gzip
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -144,7 +145,7 @@ class Writer(Protocol):
         ...
 
 
-class _Table:
+class _Table(ABC):
     """Rows that all have the same columns, in groups of about GROUP_BYTES: how they are written is a subclass's.
 
     columns, first: as of `writer`.
@@ -157,13 +158,13 @@ class _Table:
         self._writer: Any = None
         self._held: list[pa.Table] = []
 
+    @abstractmethod
     def _begun(self, schema: pa.Schema) -> Any:
         """What writes tables of these columns into the file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _write_groups(self, table: pa.Table, n_rows: int) -> None:
         """Write a table in groups of so many rows."""
-        raise NotImplementedError
 
     def write(self, rows: OriginalRows) -> None:
         table = rows.as_table(self._fixed)
@@ -185,9 +186,9 @@ class _Table:
         assert self._writer is not None
         self._close(metadata)
 
+    @abstractmethod
     def _close(self, metadata: str) -> None:
         """Write the last bytes."""
-        raise NotImplementedError
 
     def abandon(self) -> None:
         self._writer = None

@@ -1,7 +1,7 @@
 """What stands around the tokens of checked rows: their ids, the masked ones between them, the levels of their rows."""
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from rlcorr_cli.totals.row_sample import stretches
 
 MOST_NUMBER = 2.0**53
 """Above it doubles do not tell whole numbers apart."""
+N = TypeVar("N", bound=np.generic)
 RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 """The code of each row, and the levels that codes stand for."""
 
@@ -66,11 +67,9 @@ def prefill(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> NDArray[n
     if roles.prefill is None:
         return None
     lists, lengths = Lists.of(roles.prefill, take(rows.data.column(roles.prefill), at)), np.diff(rows.offsets)[at]
-    known = np.diff(lists.offsets) == lengths
-    column = np.full(int(lengths.sum()), np.nan)
-    values = lists.values[np.repeat(known, np.diff(lists.offsets))].astype(np.float64)
-    column[np.repeat(known, lengths)] = np.where(np.isfinite(values) & (values <= 0), values, np.nan)
-    return column
+    values = lists.values.astype(np.float64)
+    values = np.where(np.isfinite(values) & (values <= 0), values, np.nan)
+    return _fitted(values, lists.offsets, np.concatenate([[0], np.cumsum(lengths)]), np.nan)
 
 
 def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
@@ -96,13 +95,17 @@ def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64
     else:
         lists = Lists.of("token_ids", column)
         ends, values = lists.offsets, lists.values
-    known = np.diff(ends) == np.diff(offsets)
-    if not known.any():
+    if not (np.diff(ends) == np.diff(offsets)).any():
         return None
-    numbers = np.full(int(offsets[-1]), -1, np.int64)
-    of_known_rows, of_known_numbers = (np.repeat(known, np.diff(each)) for each in (offsets, ends))
-    values = values[of_known_numbers]
     if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is none
         values = np.where((abs(values) < MOST_NUMBER) & (values == np.floor(values)), values, -1)
-    numbers[of_known_rows] = values.astype(np.int64)
-    return numbers
+    return _fitted(values.astype(np.int64), ends, offsets, -1)
+
+
+def _fitted(values: NDArray[N], ends: NDArray[np.int64], offsets: NDArray[np.int64], fill: float) -> NDArray[N]:
+    """The values of rows that have as many as tokens, one a token, and `fill` in the others.  ends: where each row's
+    values begin and end; offsets: the same of its tokens."""
+    fits = np.diff(ends) == np.diff(offsets)
+    fitted = np.full(int(offsets[-1]), fill, values.dtype)
+    fitted[np.repeat(fits, np.diff(offsets))] = values[np.repeat(fits, np.diff(ends))]
+    return fitted

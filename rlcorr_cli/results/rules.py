@@ -385,6 +385,10 @@ class RemedyContext:
     is_far: bool = False
     sequence: Answer = "no"
 
+    def needs_no(self, metric: str) -> bool:
+        """Whether the default remedy of a metric is left out, because it treats or guesses what is known."""
+        return bool(self.causes) or (self.is_told and metric in GUESSED)
+
 
 def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tuple[Finding, ...]:
     """The findings with the remedies of this situation in the place of the default ones."""
@@ -392,7 +396,7 @@ def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tupl
     for finding in findings:
         fix, specific = finding.fix, REMEDIES.get(finding.metric)
         if fix == remedy_of(finding.metric):
-            if situation.causes or (situation.is_told and finding.metric in GUESSED):
+            if situation.needs_no(finding.metric):
                 fix = None
             elif situation.is_far and finding.metric in OF_WEIGHTS:
                 fix = "No weights can repair a gap this large: find its cause first."

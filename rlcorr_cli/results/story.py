@@ -6,6 +6,7 @@ cannot be, any other cause, and else that none stands out.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Annotated
 
 from rlcorr_cli.causes.diagnosis import (
@@ -75,8 +76,13 @@ class Story(Record):
 
 def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
     """The story of a dump with these anomalies of files and this diagnosis of its gap."""
-    left, legs = unexplained(anomalies, diagnosis), legs_words(diagnosis.legs)
     change = "" if diagnosis.between_steps is None else diagnosis.between_steps.words
+    return replace(_first(anomalies, diagnosis), legs=legs_words(diagnosis.legs), change=change)
+
+
+def _first(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
+    """The story as far as it is of one cause or of faults."""
+    left = unexplained(anomalies, diagnosis)
     faults = tuple(_faults(left, diagnosis))
     cause = diagnosis.cause
     warnings = [each.fix for each in left if not each.voids]
@@ -89,8 +95,6 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             headline=faults[0].what,
             faults=faults,
             do=_actions(advice),
-            legs=legs,
-            change=change,
         )
     if cause is None:
         return Story(
@@ -99,8 +103,6 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
             certainty=diagnosis.certainty,
             headline=diagnosis.conclusion,
             do=_actions(warnings),
-            legs=legs,
-            change=change,
         )
     effect = ALL_CAUSES[cause.cause].effect
     others = [each for each in diagnosis.causes if not each.is_minor and each.cause != NOISE]
@@ -110,8 +112,6 @@ def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story
         certainty=cause.certainty,
         headline=cause_words(cause),
         do=_actions([*(each.advice for each in others or [cause]), *warnings]),
-        legs=legs,
-        change=change,
     )
 
 

@@ -29,14 +29,14 @@ def yardstick_in(path: str) -> Yardstick:
     data = load(path)
     cause, gap, story = (data.get(key) for key in ("cause", "gap", "story"))
     parameters = cause.get("parameters") if isinstance(cause, Mapping) else None
-    told: list[Any] = [each.get("core") for each in (gap, parameters) if isinstance(each, Mapping)]
-    core = next((value for value in told if isinstance(value, float)), None)
+    cores: list[Any] = [each.get("core") for each in (gap, parameters) if isinstance(each, Mapping)]
+    core = next((value for value in cores if isinstance(value, float)), None)
     return _told(path, story.get("first") if isinstance(story, Mapping) else None, core)
 
 
-def yardstick_of(path: str, found: Diagnosis, verdict: str | None = None) -> Yardstick:
+def yardstick_of(path: str, diagnosis: Diagnosis, verdict: str | None = None) -> Yardstick:
     """Of a dump that was diagnosed; a DataError of one that is not clean.  verdict: where files have one of theirs."""
-    return _told(path, verdict or found.verdict, found.core)
+    return _told(path, verdict or diagnosis.verdict, diagnosis.core)
 
 
 def _told(path: str, verdict: str | None, core: float | None) -> Yardstick:

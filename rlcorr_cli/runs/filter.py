@@ -1,10 +1,9 @@
 """filter_dump(): the corrected dataset.
 
 One pass reads, decides and writes: shard by shard in the dump's order here, or each shard's parts of a directory where
-it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean,
-and a resampling, first take a pass that only measures, a budget two that find its bound; a resampling writes in up to
-MOST_ROUNDS passes.  Rows in = rows out + rows
-dropped + rows set aside, checked at the end.
+it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean, and a resampling,
+first take a pass that only measures, a budget two that find its bound; a resampling writes in up to MOST_ROUNDS passes.
+Rows in = rows out + rows dropped + rows set aside, checked at the end.
 """
 
 import json

@@ -15,7 +15,7 @@ from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, is_known, reliable, small_steps
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
-from rlcorr_cli.results.rules import GUESSED, worst_first
+from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
 from rlcorr_cli.show.correction import (
     correction,
@@ -490,8 +490,8 @@ def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
     metrics = {finding.metric for finding in report.health if finding.broken}
     for broken in report.broken_in_groups:
         lead, text = broken_group(broken)
-        told = report.faults or (report.situation.is_told and broken.metric in GUESSED)
-        remedy = "" if told or broken.metric in metrics or broken.remedy in remedies else broken.remedy
+        is_left_out = report.situation.needs_no(broken.metric) or broken.metric in metrics or broken.remedy in remedies
+        remedy = "" if is_left_out else broken.remedy
         remedies.add(broken.remedy)
         yield lead, f"{text} {remedy}".rstrip()
 

@@ -28,9 +28,9 @@ from rlcorr_cli.show.stdout import clean
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
     "same": "The same policy, up to rounding: there is nothing to correct.",
-    "far": "Far apart: weights cannot repair this. Find out what is wrong before you train on it.",
+    "far": "Far apart{over}: weights cannot repair this. Find out what is wrong before you train on it.",
 }
-"""Level -> what it means, and what to do next."""
+"""Level -> what it means, and what to do next; over: of what, where that is not plain."""
 USABLE: dict[tuple[Answer, Answer], str] = {
     ("yes", "yes"): "token-level and sequence-level weights are both usable.",
     ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level weights are.",
@@ -63,7 +63,7 @@ def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
-        sentences = [_of_all_steps(report), _next(report), _failing(conclusion)]
+        sentences = [level_sentence(conclusion, report.clusters, _over(report)), _next(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
@@ -71,13 +71,9 @@ def verdict(report: Report) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _of_all_steps(report: Report) -> str:
-    """How far apart the policies are, and that this is of all steps together where there are several."""
-    sentence = level_sentence(report.verdict, report.clusters)
-    level, colon, rest = sentence.partition(": ")
-    if report.course is None or not colon or report.verdict.level not in ("close", "apart", "far"):
-        return sentence
-    return f"{level} over all {report.course.steps:,} {clean(report.course.column)}s: {rest}"
+def _over(report: Report) -> str:
+    """That a verdict is of all steps together, where there are several."""
+    return "" if report.course is None else f" over all {report.course.steps:,} {clean(report.course.column)}s"
 
 
 def _fault(report: Report) -> str | None:
@@ -103,8 +99,8 @@ def _at_fault(report: Report, fault: str) -> str:
     return f"{level}, because of a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
-def level_sentence(conclusion: Verdict, clusters: Clusters | None) -> str:
-    """How far apart the policies are, and which weights still leave a usable sample."""
+def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "") -> str:
+    """How far apart the policies are, and which weights still leave a usable sample.  over: ' over all 12 steps'."""
     if conclusion.level == "too few":
         n = conclusion.n_sequences
         if n >= FEWEST_SEQUENCES and clusters is not None:
@@ -117,8 +113,8 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None) -> str:
         are = "is" if len(conclusion.causes) == 1 else "are"
         return f"No verdict until {causes} {are} explained: the numbers below are unreliable. Fix this first."
     if conclusion.level in ("close", "apart"):
-        return f"{conclusion.level.capitalize()}: {_usable(conclusion, clusters)}"
-    return LEVELS[conclusion.level]
+        return f"{conclusion.level.capitalize()}{over}: {_usable(conclusion, clusters)}"
+    return LEVELS[conclusion.level].format(over=over)
 
 
 def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:

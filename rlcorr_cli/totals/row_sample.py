@@ -146,7 +146,7 @@ class RowSample:
     def rows(self, at: Index) -> "RowSample":
         """These rows, in order."""
         of_valid, of_all, of_names = (
-            stretches(_starts(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
+            stretches(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
         )
         chosen = {
             **dict.fromkeys(OF_ROWS, at),
@@ -163,7 +163,7 @@ class RowSample:
 
     def _valid_of_rows(self) -> Index:
         assert self.valid is not None
-        return np.add.reduceat(self.valid, _starts(self.n_tokens), dtype=np.int64)
+        return np.add.reduceat(self.valid, starts_of(self.n_tokens), dtype=np.int64)
 
     @property
     def fitted(self) -> "RowSample":
@@ -306,7 +306,7 @@ def _weight(sample: RowSample) -> int:
     return sample.n_valid_tokens + sample.n_rows + len(sample.paths)
 
 
-def _starts(lengths: Index) -> Index:
+def starts_of(lengths: Index) -> Index:
     """Where each row's values begin among all."""
     return np.cumsum(lengths) - lengths
 
