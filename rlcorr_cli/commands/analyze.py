@@ -232,7 +232,7 @@ def diagnose(
         raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
     failing = _causes(fail_on)
-    outputs = sheet_files(output, with_totals=True)
+    outputs = sheet_files(output, forms.TOTALLED_SHEETS)
     places = [replace(place, overwrite=overwrite) for path in outputs for place in forms.sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of

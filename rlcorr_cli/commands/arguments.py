@@ -15,7 +15,7 @@ from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy, NonfiniteAction
 from rlcorr_cli.reading.formats import NAMES, STREAMED
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
-from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
+from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS, TOTALLED_SHEETS
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.computing import Computing
@@ -334,8 +334,9 @@ def _output(help: str) -> Opt:
 Outputs = Annotated[
     Files, _output(f"Also write the report to FILE: {', '.join(FORMS)}; .tb is for TensorBoard. Repeatable.")
 ]
+PageOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(PAGES)}. Repeatable.")]
 SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
-TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join((*SHEETS, *TOTALLED))}. Repeatable.")]
+TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(TOTALLED_SHEETS)}. Repeatable.")]
 Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
 Junit = Annotated[
     str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")

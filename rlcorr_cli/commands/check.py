@@ -16,6 +16,8 @@ from rlcorr_cli.commands.arguments import (
     GroupBy,
     Junit,
     Names,
+    Overwrite,
+    PageOutputs,
     Paths,
     Pool,
     RareCleanDump,
@@ -28,7 +30,7 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly
-from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, written
+from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, written
 from rlcorr_cli.commands.saved import yardstick
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
@@ -36,6 +38,7 @@ from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import CANONICAL
 from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.show.forms import PAGES, sheet_destinations, write
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.checked import Checked
@@ -95,7 +98,7 @@ def check(
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
-            help="Saved report to compare with: see `rlcorr help ci`.",
+            help="Saved report to compare with (`rlcorr help ci`).",
             panel=RULES,
             typed=TEXT,
             metavar="REPORT",
@@ -107,11 +110,10 @@ def check(
     fail_on: Annotated[
         Names,
         Opt(
-            help="Also fail on any cause but noise (cause), or on a gap that `rlcorr explain compare` calls moved, "
-            "far or outliers. Repeatable.",
+            help="Also fail on cause (any but noise), moved, far or outliers (`rlcorr explain compare`). Repeatable.",
             panel=RULES,
             typed=TEXTS,
-            metavar="<cause|moved|far|outliers>",
+            metavar="NAME",
             offers=("cause", "moved", "far", "outliers"),
         ),
     ] = (),
@@ -129,6 +131,8 @@ def check(
     pool: Pool = False,
     clean_dump: RareCleanDump = None,
     junit: Junit = None,
+    output: PageOutputs = (),
+    overwrite: Overwrite = False,
     summary: Annotated[
         str | Path | None,
         PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary),
@@ -146,18 +150,23 @@ def check(
     from rlcorr_cli.results.rules import RULES as DEFAULTS
     from rlcorr_cli.runs.check import check as run
 
+    files = sheet_files(output, PAGES)
     report_file = () if junit is None else (junit_file(junit),)
+    places = (
+        *(replace(place, overwrite=overwrite) for path in files for place in sheet_destinations(path)),
+        *report_file,
+    )
     appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
     inputs = () if isinstance(source, Report) else reading.paths
     updated = _updated(baseline) if update_baseline else None
-    files: dict[str, Any] = {"plan": how.get("plan"), "rules": rules, "baseline": baseline, "clean_dump": clean_dump}
+    read: dict[str, Any] = {"plan": how.get("plan"), "rules": rules, "baseline": baseline, "clean_dump": clean_dump}
     if updated is None:
-        notes = check_touched((*report_file, *quarantines(reading)), inputs, **files)
+        notes = check_touched((*places, *quarantines(reading)), inputs, **read)
     else:
-        files_but = {name: path for name, path in files.items() if name != "baseline"}
-        notes = check_touched((updated, *report_file, *quarantines(reading)), inputs, **files_but)
-    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **files))))
+        read_but = {name: path for name, path in read.items() if name != "baseline"}
+        notes = check_touched((updated, *places, *quarantines(reading)), inputs, **read_but)
+    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **read))))
     is_first = updated is not None and not _is_there(updated.path)
     report = saved(source)
     chosen = chosen_plan(how if report is None else {})
@@ -212,13 +221,13 @@ def check(
             update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)
             checked = replace(checked, baseline=update)
             if checked.passed:
-                from rlcorr_cli.show.forms import write
-
                 write(report, updated.path, staging)
         for place in report_file:
             from rlcorr_cli.show.check import junit
 
             staging.write(place, junit(checked))
+        for path in files:
+            write(checked, path, staging)
         staging.publish()
     if summary is not None:
         from rlcorr_cli.show.check import append_summary

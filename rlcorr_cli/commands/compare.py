@@ -60,7 +60,7 @@ from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.request import MOST_SEED
-from rlcorr_cli.show.forms import sheet_destinations
+from rlcorr_cli.show.forms import TOTALLED_SHEETS, sheet_destinations
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.compared import Comparison, NamedPlan
@@ -122,7 +122,7 @@ def compare(
     asked += [choose_plan(plan=each) for each in several(plan)]
     compared = asked or default_plans()
     objectives = _objectives(compared, how)
-    outputs = sheet_files(output, with_totals=True)
+    outputs = sheet_files(output, TOTALLED_SHEETS)
     places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.compared import ComparisonRun, comparison_of
@@ -240,7 +240,7 @@ def sweep(
 
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
-    outputs = sheet_files(output, with_totals=True)
+    outputs = sheet_files(output, TOTALLED_SHEETS)
     places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     is_named = asks_for_plan(how) or vary is not None

@@ -42,11 +42,9 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     return files
 
 
-def sheet_files(paths: Any, *, with_totals: bool = False) -> tuple[Path, ...]:
-    """Files that a result other than a report is written to, if their names tell one of its forms.  with_totals:
-    whether its totals are one."""
+def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
+    """Files that a result other than a report is written to, if their suffixes are among its forms."""
     files = tuple(written("-o", path) for path in several(paths))
-    known = (*SHEETS, *TOTALLED) if with_totals else SHEETS
     for path in files:
         if path.suffix.lower() not in known:
             raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")

@@ -235,7 +235,8 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
         (place,) = report_files(path, n_group_columns=columns)
         places = forms.destinations(place)
     else:
-        (place,) = sheet_files(path, with_totals=getattr(result, "totals", None) is not None)
+        keeps_totals = getattr(result, "totals", None) is not None
+        (place,) = sheet_files(path, forms.TOTALLED_SHEETS if keeps_totals else forms.SHEETS)
         places = forms.sheet_destinations(place)
     check_run(places, [(DUMP, path) for path in _inputs(result)])
     with Outputs() as staging:

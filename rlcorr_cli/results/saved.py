@@ -33,6 +33,12 @@ _OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
         "a comparison of dumps",
         "`rlcorr diff A B -o diff.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
     ),
+    ("gap", "conclusion"): (
+        "a diagnosis",
+        "`rlcorr diagnose DUMP -o why.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+    ),
+    ("findings", "status"): ("the result of a check", AGAIN),
+    ("columns", "lengths"): ("what `rlcorr inspect` found", AGAIN),
 }
 """Keys of other commands' JSON -> what it is, and what to do instead."""
 

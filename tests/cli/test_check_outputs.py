@@ -53,6 +53,31 @@ def test_many_groups_of_one_rule_are_counted(tmp_path: Path) -> None:
     assert sum(one["metric"] == "kl" for one in found["findings"]) == 31
 
 
+def test_a_check_that_fails_is_written_in_every_form(tmp_path: Path) -> None:
+    files = {suffix: tmp_path / f"night.{suffix}" for suffix in ("json", "html", "md", "csv")}
+    written = [word for path in files.values() for word in ("-o", str(path))]
+    ran = run("check", *FAILING, *written)
+    assert ran.status == 1
+    assert ran.err == "".join(f"Wrote {path}.\n" for path in files.values())
+    assert json.loads(files["json"].read_text()) == json.loads(run("check", *FAILING, "--json").out)
+    for suffix in ("html", "md"):
+        said = re.sub(r"\\|</?wbr>", "", files[suffix].read_text())
+        assert "steps 2 to 4: seq_ess is 0.0156 to 0.0458" in said
+    head, *rows = files["csv"].read_text().splitlines()
+    assert head == "section,metric,value,rule,status,remedy"
+    assert any(re.match(r"step 4,seq_ess,0\.0156\d*,>= 0\.3,fail", row) for row in rows)
+
+
+def test_a_check_replaces_a_file_only_when_asked(tmp_path: Path) -> None:
+    page = tmp_path / "night.html"
+    page.write_text("before")
+    refused(run("check", BF16, "-o", str(page)), 4, "night.html exists", "--overwrite")
+    assert page.read_text() == "before"
+    assert run("check", BF16, "-o", str(page), "--overwrite").status == 0
+    assert page.read_text().startswith("<!doctype html>")
+    refused(run("check", BF16, "-o", str(tmp_path / "night.png")), 2, ".json, .html, .md, .csv")
+
+
 def test_json_is_stable(tmp_path: Path) -> None:
     ran = run("check", *FAILING, "--json")
     assert ran.err == ""

@@ -176,6 +176,16 @@ def test_results_of_other_commands_are_named_with_how_to_draw_them(
         refused(run(reader, str(path)), 3, f"{what}, not a report of a dump", f"`rlcorr {command[0]} ")
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [("diagnose", "a diagnosis"), ("check", "the result of a check"), ("inspect", "what `rlcorr inspect` found")],
+)
+def test_other_results_of_a_dump_are_named(command: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    assert run(command, BF16, "-o", str(path)).status == 0
+    refused(run("check", str(path)), 3, f"{what}, not a report of a dump", "`rlcorr analyze DUMP -o report.json`")
+
+
 def test_bytes_that_are_no_text_are_status_3(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_bytes(b"\xff\xfe{}")
     refused(run("check", str(tmp_path / "r.json")), 3, "cannot be read as a report")

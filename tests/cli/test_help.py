@@ -53,7 +53,7 @@ def test_help_takes_the_width_that_there_is(monkeypatch: pytest.MonkeyPatch) -> 
     lines = {}
     for columns in (80, 120):
         monkeypatch.setenv("COLUMNS", str(columns))
-        lines[columns] = run("check", "--help").out.splitlines()
+        lines[columns] = run("filter", "--help").out.splitlines()
     assert len(lines[120]) < len(lines[80]) - 5
     assert max(map(len, lines[120])) > 100
 

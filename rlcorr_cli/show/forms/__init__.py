@@ -1,4 +1,5 @@
-"""The files that a result is written to: FORMS of a report of `analyze`, SHEETS of all other results, by suffix.
+"""The files that a result is written to, by suffix: FORMS of a report of `analyze`, SHEETS of other results, PAGES of
+those without a picture.
 
 Renderers are imported when they are used: a page takes jinja2 and matplotlib.  The command line's help names the
 suffixes, so nothing heavy is imported above.
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 FORMS = (".json", ".html", ".md", ".csv", ".tb", ".rlcorr")
 """Of a report of `analyze`."""
 PICTURES = (".png", ".svg", ".pdf")
-SHEETS = (".json", ".html", ".md", ".csv", *PICTURES)
+PAGES = (".json", ".html", ".md", ".csv")
+"""Of a result that has no picture."""
+SHEETS = (*PAGES, *PICTURES)
 """Of all other results."""
 PICTURED = (".json", ".html", ".md", ".rlcorr")
 """Forms of a report that hold pictures, or what they are drawn from."""
 TOTALLED = (".rlcorr",)
-"""Forms that hold what a report was made of."""
+"""Forms that hold what a result was made of."""
+TOTALLED_SHEETS = (*SHEETS, *TOTALLED)
+"""Of results that may keep what they were made of."""
 
 
 def destinations(path: Path) -> "tuple[Destination, ...]":
