@@ -171,7 +171,9 @@ def _explained(name: str, key: str) -> list[str]:
         _symbol(name),
     ]
     lines = [line for part in parts if part for line in (*part, "")][:-1]
-    return lines or ([] if "/" not in name else _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]))
+    if not lines and "/" in name:
+        return _explained(name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1])
+    return lines or _key_of_json(key)
 
 
 def about_metric(definition: Metric) -> list[str]:
@@ -376,6 +378,36 @@ def about_choice() -> list[str]:
     for heading, paragraphs in (("The choice", _CHOICE), ("Why", _EVIDENCE)):
         lines += ["", heading, *(line for text in paragraphs for line in (*indented(text), ""))][:-1]
     return lines
+
+
+_CLAUSE = re.compile(r"(?:^|(?<=[.;]) )(?=[a-z_]+(?:, [a-z_]+)*: )")
+_HEAD = re.compile(r"([a-z_]+(?:, [a-z_]+)*): ")
+
+
+def _key_of_json(key: str) -> list[str]:
+    """The lines on a key of JSON outputs, from the schema: what the records that have it say of it, or of themselves
+    where none does."""
+    told, untold = dict[str, list[str]](), dict[str, list[str]]()
+    for record, row in schema()["$defs"].items():
+        if key in (keys := row.get("properties", {})):
+            description = row.get("description", "")
+            own = keys[key].get("description") or _said_of(key, description)
+            values = f" One of {', '.join(map(str, keys[key]['enum']))}." if "enum" in keys[key] else ""
+            text = own or f"{_CLAUSE.split(description)[0].partition('. ')[0].rstrip(' ;.')}."
+            (told if own else untold).setdefault(f"{text}{values}", []).append(record)
+    if not (records := told or untold):
+        return []
+    lines = (f"In the record {' and '.join(names)}: {text}" for text, names in records.items())
+    return [key, *_paragraphs("A key of JSON outputs. `rlcorr explain --schema` prints all of them.", *lines)]
+
+
+def _said_of(key: str, description: str) -> str:
+    """The clause on one key in a record's description, as a sentence; empty where there is none."""
+    for part in _CLAUSE.split(description):
+        if (named := _HEAD.match(part)) and key in named[1].split(", "):
+            text = part[named.end() :].rstrip(" ;.")
+            return f"{text[0].upper()}{text[1:]}."
+    return ""
 
 
 def print_schema(name: str | None) -> None:

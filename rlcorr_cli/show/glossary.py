@@ -31,6 +31,16 @@ def _metric(heading: str, metric: str, about: str) -> Term:
     return Term(name=heading, meaning=f"{about} The metric {metric}.", metric=metric)
 
 
+_LINES = [
+    f"line_{x}{end}_{part}" for x in "uv" for end in ("", "_high", "_low") for part in ("slope", "error", "r2", "match")
+]
+
+
+def _feature(name: str, about: str, *also: str) -> Term:
+    """A number that `diagnose --json` lists among its features."""
+    return Term(name=name, meaning=f"A feature: {about}", also=also)
+
+
 GLOSSARY: Mapping[str, Sequence[Term]] = {
     "The two policies": (
         Term(
@@ -47,7 +57,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="training policy",
             meaning="The policy that the trainer (FSDP, Megatron) computes for the same tokens. It is the old policy "
             "or the current policy.",
-            also=("trainer", "training engine"),
+            also=("trainer", "training engine", "train"),
         ),
         Term(
             name="old policy",
@@ -62,12 +72,29 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="log-prob",
             meaning="The logarithm of the probability that a policy gives to one token, in nats. It is 0 for a certain "
             "token and negative for every other one.",
-            also=("log-probs", "logprob", "logprobs", "log probability"),
+            also=("log-probs", "logprob", "logprobs", "logp", "log probability"),
         ),
         Term(
             name="rollout log-probs",
             meaning="The log-probs that the inference engine recorded when it sampled the tokens: the column "
             "rollout_log_probs.",
+            also=("rollout logp", "rollout log-prob"),
+        ),
+        Term(
+            name="entropy",
+            meaning="How undecided a policy was about a token, in nats: 0 if one token has all the probability. "
+            "`inspect` shows it if the dump has it.",
+        ),
+        Term(
+            name="train logp",
+            meaning="The log-prob of a token under the training policy: of old_log_probs, or of current_log_probs in "
+            "bypass mode.",
+            also=("training log-probs", "current logp"),
+        ),
+        Term(
+            name="rollout p",
+            meaning="The probability that the rollout policy gave to a token: e to the power of its rollout log-prob.",
+            also=("prob", "probability"),
         ),
         Term(
             name="log-ratio",
@@ -122,7 +149,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="gap",
             meaning="How far the policies are apart. In tables of `diagnose`: the share of the dump's sum of squared "
-            "log-ratios that comes from these rows or tokens.",
+            "log-ratios that comes from these rows or tokens. In `inspect`: the largest |log-ratio| of a row's tokens.",
             also=("sum_sq",),
         ),
         Term(
@@ -135,6 +162,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="lag",
             meaning="How many updates lie between the weights that sampled and the weights that train: the column "
             "policy_version_lag, or the difference of policy_version and step.",
+            also=("policy_version_lag",),
         ),
         Term(name="on-policy", meaning="Training on tokens that the training policy itself sampled: every ratio is 1."),
     ),
@@ -210,7 +238,23 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="token ids",
             meaning="The sampled tokens as numbers of the vocabulary: the columns token_ids, response_token_ids or "
             "response_ids. With them `diagnose` sees repetition penalties.",
-            also=("response_token_ids",),
+            also=("response_token_ids", "id"),
+        ),
+        Term(
+            name="#",
+            meaning="In `inspect`: the place of a token in its response. The first token is #0.",
+        ),
+        Term(
+            name="far token",
+            meaning="In `inspect`: one of the five tokens of a row with the largest |log-ratio|. They are listed below "
+            "the row's text.",
+            also=("far tokens", "tokens of the largest gap", "furthest token"),
+        ),
+        Term(
+            name="source_file",
+            meaning="A column that `convert` and `filter` add: the file that a row comes from, and in source_row its "
+            "number there, counted from 0.",
+            also=("source_row",),
         ),
         Term(name="min", meaning="The smallest value."),
         Term(name="mean", meaning="The average value."),
@@ -258,7 +302,9 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         ),
         Term(
             name="preset",
-            meaning="A plan with a name. `rlcorr presets` lists them by framework.",
+            meaning="A plan with a name. `rlcorr presets` lists them by framework, and by what they do: look (change "
+            "nothing), weigh (IS weights), reject (leave tokens or sequences out), or both.",
+            also=("look", "weigh", "reject", "both"),
         ),
         Term(
             name="profile",
@@ -272,7 +318,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="bounds",
             meaning="The lowest and the highest value that a weight or a statistic may have.",
-            also=("limits", "threshold", "cap", "clamped", "capped"),
+            also=("limits", "threshold", "cap", "clamped", "capped", "bound", "looser bounds"),
         ),
         Term(
             name="above high",
@@ -311,6 +357,11 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             meaning="In `sweep` of weights: the share of weights that lie within the bound.",
         ),
         Term(
+            name="curve",
+            meaning="In `sweep`: the values at each pair of bounds, from the tightest to the loosest. As a feature of "
+            "`diagnose`: the share of the gap that any smooth function of the rollout log-prob explains.",
+        ),
+        Term(
             name="target",
             meaning="The share of the batch that `sweep --target-keep` or `--target-ess` asks for.",
             also=("target keep", "target ESS"),
@@ -320,6 +371,33 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             meaning="A wrong way to apply the plan, such as applying the correction twice. `size` is the length of its "
             "gradient relative to the plan's, `cos` the cosine of the two.",
             also=("cos", "mistakes"),
+        ),
+        Term(
+            name="none, as the plan says",
+            meaning="The row of the objective's mistakes that makes none: the plan as it is, which the others are "
+            "compared with.",
+        ),
+        Term(
+            name="no correction",
+            meaning="As a mistake: the weights and rejections of the plan are left out. As a plan: `disabled`.",
+            also=("uncorrected",),
+        ),
+        Term(
+            name="correction applied twice",
+            meaning="A mistake: the ratio to the rollout policy stands in the loss, and the IS weights as well.",
+            also=("twice",),
+        ),
+        Term(
+            name="sequence mean instead of token mean",
+            meaning="A mistake: the loss is averaged over sequences where the plan averages over tokens, or the other "
+            "way round.",
+            also=("token mean instead of sequence mean", "average"),
+        ),
+        Term(
+            name="clip_low",
+            meaning="How far below 1 the objective lets a ratio go before it clips it; clip_high: how far above 1. "
+            "dual_clip bounds the loss of a token of negative advantage.",
+            also=("clip_high", "dual_clip"),
         ),
         Term(
             name="clip_fraction", meaning="The share of tokens whose loss is limited by PPO's clip.", also=("clipped",)
@@ -411,7 +489,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="cause",
             meaning="Why the policies differ. `rlcorr explain causes` lists all that are known.",
-            also=("causes",),
+            also=("causes", "rank"),
         ),
         Term(
             name="anomaly",
@@ -461,20 +539,42 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="metric",
             meaning="A number of a report. `rlcorr explain metrics` lists all of them.",
-            also=("value", "key figures", "metrics"),
+            also=("value", "key figures", "metrics", "other"),
         ),
         Term(name="ideal", meaning="The value of a metric if both policies are equal."),
         Term(name="formula", meaning="How a metric is computed. `rlcorr explain symbols` lists the letters."),
         Term(
             name="rule",
             meaning="A limit on a metric. A broken rule is marked `!`; `rlcorr explain rules` lists the defaults.",
-            also=("rules", "limit", "severity", "check", "health"),
+            also=("rules", "limit", "severity", "check", "checks", "health"),
         ),
         Term(name="remedy", meaning="What to do about a broken rule."),
         Term(
             name="result", meaning="Whether a check passed, warned or failed.", also=("status", "passed", "fail", "ok")
         ),
-        Term(name="section", meaning="Which rows a check or a comparison is about: the whole dump, or one group."),
+        Term(
+            name="section",
+            meaning="Which rows a check or a comparison is about: the whole dump, one group, or one step.",
+            also=("whole dump", "all dumps"),
+        ),
+        Term(
+            name="what was read",
+            meaning="The files of a report (`input`: path, size and when it was last changed), their rows and tokens, "
+            "the columns and the plan.",
+            also=("input", "rows and tokens"),
+        ),
+        Term(name="count", meaning="How many there are."),
+        Term(
+            name="sample size",
+            meaning="How much of the sample is left when tokens or sequences weigh unequally: effective sample sizes "
+            "(ESS), Pareto k, and the share of ratios near 1 (retention).",
+        ),
+        Term(
+            name="picture",
+            meaning="A drawing of a report: overview, metrics, ratio, surprise, scatter, position, length, weights, "
+            "staleness, compare or diagnose. `rlcorr help pictures` says what each shows.",
+            also=("pictures", "overview", "scatter"),
+        ),
         Term(
             name="baseline",
             meaning="In `check`: a saved report that new numbers are compared with. A change fails only if it is "
@@ -534,7 +634,9 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             also=("r", "typical token"),
         ),
         Term(
-            name="from token", meaning="The first token of a range of places in the response.", also=("from", "place")
+            name="from token",
+            meaning="The first token of a range of places in the response.",
+            also=("from", "place", "place in the response"),
         ),
         Term(
             name="share",
@@ -580,9 +682,108 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             also=("not checked",),
         ),
     ),
+    "Features of a diagnosis, in JSON": (
+        _feature(
+            "mean_rho",
+            "the mean of e^l over tokens, which is 1 if the tokens were sampled as logged.",
+            "mean_rho_error",
+        ),
+        _feature("mean_inverse_rho", "the mean of e^-l over tokens.", "mean_inverse_rho_error"),
+        _feature("positive_fraction", "the share of tokens with l > 0."),
+        _feature("d_core", "the typical difference in log-odds, d, of tokens of equal surprise."),
+        _feature("d_tail", "the root mean square of d over d_core: 1 for normal noise, more for a heavy tail."),
+        _feature(
+            "d_n_far",
+            "the number of tokens that are more than six d_core off, and d_below the share of these that lost.",
+            "d_below",
+        ),
+        _feature("d_fan", "how much wider d spreads among sure tokens than among tokens of probability 1/2."),
+        _feature(
+            "line_u_slope",
+            "a straight line of d on the rollout log-odds u, or on the training log-odds v: its slope with its error, "
+            "the share r2 of the variation of d that it explains, and how closely both log-odds match. high and low: "
+            "of the tokens whose log-odds are above 1, or below -1.",
+            *_LINES[1:],
+        ),
+        _feature(
+            "lean", "how much more than chance rows differ in the share of tokens with l > 0, and its z.", "lean_z"
+        ),
+        _feature(
+            "advantage_correlation", "the correlation of that share with the advantage, and its z.", "advantage_z"
+        ),
+        _feature(
+            "step_cut",
+            "how many tokens have a rollout log-prob of exactly 0, as top-p leaves; step_bound is the top-p that fits "
+            "best, with step_errors wrong among step_judged tokens; step_least_left is the least that it leaves to "
+            "other tokens.",
+            *(f"step_{name}" for name in ("bound", "errors", "judged", "least_left")),
+        ),
+        _feature(
+            "by_token",
+            "the share of the variation of d that goes with the token's id, its error, and the least of it without "
+            "one prompt.",
+            "by_token_error",
+            "by_token_least",
+        ),
+        _feature(
+            "repeated_difference",
+            "the mean d of repeated tokens minus that of new ones, and repeated_share of the variation that makes.",
+            "repeated_share",
+        ),
+        _feature("odd_rows", "the number of rows whose two columns do not belong together."),
+    ),
+    "A plan as a file": (
+        Term(name="mode", meaning="decoupled: the trained policy is old_log_probs. bypass: current_log_probs."),
+        Term(
+            name="loss",
+            meaning="In a plan: ppo_clip (the loss has PPO's clip) or reinforce (it has none). Of an "
+            "objective: its value.",
+            also=("ppo_clip",),
+        ),
+        Term(
+            name="log_ratio_limit",
+            meaning="Log-ratios are limited to plus and minus this before e^l is taken; limit_on says of what: reduced "
+            "(of a sequence's sum or mean), token (of each token) or first (of each token, before all else).",
+            also=("limit_on",),
+        ),
+        Term(
+            name="rollout_is",
+            meaning="A key of verl's config: the scope of the weights, token or sequence. rollout_is_threshold is "
+            "their upper bound.",
+            also=("rollout_is_threshold",),
+        ),
+        Term(name="weighting", meaning="How a plan weights: scope, low, high, outside, normalize, of and gate."),
+        Term(
+            name="scope",
+            meaning="What is weighted or judged as one: token, sequence or geometric of weights; token, "
+            "seq_sum, seq_mean, seq_max or seq_min of rejections. In a CSV file: total or group.",
+        ),
+        Term(
+            name="outside",
+            meaning="What becomes of a weight outside its bounds: clamp (the nearer bound), zero, or cap "
+            "(only the upper bound clamps).",
+        ),
+        Term(name="normalize", meaning="Whether weights are divided by their mean over the batch: none or batch."),
+        Term(
+            name="of",
+            meaning="In a plan: which ratio is meant. mismatch: old / rollout; drift: current / old; total: current / "
+            "rollout.",
+        ),
+        Term(
+            name="gate",
+            meaning="For which tokens a weight or a rejection holds, by the sign of the advantage: any, "
+            "positive, negative, nonpositive, nonnegative, or onward (the ratio moves on as the advantage pushes).",
+        ),
+        Term(name="statistic", meaning="What a rejection bounds. `rlcorr explain statistics` lists all of them."),
+    ),
     "diff": (
         Term(name="A", meaning="In `diff`: the first dump. B is the second."),
-        Term(name="B", meaning="In `diff`: the second dump, which is compared with A."),
+        Term(
+            name="B",
+            meaning="In `diff`: the second dump, which is compared with A. C, D and so on are further ones. Below `B "
+            "moved` stands whether a metric of B moved from A.",
+            also=("C", "B moved", "C moved"),
+        ),
         Term(
             name="change",
             meaning="B against A: a ratio (x 1.50) for metrics that are never negative, else a difference.",

@@ -226,3 +226,11 @@ def test_a_framework_and_its_release_are_told_with_profile_and_presets() -> None
 
 def test_at_most_a_few_names_are_near() -> None:
     assert len(near_misses("rollout", names())) == 3
+
+
+def test_a_key_of_json_is_told_from_the_schema() -> None:
+    text = explained("doubling")
+    assert "A key of JSON outputs." in text
+    assert "In the record rise: Steps in which it doubles, where it does so steadily." in text
+    assert "In the record input: One file as it was read" in explained("bytes")
+    assert "One of token-mean, token-sum, " in explained("aggregation")
