@@ -20,6 +20,7 @@ from rlcorr_cli.results.compared import Comparison
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.diffed import Diff
 from rlcorr_cli.results.groups import Counts
+from rlcorr_cli.results.indexed import ReportIndex
 from rlcorr_cli.results.inspected import Inspected, TokenRows
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.swept import Sweep
@@ -98,6 +99,7 @@ OUTPUTS: Mapping[str, Any] = {
     "inspect": Inspected,
     "rows": TokenRows,
     "diff": Diff,
+    "index": ReportIndex,
     "diagnose": DiagnosedDump,
     "compare": Comparison,
     "sweep": Sweep,

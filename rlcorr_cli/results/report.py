@@ -76,7 +76,6 @@ class GroupCurves:
     bins: BinnedTotals
 
 
-"""What a notebook shows of a report."""
 OPTIONAL = Key(optional=True)
 """What documents of earlier days lack."""
 Buckets = tuple[tuple[int, ...], tuple[int, ...]]

@@ -18,6 +18,7 @@ DOCUMENTS = {
     "Checked": "check",
     "Watched": "watch",
     "Diff": "diff",
+    "ReportIndex": "index",
 }
 """The class of a result -> the module here whose `document` makes its Document; imported when it is used."""
 

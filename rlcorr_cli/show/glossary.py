@@ -534,7 +534,16 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             name="course",
             meaning="How the numbers develop over training steps: the first, the last and the worst step, since when "
             "they rise and by how much.",
-            also=("by step", "course over steps", "last", "worst", "onset", "trend over steps", "doubling time"),
+            also=(
+                "by step",
+                "steps",
+                "course over steps",
+                "last",
+                "worst",
+                "onset",
+                "trend over steps",
+                "doubling time",
+            ),
         ),
         Term(
             name="metric",
@@ -808,6 +817,18 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             meaning="Rows that are in both dumps; their differences are compared row by row.",
             also=("pair", "paired"),
         ),
+    ),
+    "index": (
+        Term(
+            name="report", meaning="What `analyze` found in one dump. Saved as .json or .rlcorr, it can be read again."
+        ),
+        Term(
+            name="dump changed",
+            meaning="In `index`: when the newest file of the dump was last changed, in UTC. Reports stand in this "
+            "order.",
+            also=("changed",),
+        ),
+        Term(name="last k3_kl", meaning="In `index`: k3_kl of the dump's last step.", metric="k3_kl"),
     ),
 }
 """Heading of the page -> its terms."""

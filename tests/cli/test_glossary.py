@@ -60,6 +60,7 @@ OF_THE_DUMP = {
     "length",
     "at",
     "row",
+    "report",
 }
 """Headings of columns whose cells are the dump's own names and values."""
 OF_THE_DUMP_IN_JSON = {"columns", "schema", "key", "facts", "texts", "log_probs", "values", "parameters", "lengths"}
@@ -127,6 +128,11 @@ def test_every_name_that_a_result_shows_is_explained(name: str) -> None:
 
 def test_every_name_that_a_filtered_dump_shows_is_explained(tmp_path: Path) -> None:
     assert unknown(shown(rlcorr.filter(BF16, tmp_path / "kept.parquet", preset="seq_is_rs"))) == []
+
+
+def test_every_name_of_an_index_is_explained(tmp_path: Path) -> None:
+    saved = rlcorr.save(rlcorr.analyze(STEPS), tmp_path / "night.json")
+    assert unknown(shown(rlcorr.index(saved))) == []
 
 
 def test_every_name_of_a_token_page_is_explained(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from rlcorr_cli.results.report import Group, Report
@@ -192,7 +193,7 @@ def markdown(document: Document, pictures: Mapping[str, tuple[str, str]]) -> str
     lines = [f"# {escaped(document.name)}", "", escaped(document.summary), ""]
     for cause in document.causes:
         lines += [f"**! {escaped(cause.finding)}**{' ' if cause.fix else ''}{prose(cause.fix)}", ""]
-    lines += [f"**{escaped(document.headline)}**", "", *(f"- {prose(reason)}" for reason in document.reasons)]
+    lines += [f"**{prose(document.headline)}**", "", *(f"- {prose(reason)}" for reason in document.reasons)]
     lines += [""] if document.reasons else []
     for section in document.sections:
         lines += _section(section, document.marks, pictures)
@@ -212,7 +213,10 @@ def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str
     lines += [""] if section.todo else []
     for table in section.tables:
         lines += [f"### {table.heading}", ""] if table.heading else []
-        lines += [*_table(table.headings, [[cell.marked for cell in row] for row in table.rows], table.words), ""]
+        lines += [
+            *_table(table.headings, [[cell.marked for cell in row] for row in table.rows], table.words, table.links),
+            "",
+        ]
         lines += [escaped(marks), ""] if marks and table.has_marks else []
     for picture in section.pictures:
         lines += _picture(picture, pictures)
@@ -233,8 +237,14 @@ def _picture(picture: Picture, pictures: Mapping[str, tuple[str, str]]) -> list[
     return [f"![{alt}]({link})", "", *([f"**{picture.name}**: {prose(caption)}", ""] if picture.about else [])]
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
-    """A table whose first column and those of words stand on the left, numbers on the right."""
+def _table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str], links: Sequence[str] = ()
+) -> list[str]:
+    """A table whose first column and those of words stand on the left, numbers on the right.  links: of each row's
+    first cell."""
     sides = "".join("---|" if heading in words else "---:|" for heading in headings[1:])
     lines = ["| " + " | ".join(map(escaped, headings)) + " |", f"|---|{sides}"]
-    return lines + ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
+    for row, link in zip_longest(rows, links[: len(rows)], fillvalue=""):
+        first, *rest = map(escaped, row)
+        lines.append("| " + " | ".join([f"[{first}]({link})" if link else first, *rest]) + " |")
+    return lines
