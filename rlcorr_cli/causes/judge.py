@@ -30,6 +30,7 @@ from rlcorr_cli.causes.rows import (
     surprise_gaps,
     turn_gaps,
 )
+from rlcorr_cli.causes.shares import side_by_side
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
 from rlcorr_cli.causes.wording import count_noun, figures, percent
@@ -110,10 +111,6 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
     beside = temperature_beside(case) if repeated else stale_policy(case) if changed is not None else None
-    if repeated and beside:
-        changed = replace(repeated, share=repeated.share * (1 - case.features.curve))
-    elif beside is not None and changed is not None:
-        beside = replace(beside, share=max(0.0, beside.share - changed.share))
     # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
     spread = None if changed else _first(case, RULES)
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
@@ -129,9 +126,9 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         some_rows(case) if column is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
-    causes = _with_lag([cause for cause in candidates if cause is not None and cause.share >= LEAST])
-    first = next(iter(_ranked(causes)), None)
-    rest = noise(case, first)
+    causes = side_by_side(case, _with_lag([cause for cause in candidates if cause is not None]))
+    causes = [cause for cause in causes if cause.share >= LEAST]
+    rest = noise(case, causes)
     return causes if rest is None else [*causes, rest]
 
 

@@ -4,6 +4,8 @@ The grid of numbers that a column is stored on is always told, and the cause whe
 of d the first rule that holds is taken (RULES), and what is left is noise.
 """
 
+from collections.abc import Sequence
+
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
@@ -232,17 +234,17 @@ def noise_share(case: Case) -> float:
     return case.features.share(case.features.core**2 * case.features.e2)
 
 
-def noise(case: Case, first: CauseFinding | None) -> CauseFinding | None:
-    """Whatever else holds: at most what the first cause, if there is one, leaves of the gap."""
+def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
+    """Whatever else holds: at most what the causes beside it leave of the gap."""
     core, clean = case.features.core, case.context.clean
     if core <= CLEAN_CORE:
         return None
-    as_clean = f", {ratio(core, clean.core):.1f} times that of {clean.name}" if clean and first is None else ""
-    if clean is not None and first is not None:
+    as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
+    if clean is not None and beside:
         core = min(core, clean.core)
-    left = 1.0 if first is None else max(0.0, 1 - first.share)
+    left = max(0.0, 1 - sum(cause.share for cause in beside))
     rest = f"The rest has a spread of {figures(core)} in log-odds."
-    evidence = _noise_evidence(case) if first is None else [rest]
+    evidence = [rest] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
         share=min(case.features.share(core**2 * case.features.e2), left),

@@ -4,10 +4,12 @@ Made with SmolLM2-135M-Instruct: a fault is in the forward pass or the sampler i
 cause is not the worker.  In `top_p09_raw_both` and `temp07_matched` both columns are alike: no fault can be seen.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from rlcorr_cli import diagnose
+from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 
 DUMPS = Path(__file__).parent / "causes"
@@ -85,3 +87,9 @@ COLUMNS = {
 def diagnosed(name: str) -> DiagnosedDump:
     """What `diagnose` says of one of these."""
     return diagnose(DUMPS / f"{name}.parquet")
+
+
+def shares_add(causes: Iterable[CauseFinding]) -> bool:
+    """Whether the shares of causes that are named beside each other, and of the noise that is left, are all of the gap
+    at most."""
+    return sum(cause.share for cause in causes) < 1 + 1e-9

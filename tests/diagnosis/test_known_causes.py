@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from known_causes import ALSO, COLUMNS, DUMPS, VERDICTS, diagnosed
+from known_causes import ALSO, COLUMNS, DUMPS, VERDICTS, diagnosed, shares_add
 
 from rlcorr_cli import diagnose
 from rlcorr_cli.causes.diagnosis import CauseFinding
@@ -20,6 +20,7 @@ def found(name: str, cause: str) -> CauseFinding:
 def test_a_dump_of_known_cause_gets_its_verdict(name: str) -> None:
     result = diagnosed(name)
     assert result.verdict == VERDICTS[name]
+    assert shares_add(result.causes)
     if name in ALSO:
         assert ALSO[name] in [cause.cause for cause in result.causes]
     if name in COLUMNS:
