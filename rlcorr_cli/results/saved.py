@@ -61,9 +61,6 @@ def load(path: str) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read as a report: {error.message}", AGAIN) from None
     if not isinstance(data, dict) or "rlcorr" not in data:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {AGAIN}")
-    for keys, (what, instead) in _OTHERS.items():
-        if set(keys) <= set(data):
-            raise DataError(f"{path} is {what}, not a report of a dump.", instead)
     head = data["rlcorr"]
     if not isinstance(head, Mapping) or type(head.get("schema")) is not int or head["schema"] != SCHEMA:
         raise DataError(f"{path} was written by another version of rlcorr.", AGAIN)
@@ -79,6 +76,9 @@ def read_report(path: str) -> Report:
     if holds_totals(path):
         return report_in(path, read_totals(path))
     data = load(path)
+    for keys, (what, instead) in _OTHERS.items():
+        if set(keys) <= set(data):
+            raise DataError(f"{path} is {what}, not a report of a dump.", instead)
     try:
         return Report.from_dict(data)
     except (ValueError, LookupError, OverflowError, UsageError) as error:
