@@ -23,9 +23,7 @@ from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
-from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import Destination, is_remote
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.places import STDIN
 
 if TYPE_CHECKING:
@@ -172,15 +170,14 @@ def _state_file(state: Any) -> Path:
 
 def _remembered(state: Path, reading: Any, plan: str) -> "Following":
     """What earlier runs remembered of the same job; a UsageError of another one's."""
-    from rlcorr_cli.results.saved_totals import read_saved
     from rlcorr_cli.results.watched import Following
+    from rlcorr_cli.runs.watch_state import remembered
 
     columns = ", ".join(f"{name}={column}" for name, column in sorted(reading.columns.items()))
     asked = f"{' '.join(reading.paths)} ({', '.join(filter(None, (reading.format, columns, plan)))})"
-    place = located(str(state))
-    if not filesystem(place).is_there(place):
+    following = remembered(str(state))
+    if following is None:
         return Following(inputs=(), asked=asked)
-    following = read_saved(place, Following)
     if following.asked != asked:
         before, now = (text.rpartition(" (")[0] for text in (following.asked, asked))
         how = " by another plan, or read in another way" if before == now else ""
@@ -207,7 +204,11 @@ class _Run:
     _has_warned: bool = False
 
     def __post_init__(self) -> None:
-        self._saved = self.following
+        from rlcorr_cli.reading.listing import Listing
+        from rlcorr_cli.runs.watch_state import StateFile
+
+        self._file = StateFile(self.state, self.following)
+        self._listing = Listing(self.job.reading.paths)
 
     def follow(self, *, once: bool, every: float) -> None:
         """Look once, or until Ctrl-C or until nobody is told any more; first tell the alarms that an earlier run was
@@ -249,7 +250,7 @@ class _Run:
     def _look(self) -> None:
         from rlcorr_cli.runs.watch import look
 
-        for n, (following, news) in enumerate(look(self.following, self.job), 1):
+        for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
             self._waits += [*news.steps, *news.alarms]
             if n % TOGETHER == 0 or news.alarms:
@@ -263,8 +264,8 @@ class _Run:
 
         told, self._waits = self._waits, []
         alarms = tuple(each for each in told if isinstance(each, Alarm))
-        if self.following != self._saved or told:
-            self._save(replace(self.following, untold=alarms))
+        if self.following != self._file.saved or told:
+            self._file.save(replace(self.following, untold=alarms))
         for each in told:
             if isinstance(each, Alarm):
                 self.told(each)
@@ -274,15 +275,7 @@ class _Run:
                 self.told(each[0])
         self._write_events([each for each in told if not isinstance(each, Alarm)])
         if alarms:
-            self._save(self.following)
-
-    def _save(self, following: "Following") -> None:
-        from rlcorr_cli.results.saved_totals import content
-
-        with Outputs() as staging:
-            staging.write(self.state, content(following))
-            staging.publish()
-        self._saved = following
+            self._file.save(self.following)
 
     def _run_command(self, alarm: "Alarm") -> None:
         if self.command is None:

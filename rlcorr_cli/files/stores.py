@@ -363,14 +363,22 @@ class Store:
         folder = os.path.dirname(min(asked, key=len))
         while not all(path.startswith(f"{folder}/") for path in asked):
             folder = os.path.dirname(folder)
+        found = self._stamps(folder)
+        return {path: found[path] for path in asked if path in found}
+
+    def stamps_below(self, directory: str) -> dict[str, Stamp]:
+        """All files below, as `below` has them, with their stamps, by one listing."""
+        found = self._stamps(directory)
+        return {path: stamp for path, stamp in found.items() if not _is_hidden(path, directory)}
+
+    def _stamps(self, folder: str) -> dict[str, Stamp]:
         if uri_parts(self._start)[0] == "hf":
             with self._with_cause(folder):
                 states = self._files.handler.states(self._name(folder))
-            found = {self._uri(name): state for name, state in states.items()}
-        else:
-            infos = self._selected(folder, recursive=True)
-            found = {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos}
-        return {path: found[path] for path in asked if path in found}
+            return {self._uri(name): state for name, state in states.items()}
+        infos = self._selected(folder, recursive=True)
+        is_file = fs.FileType.File
+        return {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos if info.type == is_file}
 
     def is_directory(self, path: str) -> bool:
         return self._info(path).type == fs.FileType.Directory

@@ -44,7 +44,9 @@ from rlcorr_cli.reading.tables import InMemory
 
 SEARCHED = "*" + ", *".join(SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
-DESCRIPTIONS = ("state.json", "dataset_info.json", "dataset_dict.json")
+DESCRIBED = "state.json"
+"""By which a dataset of Hugging Face datasets is known."""
+DESCRIPTIONS = (DESCRIBED, "dataset_info.json", "dataset_dict.json")
 SHOWN = 6
 """Suffixes that a note names."""
 LOOKED_AT = 16
@@ -61,7 +63,7 @@ class Hits:
 
 def within(directory: str) -> Hits:
     """A directory's files with a dump's suffix."""
-    files = _without_housekeeping(sorted(filesystem(directory).below(directory)))
+    files = without_housekeeping(sorted(filesystem(directory).below(directory)))
     paths = _each_once(directory, [path for path in files if is_searched(path)])
     others = [path for path in files if not is_searched(path)]
     if not paths:
@@ -112,15 +114,17 @@ def _known(path: str) -> Refused | None:
         return None
 
 
-def _without_housekeeping(files: Sequence[str]) -> list[str]:
+def without_housekeeping(files: Sequence[str]) -> list[str]:
     """Without what Hugging Face datasets keeps beside a dataset's files: its descriptions, and results of `map`."""
-    datasets = {os.path.dirname(path) for path in files if os.path.basename(path) == "state.json"}
+    datasets = {os.path.dirname(path) for path in files if os.path.basename(path) == DESCRIBED}
     return [
-        path
-        for path in files
-        if os.path.dirname(path) not in datasets
-        or not (os.path.basename(path) in DESCRIPTIONS or os.path.basename(path).startswith("cache-"))
+        path for path in files if os.path.dirname(path) not in datasets or not is_housekeeping(os.path.basename(path))
     ]
+
+
+def is_housekeeping(name: str) -> bool:
+    """Whether a file that lies beside a DESCRIBED is one that Hugging Face datasets keeps there."""
+    return name in DESCRIPTIONS or name.startswith("cache-")
 
 
 def _each_once(place: str, paths: Iterable[str]) -> list[str]:

@@ -4,9 +4,12 @@ A line with the version of this form, the digest of all that follows it, the len
 `packed.py` has them: a Head, by which a file is known before its totals are read, and the SavedRun of its command.
 Nothing is compressed: it would halve a file, and a small one could then take any memory.  A file that was cut short or
 changed has another digest, and is refused whole.
+
+A file that grows, which `watch` keeps, says in its first line also how long head and run are.  What was added follows
+as records, each with its length and its digest before it; the last is none where writing was cut short.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeVar
@@ -47,12 +50,19 @@ class Head:
     contents: KeySample | None
 
 
-def content(run: SavedRun) -> "list[bytes | memoryview]":
-    """What a file of a run's totals holds, in pieces."""
+def content(run: SavedRun, *, grows: bool = False) -> "list[bytes | memoryview]":
+    """What a file of a run's totals holds, in pieces.  grows: whether records may be added to it."""
     paths = tuple(source.path for source in run.inputs)
     head = pack(Head(command=run.command, release=__version__, paths=paths, contents=run.contents))
     body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced())
-    return [b"%s%d\n" % (_NAME, VERSION), _digest(*body), *body]
+    length = b" %d" % sum(map(len, body)) if grows else b""
+    return [b"%s%d%s\n" % (_NAME, VERSION, length), _digest(*body), *body]
+
+
+def record(change: object) -> bytes:
+    """A dataclass, as it is added to a file that grows."""
+    data = pack(change)
+    return len(data).to_bytes(_LENGTH, "big") + _digest(data) + data
 
 
 def holds_totals(path: str) -> bool:
@@ -90,12 +100,17 @@ def read_totals(path: str) -> RunTotals:
 
 def read_saved(path: str, kind: type[S]) -> S:
     """The totals of a command that a file holds; those of another are a UsageError, anything else a DataError."""
-    head, body = _parts(path)
+    return read_grown(path, kind, Head)[0]
+
+
+def read_grown(path: str, kind: type[S], change: type[P]) -> tuple[S, list[P]]:
+    """The same, and the records that were added to it, in order."""
+    head, body, added = _parts(path)
     _checked_head(path, head, kind)
     run = _part(path, kind, body)
     if run.provenance.schema != SCHEMA:
         raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
-    return run
+    return run, [_part(path, change, data) for data in _records(added)]
 
 
 def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:
@@ -123,23 +138,35 @@ def _part(path: str, cls: type[P], data: memoryview) -> P:
         raise DataError(f"{path} cannot be read by this release of rlcorr: {error}.", AGAIN) from None
 
 
-def _parts(path: str) -> tuple[memoryview, memoryview]:
-    """Both parts of a file that is whole."""
+def _parts(path: str) -> tuple[memoryview, memoryview, memoryview]:
+    """Both parts of a file that is whole, and what was added to it."""
     try:
         data = read_bytes(path, MOST_BYTES)
     except UsageError as error:
         raise DataError(f"{path} cannot be read as saved totals: {error.message}", error.hint) from None
     first_line, newline, _ = data[:64].partition(b"\n")
-    number = first_line.removeprefix(_NAME)
-    if not first_line.startswith(_NAME) or not newline or not number.isdigit():
+    number, grows, length = first_line.removeprefix(_NAME).partition(b" ")
+    if not first_line.startswith(_NAME) or not newline or not number.isdigit() or length.isdigit() != bool(grows):
         raise DataError(f"{path} holds no saved totals of rlcorr's.", AGAIN)
     if int(number) != VERSION:
         raise DataError(f"{path} was written by another version of rlcorr: its form is {int(number)}.", AGAIN)
-    body = memoryview(data)[len(first_line) + 1 + _DIGEST :]
+    rest = memoryview(data)[len(first_line) + 1 + _DIGEST :]
+    body = rest[: int(length)] if grows else rest
     if _digest(body) != data[len(first_line) + 1 :][:_DIGEST]:
         raise DataError(f"{path} is damaged or cut short: its digest is another.", AGAIN)
     end = _LENGTH + int.from_bytes(body[:_LENGTH], "big")
-    return body[_LENGTH:end], body[end:]
+    return body[_LENGTH:end], body[end:], rest[len(body) :]
+
+
+def _records(data: memoryview) -> Iterator[memoryview]:
+    """Those that are whole, up to the first that is not."""
+    while len(data) > _LENGTH + _DIGEST:
+        start = _LENGTH + _DIGEST
+        end = start + int.from_bytes(data[:_LENGTH], "big")
+        if _digest(data[start:end]) != data[_LENGTH:start]:
+            return
+        yield data[start:end]
+        data = data[end:]
 
 
 def _digest(*body: "bytes | memoryview") -> bytes:

@@ -1,12 +1,12 @@
 """What `watch` tells of a run that goes on: a line a step, an alarm where its story changes, and what came of it.
 
 `Following` is what is kept between looks, and on the disk between runs (`.rlcorr`): which files were read, in which
-state, the totals of the steps that came last, and what alarms are told from.  Of the steps past
-it keeps no more than their files, and which of them fail.
+state, the totals of the steps that came last, and what alarms are told from.  Of the steps past it keeps no more than
+their files, and which of them fail.  `Change` is what is new in one since another, and all that need be saved of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from rlcorr_cli.errors import UsageError
@@ -170,6 +170,31 @@ class Following(SavedRun):
     story: Story = field(default_factory=Story)
     untold: tuple[Alarm, ...] = ()
 
+    def since(self, before: "Following") -> "Change":
+        """What has changed: `before.then(now.since(before))` is `now`, but for the order of its files."""
+        earlier, fails = before.files, dict(before.failing)
+        return Change(
+            files={path: file for path, file in self.files.items() if earlier.get(path) is not file},
+            forgotten=tuple(path for path in earlier if path not in self.files),
+            open=tuple(each for each in self.open if id(each) not in map(id, before.open)),
+            still_open=tuple(n for n, each in enumerate(before.open) if id(each) in map(id, self.open)),
+            failing=tuple((step, names) for step, names in self.failing if fails.get(step) != names),
+            passing=tuple(fails.keys() - dict(self.failing).keys()),
+            rest=replace(self, files={}, open=(), failing=()),
+        )
+
+    def then(self, change: "Change") -> "Following":
+        """The same with what has changed since."""
+        gone, failing = frozenset(change.forgotten), dict(self.failing)
+        for step in (*change.passing, *(step for step, _ in change.failing)):
+            failing.pop(step, None)
+        return replace(
+            change.rest,
+            files={**{path: file for path, file in self.files.items() if path not in gone}, **change.files},
+            open=(*(self.open[n] for n in change.still_open), *change.open),
+            failing=(*failing.items(), *change.failing),
+        )
+
     @property
     def provenance(self) -> Provenance:
         """Of no totals: those that it holds have their own."""
@@ -220,3 +245,18 @@ class Following(SavedRun):
 
     def _of_files(self, reads: Reads) -> tuple[UnreadFile, ...]:
         return tuple(UnreadFile(path=path, why=file.why) for path, file in self.files.items() if file.reads == reads)
+
+
+@frozen(kw_only=True)
+class Change:
+    """What has changed in a Following since another: files that are new or other, those that are forgotten, totals that
+    are new and the places of those that stay, steps that fail now or by other names and those that pass, and of `rest`
+    all but these."""
+
+    files: Mapping[str, SeenFile]
+    forgotten: tuple[str, ...]
+    open: tuple[OpenSteps, ...]
+    still_open: tuple[int, ...]
+    failing: tuple[tuple[Any, tuple[str, ...]], ...]
+    passing: tuple[Any, ...]
+    rest: Following

@@ -14,22 +14,21 @@ the one before it tells the other.
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from glob import has_magic
 from math import isclose
 from statistics import median
 from typing import Any
 
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
-from rlcorr_cli.files import filesystem, located
-from rlcorr_cli.files.disk import Disk
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.json_layouts import STABLE
 from rlcorr_cli.layouts.table import NAMES as LAYOUTS
 from rlcorr_cli.places import Stamp
-from rlcorr_cli.reading.find import Source, complete_sources, files, in_number_order
+from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
+from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.records.fields import plain
@@ -89,51 +88,53 @@ class News:
     alarms: tuple[Alarm, ...] = ()
 
 
-def look(following: Following, job: Job, now: Callable[[], float] = time.time) -> Iterator[tuple[Following, News]]:
-    """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait."""
-    listed = _stamps(job.reading.paths)
-    # What was never read, and is no longer there, is forgotten.
-    seen = {
-        path: file
-        for path, file in following.files.items()
-        if path in listed or file.steps or file.reads not in NEVER_READ
-    }
+def look(
+    following: Following, job: Job, listing: Listing, now: Callable[[], float] = time.time
+) -> Iterator[tuple[Following, News]]:
+    """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait.
+    listing: of the job's paths, from the look before."""
+    seen = following.files
+    never_read = [(path, file) for path, file in seen.items() if file.reads in NEVER_READ]
+    asked = listing.look([path for path, file in never_read if file.reads == "waits"])
+    forgotten = {path for path, file in never_read if not file.steps and path not in listing}
     complete: list[str] = []
-    for path, stamp in listed.items():
-        before = seen.get(path)
-        if before is not None and before.stamp == stamp and before.reads != "waits":
-            continue
+    waiting: dict[str, SeenFile] = {}
+    for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
+        before, stamp = seen.get(path), asked[path]
         is_same = before is not None and before.stamp == stamp
         if is_same or filesystem(path).remote or _is_settled(path, stamp, now() - job.settled):
             complete.append(path)
         elif before is None or before.reads == "waits":
-            seen[path] = SeenFile(stamp=stamp)
+            waiting[path] = SeenFile(stamp=stamp)
         else:  # it is written again: what was read of it stays until that is done
-            seen[path] = replace(before, stamp=stamp, reads="waits")
-    following = replace(following, files=seen)
+            waiting[path] = replace(before, stamp=stamp, reads="waits")
+    if forgotten or waiting:
+        kept = {path: file for path, file in seen.items() if path not in forgotten}
+        following = replace(following, files={**kept, **waiting})
     # A framework's file is read with those that came before it, or is left out beside them.
-    alone = [path for path, file in seen.items() if file.reads == "alone" and path in listed][-MOST_ALONE:]
-    lately = [path for each in following.open for path in each.files if path in listed]
+    alone = [path for path, file in never_read if file.reads == "alone" and path in listing and path not in waiting]
+    alone = alone[-MOST_ALONE:]
+    lately = [path for each in following.open for path in each.files if path in listing]
     beside = {path for path in (*alone, *lately) if path not in complete} if complete else ()
     sources, wrong = complete_sources(complete, job.reading, beside)
     united = {path for source in sources for path, _ in source.files}
     for path in complete:
-        if path in wrong and _are_others({path: listed[path]}):
-            following = _marked(following, {path: listed[path]}, "waits")
+        if path in wrong and _are_others({path: listing[path]}):
+            following = _marked(following, {path: listing[path]}, "waits")
         elif path in wrong:
-            following, news = _failed(following, job, {path: listed[path]}, wrong[path])
+            following, news = _failed(following, job, {path: listing[path]}, wrong[path])
             yield following, news
         elif path not in united:
-            following = _marked(following, {path: listed[path]}, "no dump")
+            following = _marked(following, {path: listing[path]}, "no dump")
     if any(source.format in LAYOUTS for source in sources):
-        following = _marked(following, {path: listed[path] for path in alone if path not in united}, "no dump")
+        following = _marked(following, {path: listing[path] for path in alone if path not in united}, "no dump")
     begun: _Read | None = None
     for source in sources:
         paths = tuple(path for path, _ in source.files)
         if not set(complete) & set(paths):
             continue
         try:
-            read, error = _read(following, job, source, listed), None
+            read, error = _read(following, job, source, listing), None
         except DataError as failure:
             read, error = None, failure
         if begun is not None and (read is None or not set(begun.steps) <= set(read.steps)):
@@ -141,10 +142,12 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
             yield following, news
             begun = None
         if read is not None:  # and told when all that adds to it is read
-            read = read if begun is None else replace(read, known=begun.known, numbers=begun.numbers)
-            following, begun = _remembered(following, read, listed), read
+            if begun is not None:
+                known = read.known - set(begun.steps) | begun.known
+                read = replace(read, known=known, numbers=begun.numbers)
+            following, begun = _remembered(following, read, listing), read
             continue
-        stamps, news = {path: listed[path] for path in paths if path in listed}, News()
+        stamps, news = {path: listing[path] for path in paths if path in listing}, News()
         if isinstance(error, UnfinishedStep) or _are_others(stamps):  # they are looked at again
             following = _marked(following, stamps, "waits")
         elif isinstance(error, NoRollouts):
@@ -157,44 +160,17 @@ def look(following: Following, job: Job, now: Callable[[], float] = time.time) -
     yield (following, News()) if begun is None else _judged(following, job, begun)
 
 
-def _stamps(paths: Sequence[str]) -> dict[str, Stamp]:
-    """Every file that is there, with its state; a DataError where a name stands for none.  A folder, a prefix that ends
-    in a / or a glob may be empty still."""
-    found: dict[str, Stamp] = {}
-    for typed in paths:
-        place = located(typed)
-        try:
-            hits = list(files((typed,)))
-        except DataError:
-            if not _may_fill(typed, place):
-                raise
-            continue
-        stamps = filesystem(place).stamps(hits)
-        if not stamps and hits == [place] and not _may_fill(typed, place):
-            filesystem(place).status(place)  # says what is wrong
-        found |= stamps
-    if len(paths) < 2:
-        return found  # in that order already
-    return dict(sorted(found.items(), key=lambda item: in_number_order(item[0])))
+def _is_news(before: SeenFile | None, stamp: Stamp) -> bool:
+    """Whether a file is new, written again, or waits."""
+    return before is None or before.stamp != stamp or before.reads == "waits"
 
 
 def _are_others(stamps: Mapping[str, Stamp]) -> bool:
     """Whether files were written again, or taken away, since they were listed."""
     try:
-        return _stamps(tuple(stamps)) != stamps
+        return any(filesystem(path).stamps((path,)) != {path: stamp} for path, stamp in stamps.items())
     except DataError:
         return True
-
-
-def _may_fill(typed: str, place: str) -> bool:
-    """Whether files may come to be where there are none; a DataError of a bucket that is not there."""
-    files = filesystem(place)
-    if isinstance(files, Disk):
-        return has_magic(place) or files.is_directory(place)
-    if not has_magic(place) and not typed.partition("?")[0].endswith("/"):
-        return False
-    files.check_place(place)
-    return True
 
 
 def _is_settled(path: str, stamp: Stamp, before: float) -> bool:
@@ -236,8 +212,8 @@ _Numbers = tuple[int, float | None]
 class _Read:
     """A dump that was read, with others of its steps where they must be.
 
-    others: the open dumps that it adds nothing to.  known: steps that were told of before; numbers: what was told of
-    them, if it is kept.
+    others: the open dumps that it adds nothing to.  known: those of its steps that were told of before; numbers: what
+    was told of them, if it is kept.
     """
 
     paths: tuple[str, ...]
@@ -248,36 +224,42 @@ class _Read:
     numbers: Mapping[Any, _Numbers]
 
 
-def _read(following: Following, job: Job, source: Source, listed: Mapping[str, Stamp]) -> _Read:
+def _read(following: Following, job: Job, source: Source, listing: Listing) -> _Read:
     paths = tuple(path for path, _ in source.files)
     kept = [each for each in following.open if not set(each.files) & set(paths)]
     report = _measured(job, paths)
     steps = _steps(report, paths)
     others = {
         path
-        for path, file in following.files.items()
-        if path not in paths and path in listed and file.reads in ("read", "waits") and set(file.steps) & set(steps)
+        for path, file in _holding(following, steps)
+        if path not in paths and path in listing and file.reads in ("read", "waits")
     }
     begun = [each for each in kept if set(each.steps) & set(steps)]
     if others:
         held = {path for each in begun for path in each.files}
-        every = (*paths, *sorted((others | held) & set(listed)))
+        every = (*paths, *sorted(path for path in others | held if path in listing))
         run = report.totals
         adds = others <= held and not job.chosen.plan.budgets
         summed = _added([*(each.run for each in begun), run]) if adds and run is not None else None
         report = _measured(job, every) if summed is None else summed
         paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps(report, every)
-    known = frozenset(step for file in following.files.values() for step in file.steps)
+    known = frozenset(step for _, file in _holding(following, steps) for step in file.steps)
     still_open = tuple(each for each in kept if each not in begun)
     numbers = {step: told for each in following.open for step, told in zip(each.steps, each.numbers, strict=True)}
     return _Read(paths=paths, steps=steps, report=report, others=still_open, known=known, numbers=numbers)
 
 
-def _remembered(following: Following, read: _Read, listed: Mapping[str, Stamp]) -> Following:
+def _holding(following: Following, steps: Iterable[Any]) -> list[tuple[str, SeenFile]]:
+    """The files that hold one of the steps, or did."""
+    wanted = set(steps)
+    return [(path, file) for path, file in following.files.items() if not wanted.isdisjoint(file.steps)]
+
+
+def _remembered(following: Following, read: _Read, listing: Listing) -> Following:
     """The same with the files of a dump, and its totals, to which others may add."""
     assert read.report.totals is not None
     files = {
-        path: SeenFile(stamp=listed[path], reads="read", steps=read.steps) for path in read.paths if path in listed
+        path: SeenFile(stamp=listing[path], reads="read", steps=read.steps) for path in read.paths if path in listing
     }
     numbers = tuple(_numbers(group) for group in _groups(read.report))
     run = read.report.totals.unplaced()

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before its own folder, whi
 from filling import RULE, Filling, cpu_and_memory
 from pyarrow import fs
 
+LAG = 600
+"""Seconds that the watch has to come to the end, once all is written."""
 ALIKE, BACK = 100, 60
 """Steps after which a dump may be written again: not before it was read."""
 SERVER = "import stores, time; print(stores.server(), flush=True); time.sleep(1e6)"
@@ -102,7 +104,7 @@ def follow(filling: Filling, place: str, asked: argparse.Namespace) -> None:
     with lines.open("ab") as out:
         watching = subprocess.Popen(args, stdout=out, stderr=out)
         try:
-            before, since = (0.0, 0.0), 0
+            before, since, began = (0.0, 0.0), 0, time.perf_counter()
             for step in range(asked.steps):
                 filling.write(step)
                 time.sleep(asked.pace)
@@ -114,9 +116,11 @@ def follow(filling: Filling, place: str, asked: argparse.Namespace) -> None:
                 if (step + 1) % (asked.steps // 10) == 0:
                     now = cpu_and_memory(watching.pid)
                     each = 1e3 * (now[0] - before[0]) / (step + 1 - since)
-                    print(f"{step + 1:>6,} steps: {each:.1f} ms of CPU a step, {now[1]:.0f} MB", flush=True)
+                    told = sum(line[:8].strip().isdigit() for line in lines.read_text().splitlines())
+                    after = f"{each:.1f} ms of CPU a step, {now[1]:.0f} MB, {told:,} lines told"
+                    print(f"{step + 1:>6,} steps, {time.perf_counter() - began:.0f} s: {after}", flush=True)
                     before, since = now, step + 1
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + LAG
             while filling.wrong(lines.read_text().splitlines(), asked.steps) and time.monotonic() < deadline:
                 time.sleep(0.5)
             watching.send_signal(signal.SIGINT)

@@ -24,7 +24,7 @@ from test_schema import assert_is
 
 import rlcorr_cli
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.results.watched import Alarm
+from rlcorr_cli.results.watched import Alarm, StepLine
 
 CLOSE, FAR = 0.02, 0.5
 OLD = 1_700_000_000
@@ -436,6 +436,30 @@ def test_a_job_is_followed_however_it_writes(here: Path, where: str, request: py
     lines += last.out.splitlines()
     assert job.wrong(lines, 20) == []
     assert sum("(read again)" in line for line in lines) == len(job.again) == 2
+
+
+def test_what_a_kill_cut_short_in_the_state_is_found_again(here: Path) -> None:
+    state, files = here / "watch.rlcorr", list[int]()
+
+    def tell(what: Any) -> None:
+        """Write the next step, until what is new was added to the state twice in a row."""
+        if isinstance(what, StepLine):
+            files.append(state.stat().st_ino)
+            assert what.step < 40
+            if what.step > 5 and len(set(files[-3:])) == 1:
+                raise KeyboardInterrupt
+            step_file(here / f"run/step_{what.step + 1}.parquet", what.step + 1, FAR if what.step == 4 else CLOSE)
+
+    step_file(here / "run/step_0.parquet", 0)
+    before = rlcorr_cli.watch("run/", every=0, max={"k3_kl": 0.05}, told=tell)
+    n_steps, whole = before.n_steps, state.read_bytes()
+    for n_bytes, n_lost in ((0, 0), (1, 1), (100_000, 1), (250_000, 2)):
+        state.write_bytes(whole[: len(whole) - n_bytes])
+        again = rlcorr_cli.watch("run/", once=True, max={"k3_kl": 0.05})
+        assert [line.step for line in again.steps] == list(range(n_steps - n_lost, n_steps))
+        assert (again.n_steps, again.failing, again.alarms) == (n_steps, (5,), before.alarms)
+    state.write_bytes(whole[:100_000])
+    refused(run("watch", "run/", "--once", "--max", "k3_kl=0.05"), 3, "watch.rlcorr is damaged or cut short")
 
 
 def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
