@@ -81,7 +81,8 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, ...
             formula=f"shape of the generalised Pareto distribution that fits the upper tail of {weight}",
             unit="none",
             meaning="How heavy the tail of raw weights is. Above its limit, no mean of them can be trusted.",
-            worry=f"Above pareto_k_{scope}_limit: a few raw weights at this scope dominate; truncate or reject.",
+            worry=f"Above pareto_k_{scope}_limit, which is lower for fewer {units} and {LARGEST_SHAPE:g} at most: a "
+            "few raw weights at this scope dominate; truncate or reject.",
             source=source,
             note=f"Null with fewer than 25 {units}. With fewer than {5 * FEWEST_IN_TAIL}, no rule, verdict or "
             f"recommendation uses it: {FEWEST_IN_TAIL - 1} tail values are too few, as pareto_k_{scope}_se shows.",

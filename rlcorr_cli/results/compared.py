@@ -4,22 +4,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS
-from rlcorr_cli.records.fields import HIDDEN, Form, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, computed, plain
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import sequence_distances
+from rlcorr_cli.results.course import FEWEST_TOKENS
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -32,13 +34,14 @@ from rlcorr_cli.results.groups import (
     by_batch,
     key_order,
     of_inputs,
+    order,
     refuse_empty,
     with_whole,
 )
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
-from rlcorr_cli.results.rules import RULES, Section, judge
+from rlcorr_cli.results.rules import RULES, Section, judge, rule_on
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
@@ -53,6 +56,7 @@ from rlcorr_cli.totals.comparison import (
 )
 from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
@@ -270,7 +274,8 @@ def compared(
     clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
     drawn_intervals = intervals(metrics, measured.replicates.get(mode))
-    story = Story() if measured.sample is None else story_of(anomalies, search(measured.sample).diagnosis)
+    diagnosis = None if measured.sample is None else search(measured.sample).diagnosis
+    story = Story() if diagnosis is None else story_of(anomalies, diagnosis)
     whole = _group(
         {},
         whole_total,
@@ -278,6 +283,7 @@ def compared(
         counts=counts,
         diagnosed=metrics,
         story=story,
+        far_end="" if diagnosis is None or measured.sample is None else _far_end(diagnosis, measured.sample),
         drawn=measured,
         n_batches=n_batches,
         clusters=clusters,
@@ -298,6 +304,22 @@ def compared(
         problems=problems,
         notes=(*notes, *(() if clusters is None else clusters.notes)),
     )
+
+
+def _far_end(diagnosis: Diagnosis, sample: RowSample) -> str:
+    """'step 11', the last step, where it is large enough to be held to rules and its k3_kl breaks the one that fails;
+    of so many steps that the search takes ranges of them, the last range; empty elsewhere."""
+    steps = next((column.levels for column in diagnosis.columns if column.column == "step"), ())
+    rule, k3 = rule_on("k3_kl", RULES), diagnosis.k3
+    if len(steps) < 2 or rule is None or k3 is None:
+        return ""
+    last = max(steps, key=lambda step: order(step.level))
+    is_judged = last.tokens >= FEWEST_TOKENS and last.rows >= FEWEST_CLUSTERS
+    is_broken = is_judged and not rule.holds(last.k3 * k3 / last.token_share)
+    if not is_broken:
+        return ""
+    is_one = {level.level for level in steps} >= {value for value in sample.levels["step"].values if value is not None}
+    return f"step {plain(last.level)}" if is_one else f"the range of steps from {plain(last.level)} on"
 
 
 def _groups(
@@ -329,11 +351,12 @@ def _group(
     counts: Mapping[str, int],
     diagnosed: Values,
     story: Story,
+    far_end: str = "",
     drawn: Measured | None = None,
     n_batches: int = 1,
     clusters: Clusters | None = None,
 ) -> ComparedGroup:
-    """The group at a place.  diagnosed: its diagnostics.  story: of the dump.  drawn: what has replicates, for
+    """The group at a place.  diagnosed: its diagnostics.  story, far_end: of the dump.  drawn: what has replicates, for
     intervals."""
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
@@ -369,6 +392,7 @@ def _group(
         ).usable,
         bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
         story=story,
+        far_end=far_end,
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
 

@@ -17,6 +17,7 @@ from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.course import BREAKS_AT_END
 from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.story import Story
@@ -105,7 +106,8 @@ class Reason(Record):
 class Recommendation(Record):
     """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well.
 
-    usable: which weights leave a usable sample, as the verdict of `analyze` has it.
+    usable: which weights leave a usable sample, as the verdict of `analyze` has it.  far_end: the last step, where it
+    breaks rules that fail.
     """
 
     plan: str | None
@@ -114,6 +116,7 @@ class Recommendation(Record):
     usable: Usable
     ties: tuple[str, ...]
     reasons: tuple[Reason, ...]
+    far_end: Annotated[str, Key(omit=True)] = ""
 
 
 @frozen(kw_only=True)
@@ -124,7 +127,7 @@ class Evidence:
     advantage_shift and its standard error advantage_shift_se, None where they cannot be told.  plans: in the order of
     preference.  advantages_differ: whether there are any that are not all equal.  bounds: by mode, geometric bounds
     that keep KEEP of the sequences.  usable: which weights are, as the verdict has it.  story: what is wrong with the
-    dump, which is said before any plan.
+    dump, which is said before any plan.  far_end: as of Recommendation.
     """
 
     n_sequences: int
@@ -134,6 +137,7 @@ class Evidence:
     usable: Usable
     bounds: Mapping[Mode, GeometricBounds] = field(default_factory=dict[Mode, GeometricBounds])
     story: Story = field(default_factory=Story)
+    far_end: str = ""
     clusters: Clusters | None = None
 
 
@@ -152,11 +156,12 @@ def recommend(evidence: Evidence) -> Recommendation:
     chosen, *ties = ranked
     return Recommendation(
         plan=chosen.name,
-        headline=_headline(chosen, flags, evidence.story),
+        headline=_headline(chosen, flags, evidence),
         flags=flags,
         usable=evidence.usable,
         ties=tuple(plan.name for plan in ties),
         reasons=_reasons(evidence, flags, chosen),
+        far_end=evidence.far_end,
     )
 
 
@@ -251,14 +256,15 @@ _STARTS: Mapping[Flag, str] = {
 """Headline flag -> what stands before the plan."""
 
 
-def _headline(chosen: PlanValues, flags: Sequence[Flag], story: Story) -> str:
-    if story.is_fault:
-        return f"{story.headline} Fix this first. Least harmful meanwhile: {chosen.name}."
+def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> str:
+    if evidence.story.is_fault:
+        return f"{evidence.story.headline} Fix this first. Least harmful meanwhile: {chosen.name}."
     acts = _acts(chosen.plan)
     start = _STARTS.get(flags[0], "")
+    end = f" {BREAKS_AT_END.format(step=evidence.far_end)}" if evidence.far_end and flags[0] != "far" else ""
     if not acts:
-        return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing."
-    return f"{start}Use {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts."
+        return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing.{end}"
+    return f"{start}Use {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts.{end}"
 
 
 _WEIGHTS = {

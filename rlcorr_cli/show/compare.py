@@ -55,12 +55,13 @@ def _names(plan: PlanValues) -> Cell:
     return Cell(clean(", ".join((plan.name, *plan.also[:NAMES_SHOWN]))), short=clean(plan.name))
 
 
+SHIFT = "advantage shift"
 PLAN_COLUMNS: tuple[Column, ...] = (
     Column(heading="plan", cell=_names),
     Column(heading="kept", cell=lambda plan: number_cell(plan.values["kept"], share), drop=1),
     Column(heading="info", cell=lambda plan: number_cell(plan.values["info"], decimals(3)), drop=2),
     Column(heading="worth", cell=lambda plan: number_cell(plan.values["worth"], decimals(3))),
-    Column(heading="A shift", cell=lambda plan: _shift(plan.values), drop=3),
+    Column(heading=SHIFT, cell=lambda plan: _shift(plan.values), drop=3),
     Column(heading="top 1%", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
     Column(heading="length", cell=lambda plan: number_cell(plan.values["length"], decimals(2)), wide=True),
     Column(heading="k3 left", cell=lambda plan: number_cell(plan.values["k3_left"]), wide=True),
@@ -100,12 +101,21 @@ def document(comparison: Comparison) -> Document:
             *(anomaly_cause(each) for each in comparison.anomalies),
         ],
         headline=best.headline,
-        status="fail" if best.plan is None or comparison.story.is_fault else STATUS[best.flags[0]],
+        status=_status(comparison),
         reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in best.reasons],
         sections=_sections(comparison),
         json=json_text(comparison.to_dict),
         records=_records(comparison),
     )
+
+
+def _status(comparison: Comparison) -> str:
+    """Of the recommendation: "ok" where it may be taken as it is, "fail" where something else comes first."""
+    best = comparison.recommendation
+    if best.plan is None or comparison.story.is_fault:
+        return "fail"
+    status = STATUS[best.flags[0]]
+    return "warn" if best.far_end and status == "ok" else status
 
 
 def _lines(comparison: Comparison) -> Iterator[Block]:
@@ -155,7 +165,7 @@ def plan_table(comparison: Comparison) -> Table:
     """A row per plan.  Advantages that are all equal have no column of shifts."""
     plans = comparison.sorted_plans()
     has_shift = any(plan.values["shift"] is not None for plan in plans)
-    columns = [column for column in PLAN_COLUMNS if column.heading != "A shift" or has_shift]
+    columns = [column for column in PLAN_COLUMNS if column.heading != SHIFT or has_shift]
     others = [f"{clean(plan.name)} is the same as {', '.join(map(clean, plan.also))}" for plan in comparison.whole.plans
               if plan.also]  # fmt: skip
     return tabulated(plans, columns, note=f"{'; '.join(others)}." if others else "")

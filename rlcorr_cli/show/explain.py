@@ -103,7 +103,7 @@ def _topic(name: str) -> list[str]:
         case "presets":
             return _table((row.name, row.when) for row in PRESETS.values())
         case "rules":
-            return _table((rule.metric, f"{rule.severity}: should be {rule}") for rule in RULES)
+            return _table((rule.metric, f"{rule.severity}: should be {limit_of(rule)}") for rule in RULES)
         case "problems":
             return _table((row.name, row.meaning) for row in (*PROBLEMS, *ANOMALIES))
         case "causes":
@@ -188,11 +188,16 @@ def about_metric(definition: Metric) -> list[str]:
     if definition.worry:
         lines += indented(f"Worry: {definition.worry}")
     for rule in rules_on(name):
-        lines += indented(f"Rule ({rule.severity}): {rule}.  {rule.remedy}")
+        lines += indented(f"Rule ({rule.severity}): {limit_of(rule)}.  {rule.remedy}")
     if definition.source:
         lines += indented(f"Source: {definition.source}.")
     logged = logged_as(name)
     return lines + (indented(f"Also logged as: {', '.join(logged)}.") if logged else [])
+
+
+def limit_of(rule: Rule) -> str:
+    """What a rule asks for, with the metric that is its limit if it has one."""
+    return f"{rule}, or {rule.limit} if that is lower" if rule.limit else str(rule)
 
 
 def rules_on(name: str) -> list[Rule]:

@@ -407,7 +407,9 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         _metric("to seq IS", "cos_to_sequence_is", "The cosine between this plan's gradient and that of sequence IS."),
     ),
     "Columns of compare and sweep": (
-        _metric("A shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."),
+        _metric(
+            "advantage shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."
+        ),
         _metric("top 1%", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
         _metric("k3 left", "k3_left", "How far apart the policies are on the tokens that the plan keeps."),
         Term(
@@ -595,7 +597,12 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
             "(bootstrap). `rlcorr help intervals` says how far to trust it.",
             also=("interval", "95%", "confidence interval", "bootstrap", "intervals", "k3_interval", "gap_interval"),
         ),
-        Term(name="log_ratio at", meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5%`."),
+        Term(
+            name="log_ratio at",
+            meaning="Quantiles of the log-ratio: 5% of the tokens lie below the column `5%`. They are counted in a "
+            "histogram, so each value is right to within 0.4% of its size.",
+            also=("value ±0.4%",),
+        ),
         Term(
             name="log counts",
             meaning="The bars of the histogram are logarithms of counts, so that rare values show.",

@@ -6,6 +6,7 @@ What is fine is quiet.  Metric names are those of the JSON report and of people'
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from math import log
 
 from rlcorr_cli.metrics.catalog import define, ideal
 from rlcorr_cli.metrics.divergence import DIVERGENCE
@@ -233,7 +234,7 @@ def _distribution(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
-    row = Cell(f"±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
+    row = Cell(f"value ±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
     yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
@@ -249,8 +250,11 @@ def _distribution(report: Report) -> Iterator[Block]:
 FEW, FEW_STEPS = 24, 8
 WORST, WORST_STEPS = 8, 6
 LONGEST_KEY = 24
+K3, LOG_FROM = "k3_kl", 20.0
+"""A metric that grows by factors, and from which factor on it is drawn on a log scale: what doubles every step rises
+evenly there."""
 COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
-    ("k3_kl", max),
+    (K3, max),
     ("seq_ess", min),
     ("ppl_ratio", max),
 )
@@ -347,11 +351,14 @@ def _course(groups: Sequence[Group]) -> Table:
         if not (known := [value for value in values if value is not None]):
             continue
         bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
-        line = sparkline([worse(part) if part else None for part in bins], is_unicode())
+        drawn = [worse(part) if part else None for part in bins]
+        is_log = metric == K3 and min(known) > 0 and max(known) >= LOG_FROM * min(known)
+        line = sparkline([log(v) if is_log and v is not None else v for v in drawn], is_unicode())
         at = groups[values.index(worse(known))]
         where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
         if len(known) < len(values):  # the worst may be among the others
             where = f"unknown in {plural(len(values) - len(known), 'group')}"
+        where += " (log scale)" * is_log
         rows.append((Cell(metric), Cell(line), Cell(where)))
     first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"

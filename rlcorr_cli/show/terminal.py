@@ -137,7 +137,7 @@ def print_running(console: Console, text: RunningText) -> None:
 
 def print_legend(console: Console, legend: Legend) -> None:
     """Print what marks, or colours, of running text mean."""
-    text = "[#57 x] is a far token, which is listed below its row; ~x~ is rejected, {x} masked."
+    text = "[#57 x] is token 57, a far one that is listed below its row; ~x~ is rejected, {x} masked."
     if console.color_system is not None:
         text = (
             "Orange: training gives a token more probability than the rollout did, blue: less; full at "

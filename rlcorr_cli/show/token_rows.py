@@ -37,15 +37,16 @@ LONGEST = 40
 """Characters of a token, or a fact, in one line."""
 NO_TEXT = "·"
 RANKED = {
-    "gap": "by the gap of one token",
+    "gap": "by gap (the largest |log-ratio| of a token)",
     "k3": "by mean k3",
     "weight": "by the largest weight of a token",
     "rejected": "by rejected tokens",
     "length": "by length",
     "reward": "by the least reward",
 }
-POLICIES = (("rollout", "train"), ("rollout", "train", "current"))
-"""What the columns of log-probs are called, of two and of three."""
+POLICIES = ("rollout logp", "train logp", "current logp")
+"""What the columns of log-probs are called."""
+ROLLOUT_P = "rollout p"
 
 
 def inert(text: str) -> str:
@@ -80,7 +81,7 @@ def is_partly_rejected(row: OneRow) -> bool:
 
 def policies(row: OneRow) -> tuple[str, ...]:
     """What its log-probs are called, in the order of its columns."""
-    return POLICIES[1] if len(row.log_probs) > 2 else POLICIES[0][: len(row.log_probs)]
+    return POLICIES[: len(row.log_probs)]
 
 
 def facts_of(row: OneRow, by: str | None) -> list[str]:
@@ -241,12 +242,12 @@ def far_table(row: OneRow) -> Table:
     for i, name in enumerate(policies(row)):
         columns.append(Column(heading=name, cell=lambda token, i=i: _cell(token.log_probs[i])))
     if row.problem is None:
-        columns.append(Column(heading="prob", cell=lambda token: _cell(_exp(token.log_probs[0])), drop=3))
+        columns.append(Column(heading=ROLLOUT_P, cell=lambda token: _cell(_exp(token.log_probs[0])), drop=3))
         columns.append(Column(heading="log-ratio", cell=lambda token: number_cell(token.log_ratio, signed)))
         columns.append(Column(heading="ratio", cell=lambda token: _cell(_exp(token.log_ratio)), drop=2))
     if row.weights is not None:
         columns.append(Column(heading="weight", cell=lambda token: _cell(token.weight)))
-    if row.says:
+    if any(token.rejected_by for token in tokens):
         columns.append(Column(heading="rejected by", cell=lambda t: Cell(clean(", ".join(t.rejected_by))), words=True))
     return tabulated(tokens, columns)
 

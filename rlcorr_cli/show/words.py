@@ -13,7 +13,7 @@ from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import AtStep, BrokenRule, Course
+from rlcorr_cli.results.course import BREAKS_AT_END, AtStep, BrokenRule, Course
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
@@ -136,7 +136,7 @@ def _next(report: Report) -> str:
         return ""
     if report.course is not None and (last := report.course.failing_end) is not None:
         name = steps_named([last], report.course.column)
-        return f"But {name}, the last, breaks rules that fail: find the cause before you train on more such steps."
+        return BREAKS_AT_END.format(step=name)
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
     has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE

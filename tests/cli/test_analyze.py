@@ -4,6 +4,7 @@ import json
 import math
 import random
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
+from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run, run_process
 
 TOP = [
     "rlcorr",
@@ -349,3 +350,13 @@ def test_rows_that_are_all_empty_are_not_called_masked(tmp_path: Path, n: int, w
     typed = pa.schema([(name, pa.list_(pa.float64())) for name in ("rollout_log_probs", "old_log_probs")])
     pq.write_table(pa.Table.from_pylist([row([], [])] * n, schema=typed), tmp_path / "d.parquet")
     refused(run("analyze", str(tmp_path / "d.parquet")), 3, f"no token, {words}.", "Name a dump")
+
+
+def test_what_doubles_every_step_rises_evenly_in_the_line_that_is_drawn_of_it() -> None:
+    ran = run_process("analyze", str(SAMPLE / "collapse.parquet"), env={"PYTHONIOENCODING": "utf-8"})
+    lines = ran.out.splitlines()
+    (k3,) = (line for line in lines if line.startswith("  k3_kl ") and "log scale" in line)
+    drawn = [" ▁▂▃▄▅▆▇█".index(block) for block in k3.split()[1]]
+    assert len(drawn) == 12
+    assert max(later - earlier for earlier, later in pairwise(drawn)) <= 1
+    assert not [line for line in lines if line.startswith("  seq_ess ") and "log scale" in line]

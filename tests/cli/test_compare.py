@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import BF16, STEPS, Ran, analyzed, parquet, refused, row, run, run_process
+from running import BF16, SAMPLE, STEPS, Ran, analyzed, parquet, refused, row, run, run_process
 
 from rlcorr_cli import api
 from rlcorr_cli.errors import UsageError
@@ -30,6 +30,7 @@ COLUMNS = [
     "top_1pct",
 ]
 TOP = ["rlcorr", "inputs", "counts", "clusters", "metrics", "intervals", "plans", "recommendation", "groups", "skipped"]
+COLLAPSE = str(SAMPLE / "collapse.parquet")
 LOSSY = ("--preset", "token_is", "--preset", "geo_rs")
 
 
@@ -62,15 +63,25 @@ def test_the_terminal_shows_the_choice_its_reasons_and_every_plan_in_80_columns(
     assert "  * The two policies differ by 18% on whole sequences and by 1.6% on single" in lines
     loses = "* Under decoupled_geo_rs only 9.8% of the batch counts. To keep 95.3% of the sequences:"
     assert loses in " ".join(ran.out.split())
-    assert "  decoupled_geo_rs         12.1%  0.098  0.080  +0.46 ±0.54   21.3%" in lines
+    assert "  decoupled_geo_rs         12.1%  0.098  0.080      +0.46 ±0.54   21.3%" in lines
     (option,) = (line.strip() for line in lines if line.strip().startswith("--rs"))
     flags = option.split()
     assert analyzed(BF16, *flags)["metrics"]["kept_sequences"] >= 0.95 * 64
 
 
+@pytest.mark.parametrize("how", [(), ("--group-by", "step")])
+def test_a_plan_is_not_recommended_as_if_the_last_step_were_as_good_as_the_others(how: tuple[str, ...]) -> None:
+    end = "But step 11, the last, breaks rules that fail: find the cause before you train on more such steps."
+    best = compared(COLLAPSE, *how)["recommendation"]
+    assert best["headline"].endswith(end)
+    assert best["far_end"] == "step 11"
+    assert end in " ".join(run("analyze", COLLAPSE).out.split())
+    assert "far_end" not in compared(STEPS)["recommendation"]  # apart, and within the rules that fail
+
+
 def test_a_wide_terminal_shows_every_column() -> None:
     wide = run_process("compare", BF16, "-q", env={"COLUMNS": "120"}).out
-    assert "plan                      kept   info  worth      A shift  top 1%  length  k3 left   ESS" in wide
+    assert "plan                      kept   info  worth  advantage shift  top 1%  length  k3 left   ESS" in wide
 
 
 def test_json_holds_every_column_of_every_plan_and_what_it_was_compared_on() -> None:
@@ -173,7 +184,7 @@ def test_a_dump_without_advantages_counts_each_as_1_and_says_so(tmp_path: Path) 
     assert result["metrics"]["advantage_shift"] is None
     assert all(plan["values"]["shift"] is None for plan in result["plans"])
     assert any(note.startswith("The dump has no advantages: each counts as 1") for note in result["notes"])
-    assert "A shift" not in run("compare", made(tmp_path / "d.parquet", 40)).out
+    assert "advantage shift" not in run("compare", made(tmp_path / "d.parquet", 40)).out
 
 
 def test_equal_advantages_shift_nothing_and_say_so(tmp_path: Path) -> None:
@@ -307,7 +318,7 @@ def test_no_number_is_cut_beside_plans_of_several_names() -> None:
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "…" not in ran.out
     assert "decoupled_token_is is the same as skyrl_tis_token;" in ran.out
-    assert "A shift" in ran.out
+    assert "advantage shift" in ran.out
 
 
 def test_a_fault_is_said_before_any_plan() -> None:

@@ -82,7 +82,8 @@ def test_every_metric_of_a_report_is_explained() -> None:
 def test_every_rule_is_told_with_its_remedy() -> None:
     for rule in RULES:
         text = explained(rule.metric)
-        assert f"Rule ({rule.severity}): {rule}. {rule.remedy}" in text
+        limit = f", or {rule.limit} if that is lower" if rule.limit else ""
+        assert f"Rule ({rule.severity}): {rule}{limit}. {rule.remedy}" in text
 
 
 @pytest.mark.parametrize("name", [*STATISTICS, *PRESETS, *TERMS, *SCOPES, *SYMBOLS])

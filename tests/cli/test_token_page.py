@@ -1,6 +1,7 @@
 """The page of `inspect -o tokens.html` in a browser: sorting, filtering, keys, links, hover, drag, hostile tokens."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,8 @@ def test_hovering_tells_all_values_of_a_token(visit: Visit) -> None:
     assert told[0] == "#11 “<|im_end|>” id 2"
     numbers = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1]) for part in told[1:] if part != "rejected"}
     logs = [found["log_probs"][name][11] for name in ("rollout_log_probs", "old_log_probs")]
-    expected = {"rollout": logs[0], "train": logs[1], "log-ratio": logs[1] - logs[0], "weight": found["weights"][11]}
+    named = {"rollout logp": logs[0], "rollout p": math.exp(logs[0]), "train logp": logs[1]}
+    expected = {**named, "log-ratio": logs[1] - logs[0], "weight": found["weights"][11]}
     assert {name: numbers[name] for name in expected} == pytest.approx(expected, rel=1e-3)
     assert told[-1] == "rejected"
 

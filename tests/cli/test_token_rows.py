@@ -110,7 +110,8 @@ def test_the_terminal_marks_far_tokens_and_lists_them(width: int, monkeypatch: p
     ran = run("inspect", STEPS, "--worst", "3", "--tokenizer", TOKENIZER)
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= width
-    assert lines[0].startswith("The 3 worst rows by the gap of one token. The furthest token is '<|im_end|>'")
+    says = "The 3 worst rows by gap (the largest |log-ratio| of a token). The furthest token is '<|im_end|>'"
+    assert " ".join(ran.out.split()).startswith(says)
     assert any("[#11 <|im_end|>]" in line for line in lines)
     (told,) = (line.split() for line in lines if line.startswith("  11  '<|im_end|>'"))
     assert {"-3.114", "-8.285", "-5.170"} <= set(told)
@@ -224,3 +225,9 @@ def test_nothing_in_a_token_escapes_on_a_terminal(
         assert not re.search(r"^\s*::\w|#\w*#\[|^##", plain, re.MULTILINE)
         markdown = (tmp_path / "t.md").read_text()
         assert [c for c in markdown if not c.isprintable() and c != "\n"] == []
+
+
+def test_every_column_of_log_probs_says_whose_it_is_and_what_was_not_rejected_takes_no_room() -> None:
+    ran = run_process("inspect", BF16, "--worst", "1", "--preset", "token_rs", env={"COLUMNS": "100"})
+    (heading,) = (line for line in ran.out.splitlines() if line.startswith("  #  "))
+    assert " ".join(heading.split()) == "# id rollout logp train logp rollout p log-ratio ratio"

@@ -16,4 +16,5 @@ def test_the_page_has_a_section_for_every_metric_and_tells_every_rule() -> None:
         for row in rows:
             assert f"### {row.name}\n\n`{row.formula}`\n\n{row.meaning}\n" in page
     for rule in RULES:
-        assert f"- Rule ({rule.severity}): {rule}. {rule.remedy}\n" in page
+        limit = f", or {rule.limit} if that is lower" if rule.limit else ""
+        assert f"- Rule ({rule.severity}): {rule}{limit}. {rule.remedy}\n" in page

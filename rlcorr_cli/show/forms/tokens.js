@@ -115,7 +115,7 @@
     const parts = [`#${i} “${token.textContent}”${all.i ? ` id ${all.i[i]}` : ""}`];
     d.p.forEach((name, p) => parts.push(`${name} ${digits(all.c[p][i])}`));
     if (flags & 1) {
-      parts.push(`probability ${digits(Math.exp(all.r[i]))}`, `log-ratio ${signed(all.l[i])}`, `ratio ${digits(Math.exp(all.l[i]))}`);
+      parts.push(`rollout p ${digits(Math.exp(all.r[i]))}`, `log-ratio ${signed(all.l[i])}`, `ratio ${digits(Math.exp(all.l[i]))}`);
       if (all.w) parts.push(`weight ${digits(all.w[i])}`);
     } else parts.push("masked");
     if (all.e) parts.push(`entropy ${digits(all.e[i])}`);

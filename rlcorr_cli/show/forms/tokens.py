@@ -103,7 +103,7 @@ def viewer(result: TokenRows) -> Viewer:
         ("n", "length"),
     )
     end, bars = _histogram(result)
-    colours = [("l", "log-ratio"), ("r", "rollout log-prob")]
+    colours = [("l", "log-ratio"), ("r", "rollout logp")]
     colours += [("w", "weight")] if any(row.weights is not None for row in result.rows) else []
     colours += [("e", "entropy")] if any(row.entropies is not None for row in result.rows) else []
     groups = [row.group for row in result.rows if row.group is not None]
