@@ -563,9 +563,11 @@ OF_LOG_RATIO: dict[str, Callable[[float], float]] = {
 def binary_kl(log_p: float, log_q: float, clamp: float, added: float) -> float:
     """KL(p || q) of two outcomes, the token and any other, in 50 digits: p ln(p/q) + (1-p) ln((1-p+c) / (1-q+c))."""
     with decimal.localcontext(prec=50):
-        # Frameworks clamp in float32, which makes 1 - 1.013e-6 of 1 - 1e-6.
-        low, high = (decimal.Decimal(x) for x in (clamp, struct.unpack("f", struct.pack("f", 1 - clamp))[0]))
-        p, q = (min(max(decimal.Decimal(x).exp(), low), high) for x in (min(log_p, 0.0), min(log_q, 0.0)))
+        p, q = (decimal.Decimal(min(x, 0.0)).exp() for x in (log_p, log_q))
+        if clamp:
+            # Frameworks take probabilities, and clamp them, in float32, which makes 1 - 1.013e-6 of 1 - 1e-6.
+            low, high, p, q = (decimal.Decimal(float32(float(x))) for x in (clamp, 1 - clamp, p, q))
+            p, q = (min(max(x, low), high) for x in (p, q))
         c = decimal.Decimal(added)
         return float(p * (p.ln() - q.ln()) + (1 - p) * ((1 - p + c).ln() - (1 - q + c).ln()))
 
@@ -574,8 +576,12 @@ def kpop(a: float, b: float) -> float:
     return max(binary_kl(a, b, 1e-6, 0.0), binary_kl(b, a, 1e-6, 0.0))
 
 
+def float32(x: float) -> float:
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
 def rounds_to_1(x: float) -> bool:
-    return struct.unpack("f", struct.pack("f", exp(x)))[0] >= 1.0
+    return float32(exp(x)) >= 1.0
 
 
 # Statistics of both log-probs of a token.

@@ -101,7 +101,7 @@ def host(values: Array) -> NDArray[Any]:
 
 
 def as_floats(values: Array) -> Array:
-    """Flags or whole numbers as float64."""
+    """Flags, whole numbers or narrower floats as float64."""
     xp = namespace(values)
     return xp.astype(values, xp.float64)
 
