@@ -20,10 +20,10 @@ from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.metrics.framework_names import (
     LOGGED,
     PROFILED,
-    VERL_DIFFERENCES,
     VERL_NAMES,
     VERL_PREFIXES,
     LoggedName,
+    verl_difference,
 )
 from rlcorr_cli.metrics.metric import Metric, evaluate
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
@@ -314,7 +314,7 @@ def logged_name(name: str) -> LoggedName | None:
         return None if name in DEFINITIONS else _logged_row(name)
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
     return (
-        LoggedName(framework="verl", name=name, canonical=stem, difference=VERL_DIFFERENCES.get(stem, ""))
+        LoggedName(framework="verl", name=name, canonical=stem, difference=verl_difference(stem, prefix))
         if stem in VERL_NAMES
         else None
     )
@@ -370,8 +370,7 @@ def _verl(name: str) -> Metric | None:
     prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), "")
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
     if stem in DEFINITIONS:
-        difference = VERL_DIFFERENCES.get(stem, "")
-        note = f"verl's name of {stem}. {difference}".rstrip()
+        note = f"verl's name of {stem}. {verl_difference(stem, prefix)}".rstrip()
         return replace(DEFINITIONS[stem], name=name, note=note) if prefix else None
     rejection, row = _split(stem, {**_WEIGHT_STEMS, **_EACH})
     if row is None:

@@ -27,6 +27,9 @@ class LoggedName:
         return f"{self.difference} {self.otherwise}".strip()
 
 
+_XTUNER = "rollout_is/mismatch/"
+"""What stands before xtuner's numbers of its weights."""
+
 PROFILED = ("verl", "slime")
 """Frameworks whose own numbers a profile gives."""
 
@@ -134,6 +137,9 @@ SLIME: tuple[LoggedName, ...] = (
 _BY_SEQUENCE = "prime-rl averages over each sequence's tokens first, then over sequences."
 _OF_ALL = f"{_BY_SEQUENCE} A sequence with no token to average over counts as 0."
 _UNSCORED = "TRL leaves out tokens that vLLM could not score; --nonfinite keep counts them as 0."
+_NO_ZERO = "Tokens of advantage 0 are masked as those below 0, and not counted here."
+_OF_MASKED = "It is a share of the masked tokens: that over rollout_rs_masked_fraction."
+_BY_UNIT = "With rho_mask_sequence_level or rho_mask_tv_divergence it is of tokens, where ours is of sequences."
 _AS_1 = "In sequence modes a sequence without a loss token counts as 1."
 
 LOGGED: tuple[LoggedName, ...] = (
@@ -145,6 +151,13 @@ LOGGED: tuple[LoggedName, ...] = (
         difference=f"{_BY_ROLLOUT} With TIS a rejected token counts as 0.",
     ),
     LoggedName(framework="slime", name="ois", canonical="ois_mean", difference=_BY_ROLLOUT),
+    LoggedName(
+        framework="slime",
+        name="opsm_clipfrac",
+        canonical="rollout_rs_masked_fraction",
+        difference="slime sums each sequence's share and divides by the samples of the step. It also counts tokens "
+        "in holes of the mask.",
+    ),
     LoggedName(
         framework="miles",
         name="train_rollout_kl",
@@ -222,6 +235,15 @@ LOGGED: tuple[LoggedName, ...] = (
         "same bounds. With seq-mask-tis it is rollout_rs_seq_masked_fraction, which then also counts "
         "sequences without a loss token.",
     ),
+    *(
+        LoggedName(
+            framework="NeMo-RL",
+            name=name,
+            canonical=canonical,
+            otherwise="With sequence_level_importance_ratios it is of sequences' ratios.",
+        )
+        for name, canonical in (("probs_ratio", "ois_mean"), ("probs_ratio_max", "ois_max"))
+    ),
     LoggedName(framework="OpenRLHF", name="vllm_kl", canonical="kl"),
     LoggedName(framework="SkyRL", name="rollout_train_logprobs_abs_diff_mean", canonical="logprob_abs_diff_mean"),
     LoggedName(
@@ -238,6 +260,31 @@ LOGGED: tuple[LoggedName, ...] = (
     ),
     LoggedName(framework="prime-rl", name="unmasked_mismatch_kl", canonical="kept_k3_kl", difference=_OF_ALL),
     LoggedName(framework="prime-rl", name="is_masked", canonical="rollout_rs_masked_fraction", difference=_OF_ALL),
+    LoggedName(
+        framework="prime-rl",
+        name="masked_mismatch_kl",
+        canonical="k3_kl",
+        difference="It is of the masked tokens alone: (k3_kl - kept_k3_kl (1 - m)) / m, where m is "
+        f"rollout_rs_masked_fraction. {_OF_ALL}",
+    ),
+    *(
+        LoggedName(
+            framework="prime-rl",
+            name=f"is_masked_{end}",
+            canonical=f"rollout_rs_dppo_{end}_masked_fraction",
+            difference=f"{_OF_ALL} {note}".rstrip(),
+        )
+        for end, note in (("high", ""), ("low", _NO_ZERO))
+    ),
+    *(
+        LoggedName(
+            framework="prime-rl",
+            name=f"masked_advantage_{sign}",
+            canonical=f"rollout_rs_dppo_{end}_masked_fraction",
+            difference=f"{_OF_MASKED} {_OF_ALL} {note}".rstrip(),
+        )
+        for sign, end, note in (("positive", "high", ""), ("negative", "low", _NO_ZERO))
+    ),
     LoggedName(framework="AReaL", name="behave_imp_weight", canonical="kept_ratio_mean"),
     LoggedName(framework="AReaL", name="behave_approx_kl", canonical="kept_log_ratio_mean"),
     LoggedName(framework="AReaL", name="behave_filtered_ratio", canonical="rollout_rs_masked_fraction"),
@@ -265,6 +312,15 @@ LOGGED: tuple[LoggedName, ...] = (
         "tokens, where ours is of sequences.",
     ),
     LoggedName(framework="open-instruct", name="val/rho_drop_frac", canonical="rollout_rs_masked_fraction"),
+    *(
+        LoggedName(
+            framework="open-instruct",
+            name=f"val/rho_drop_{end}_frac",
+            canonical=f"rollout_rs_rho_fraction_{end}",
+            otherwise=f"{_BY_UNIT} With one bound alone it is rollout_rs_masked_fraction.",
+        )
+        for end in ("low", "high")
+    ),
     *(
         LoggedName(framework="ms-swift", name=f"rollout_correction/{name}", canonical=name)
         for name in ("kl", "chi2_token", "log_ppl_diff_max", "log_ppl_diff_min")
@@ -298,12 +354,63 @@ LOGGED: tuple[LoggedName, ...] = (
         canonical="rollout_is_ratio_fraction_high",
         otherwise="In the sequence modes it is of sequences, one without a loss token counting, too.",
     ),
+    LoggedName(
+        framework="ms-swift",
+        name="rollout_correction/ess",
+        canonical="rollout_is_eff_sample_size",
+        difference="In token_truncate, with a threshold C, it is of weights within 1/C and C: --is token:0.5,2. In "
+        "other modes it is of weights that no plan here has.",
+    ),
     LoggedName(framework="xtuner", name="mismatch/mismatch_logprob_abs_diff", canonical="logprob_abs_diff_mean"),
+    *(
+        LoggedName(framework="xtuner", name=f"{_XTUNER}rollout_is_{name}", canonical=f"rollout_is_{name}")
+        for name in (
+            *("mean", "max", "min", "seq_mean", "seq_std", "seq_max", "seq_min", "seq_max_deviation"),
+            *("seq_fraction_high", "seq_fraction_low"),
+        )
+    ),
+    *(
+        LoggedName(
+            framework="xtuner",
+            name=f"{_XTUNER}rollout_is_ratio_fraction_{end}",
+            canonical=f"rollout_is_ratio_fraction_{end}",
+            otherwise=f"In mask mode it is rollout_rs_is_fraction_{end}. At sequence level a sequence without a loss "
+            "token counts, too; at geometric level it is of tokens, where ours is of sequences.",
+        )
+        for end in ("high", "low")
+    ),
+    LoggedName(
+        framework="xtuner", name=f"{_XTUNER}rollout_is_masked_fraction", canonical="rollout_rs_is_masked_fraction"
+    ),
+    LoggedName(
+        framework="xtuner",
+        name=f"{_XTUNER}rollout_is_seq_masked_fraction",
+        canonical="rollout_rs_is_seq_masked_fraction",
+        difference="xtuner also counts sequences without a loss token.",
+    ),
+    *(
+        LoggedName(
+            framework="ROLL",
+            name=f"actor/train_infer_ratio_{level}_mean@sum",
+            canonical="rollout_is_seq_mean",
+            difference=f"It is that of {level} weights: --is {level}.",
+        )
+        for level in ("token", "geometric", "sequence")
+    ),
+    *(
+        LoggedName(
+            framework="ROLL",
+            name=f"actor/train_infer_diff_{level}_mean@sum",
+            canonical=f"rollout_rs_{scope}_prob_gap_mean",
+            otherwise=f"Have it counted by a rejection that keeps everything: --rs prob_gap.{scope}:-1e9,1e9.",
+        )
+        for level, scope in (("token", "seq_mean"), ("geometric", "seq_mean"), ("sequence", "seq_sum"))
+    ),
     LoggedName(
         framework="ROLL",
-        name="actor/train_infer_ratio_token_mean@sum",
-        canonical="ratio_mean",
-        difference="ROLL averages over each sequence's tokens first, then over sequences.",
+        name="actor/train_infer_final_mask_mean",
+        canonical="rollout_rs_masked_fraction",
+        difference="It is 1 - that: the share of loss tokens that stay.",
     ),
     LoggedName(
         framework="ROLL",
@@ -358,5 +465,14 @@ VERL_DIFFERENCES: dict[str, str] = {
 }
 """Metric -> how verl's number of that name departs from ours."""
 
+XTUNER_DIFFERENCE = "xtuner's number of that name is over a micro-batch's tokens as one sequence."
+"""Of VERL_DIFFERENCES' log_ppl and ppl metrics under mismatch/, which xtuner logs, too."""
+
 VERL_NAMES = frozenset({*VERL_DIFFERENCES, "kl", "k3_kl", "chi2_token", "rollout_is_oob_ratio"})
 """Our metrics that verl logs under rollout_corr/."""
+
+
+def verl_difference(name: str, prefix: str) -> str:
+    """How the number that is logged under prefix + name departs from our metric; "" where it does not."""
+    of_verl = VERL_DIFFERENCES.get(name, "")
+    return f"{of_verl} {XTUNER_DIFFERENCE}" if prefix == VERL_PREFIXES[1] and "ppl" in name else of_verl

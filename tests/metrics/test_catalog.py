@@ -14,7 +14,7 @@ from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, ideal, logge
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.files import plan_from_dict
-from rlcorr_cli.plans.plan import Plan, acts_on
+from rlcorr_cli.plans.plan import SCOPES, STATISTICS, Plan, acts_on
 from rlcorr_cli.plans.presets import PRESETS, preset
 from rlcorr_cli.totals.view import Numbers
 
@@ -208,7 +208,7 @@ def test_frameworks_names_lead_to_metrics_that_there_are() -> None:
 
 def test_differences_are_sentences_and_name_metrics_that_there_are() -> None:
     options = {"reference_policy_kl_type", "sequence_level_importance_ratios", "sequence_mask", "sequence_truncate"}
-    options |= {"rho_mask_sequence_level"}
+    options |= {"rho_mask_sequence_level", "rho_mask_tv_divergence", "token_truncate", *STATISTICS, *SCOPES}
     for row in LOGGED:
         assert row.note == "" or row.note.endswith("."), row.name
         words = set(re.findall(r"\b[a-z]\w*_\w+\b", row.note)) - options
