@@ -88,8 +88,8 @@ _STATISTICS: tuple[Statistic, ...] = (
     Statistic(name="ratio_gap", formula="|rho - 1| (VACO)", nonnegative=True, budgetable=True),
     Statistic(
         name="binary_kl",
-        formula="the larger of KL(p || q) and KL(q || p) of the sampled token against all others, with p = e^a, q = "
-        "e^b and KL(p || q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q)) (KPop)",
+        formula="the larger of KL(p || q) and KL(q || p) of the sampled token against all others, with p = e^a and q = "
+        "e^b in float32, KL(p || q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q)) (KPop)",
         nonnegative=True,
     ),
     Statistic(
