@@ -30,6 +30,8 @@ _SEQUENCE = "sequence_level_importance_ratios"
 _BY_TOKEN = "token_level_loss"
 """NeMo-RL takes weights of sequences only where it is false."""
 _GATING = "is_correction_gating"
+_LEVEL = "is_correction_level"
+"""Of pull request 2269, in no release yet: sequence_mean takes the geometric mean of a sequence's ratios."""
 _ERROR = "seq_logprob_error_threshold"
 _ON_POLICY = "force_on_policy_ratio"
 _KL = "reference_policy_kl_type"
@@ -42,7 +44,7 @@ def _read(config: Config) -> Plan:
     rejections: list[Rejection] = []
     weighting = None
     if flag(config, _CORRECTION):
-        scope = "sequence" if flag(config, _SEQUENCE) else "token"
+        scope = "geometric" if config.get(_LEVEL) else "sequence" if flag(config, _SEQUENCE) else "token"
         bounds = Bounds(low, high)
         weighting = {
             None: Weighting(scope, infinite="zero"),
@@ -80,18 +82,27 @@ def _notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _config_notes(config: Config) -> tuple[str, ...]:
-    """What the kind of KL changes, which shows in no plan."""
+    """What the kind of KL changes, which shows in no plan, and what is in no release."""
     kind = choice(config, _KL, tuple(_KL_ERRORS))
+    notes = (f"{_LEVEL} is of NeMo-RL's pull request 2269, and in no release yet.",) * bool(config.get(_LEVEL))
     if kind is None or not _KL_ERRORS[kind]:
-        return ()
-    return (f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.",)
+        return notes
+    return (*notes, f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.")
 
 
 def _check(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
     choice(config, _KL, tuple(_KL_ERRORS))
-    gating = config.get(_GATING, "ratio")
+    gating, level = config.get(_GATING, "ratio"), config.get(_LEVEL)
     if gating != "ratio":
-        raise UsageError(f"{_GATING}: {shortened(gating)} cannot be read as a plan.", f"Only {_GATING}: ratio can.")
+        raise UsageError(
+            f"{_GATING}: {shortened(gating)} is in no release of NeMo-RL, and cannot be read as a plan.",
+            "Write its bound as --rs instead: binary_kl_forward.seq_mean:,0.005 or abs_prob_gap.seq_mean:,0.1, say.",
+        )
+    if level not in (None, "sequence_mean"):
+        raise UsageError(
+            f"{_LEVEL}: {shortened(level)} cannot be read as a plan.",
+            f"Of NeMo-RL's pull request 2269 sequence_mean is read; {_SEQUENCE} says whether weights are of tokens.",
+        )
     if kind is None:
         for key, value in ((_RATIO, high), (_MIN, low)):
             if value is not None:
@@ -103,8 +114,9 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
         raise UsageError(f"{_TYPE}: {kind} needs {_RATIO}.", f"For example {_RATIO}: 2.0.")
     if low is None and kind != "tis":
         raise UsageError(f"{_TYPE}: {kind} needs {_MIN}.", f"For example {_MIN}: 0.5.")
-    if kind == "seq-mask-tis" and flag(config, _SEQUENCE):
-        raise contradiction(f"{_TYPE}: {kind}", f"{_SEQUENCE}: true", "seq-mask-tis weighs tokens.")
+    for option, is_on in ((f"{_SEQUENCE}: true", flag(config, _SEQUENCE)), (f"{_LEVEL}: {level}", level is not None)):
+        if kind == "seq-mask-tis" and is_on:
+            raise contradiction(f"{_TYPE}: {kind}", option, "seq-mask-tis weighs tokens.")
 
 
 def _to_config(plan: Plan) -> Config:
@@ -126,11 +138,11 @@ def _to_config(plan: Plan) -> Config:
 
 NEMO = Framework(
     name="NeMo-RL",
-    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL, _GATING),
+    keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL, _GATING, _LEVEL),
     blocks=(("loss_fn",), ("grpo",)),
     read=_read,
     to_config=_to_config,
-    common=(_GATING,),
+    common=(_GATING, _LEVEL),
     others=("reference_policy_kl_penalty", _BY_TOKEN),
     notes=_notes,
     config_notes=_config_notes,

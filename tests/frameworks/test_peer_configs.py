@@ -90,7 +90,15 @@ def read_notes(name: str, tmp_path: Path) -> tuple[str, ...]:
         ("is_correction_level: seq\nis_correction_mode: clip", "contradict"),
         ("is_correction_level: token\nis_correction_gating: tv", "an upper bound alone"),
         ("is_correction_level: seq\nis_correction_gating: tv\nis_correction_mode: clip", "clips ratios only"),
-        ("loss_fn:\n  use_importance_sampling_correction: true\n  is_correction_gating: binary_kl", "cannot be read"),
+        (f"loss_fn:\n  {NEMO_ON}\n  is_correction_gating: binary_kl", "in no release of NeMo-RL"),
+        (f"loss_fn:\n  {NEMO_ON}\n  is_correction_level: seq", "2269 sequence_mean is read"),
+        ("loss_fn:\n  is_correction_level: sequence", "2269 sequence_mean is read"),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  truncated_importance_sampling_type: seq-mask-tis\n"
+            "  truncated_importance_sampling_ratio: 1.1\n  truncated_importance_sampling_ratio_min: 0.9\n"
+            "  is_correction_level: sequence_mean",
+            "contradict",
+        ),
         ("is_correction_level: token\nvllm_is_correction_type: tis", "contradict"),
         ("vllm_is_correction_type: tis", "enable_vllm_is_correction"),
         ("is_correction_level: token\nis_correction_threshold: [0.5, 2.0, 5.0]", "LOW HIGH"),
@@ -143,6 +151,15 @@ def test_ways_to_say_the_same(text: str, same: str, tmp_path: Path) -> None:
 def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> None:
     text = f"loss_fn:\n  ratio_clip_min: 0.2\n  {NEMO_ON}\n  token_level_loss: true\ngrpo:\n  max_num_steps: 5\n"
     assert read(text, tmp_path).plan.weighting == Weighting("token", infinite="zero")
+
+
+def test_nemos_level_of_sequence_means_weighs_by_geometric_means_and_says_that_no_release_has_it(
+    tmp_path: Path,
+) -> None:
+    text = f"loss_fn:\n  sequence_level_importance_ratios: true\n  {NEMO_ON}\n  is_correction_level: sequence_mean\n"
+    found = read(text, tmp_path)
+    assert found.plan.weighting == Weighting("geometric", infinite="zero")
+    assert any("pull request 2269, and in no release yet" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(
