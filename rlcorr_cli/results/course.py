@@ -46,7 +46,7 @@ RESTS_ON = {
     "seq_ess": ("seq_ess", "sequences"),
 }
 """Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
-BREAKS_AT_END = "But {step}, the last, breaks rules that fail: find the cause before you train on more such steps."
+BREAKS_AT_END = "But {step}, the last, breaks rules that fail: {act} before you train on more such steps."
 """What is said beside a verdict or a plan that would do for all steps together."""
 FEWEST_EFFECTIVE = 10
 """Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""

@@ -235,22 +235,23 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
             "list."
         )
     if best < LEAST_WORTH:
+        act = f"Fix {evidence.story.to_fix or 'the cause of the gap'}"
         return (
-            f"No plan is safe: the best is worth {share(best)} of the batch. Fix the cause of the gap, or sample "
+            f"No plan is safe: the best is worth {share(best)} of the batch. {act}, or sample "
             "again with the current weights."
         )
     # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
     if flags[0] == "far" and not evidence.advantages_differ:
         return (
             "Too far apart to recommend a plan without advantages, which would show whether the policies earn "
-            "different rewards. Name their column (map advantages=COLUMN), and find the cause of the gap first."
+            f"different rewards. Name their column (map advantages=COLUMN), and {evidence.story.act} first."
         )
     return None
 
 
 _STARTS: Mapping[Flag, str] = {
     "near": "There is almost nothing to correct. ",
-    "far": "No correction is safe: the policies are too far apart. Find the cause first. Least harmful meanwhile: ",
+    "far": "No correction is safe: the policies are too far apart. {act} first. Least harmful meanwhile: ",
     "moved": "No plan is safe: the policies earn different rewards. Shorten the lag. Least harmful meanwhile: ",
 }
 """Headline flag -> what stands before the plan."""
@@ -260,8 +261,12 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
     if evidence.story.is_fault:
         return f"{evidence.story.headline} Fix this first. Least harmful meanwhile: {chosen.name}."
     acts = _acts(chosen.plan)
-    start = _STARTS.get(flags[0], "")
-    end = f" {BREAKS_AT_END.format(step=evidence.far_end)}" if evidence.far_end and flags[0] != "far" else ""
+    start = _STARTS.get(flags[0], "").format(act=evidence.story.act.capitalize())
+    end = (
+        f" {BREAKS_AT_END.format(step=evidence.far_end, act=evidence.story.act)}"
+        if evidence.far_end and flags[0] != "far"
+        else ""
+    )
     if not acts:
         return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing.{end}"
     return f"{start}Use {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts.{end}"
@@ -291,7 +296,7 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
     if evidence.story.voids:
         return ()
     reasons = [_gap(evidence, flag) for flag in flags]
-    if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch:
+    if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch and not evidence.story.to_fix:
         cost = 1 - chosen.info
         text = (
             "A dump cannot show whether the gap is systematic (it biases training) or random (it does not). If it "

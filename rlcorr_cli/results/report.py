@@ -232,7 +232,7 @@ class Report(Output):
         plain = RemedyContext(
             plan=self.plan,
             causes=self.faults,
-            is_told=self.cause is not None and not self.cause.is_minor and CAUSES[self.cause.cause].effect == "warning",
+            told=self.story.to_fix,
             is_far=self.verdict.level == "far",
             sequence=self.verdict.usable.sequence,
         )
@@ -285,13 +285,18 @@ class Report(Output):
     @computed(after="cause", optional=True)
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
-        return course(self.by_step, self.judged_steps, self.rules, known=self.whole.values)
+        found = course(self.by_step, self.judged_steps, self.rules, known=self.whole.values)
+        return None if found is None else replace(found, broken=self._with_remedies(found.broken))
+
+    def _with_remedies(self, broken: tuple[BrokenRule, ...]) -> tuple[BrokenRule, ...]:
+        remedies = [self.situation.remedy(each.metric, each.remedy) or "" for each in broken]
+        return tuple(replace(each, remedy=remedy) for each, remedy in zip(broken, remedies, strict=True))
 
     @cached_property
     def broken_in_groups(self) -> tuple[BrokenRule, ...]:
         """The rules that groups break and that fail, each with the groups that break it."""
         of_steps = () if self.course is None else self.course.broken
-        of_groups = () if self.by_step is self.groups else broken_rules(self.groups, self.rules)
+        of_groups = () if self.by_step is self.groups else self._with_remedies(broken_rules(self.groups, self.rules))
         return tuple(broken for broken in (*of_steps, *of_groups) if broken.status == "fail")
 
     @cached_property

@@ -87,6 +87,12 @@ _SPREAD = (
 )
 
 
+_RAW_SPREAD = (
+    "Use weights of tokens, which spread less than those of sequences (token:,2); if that does not help, the policies "
+    "differ too much to reuse this data."
+)
+
+
 _VETO = "Lower the veto's bound, and look for numerical faults in the log-probs of the vetoed sequences."
 
 
@@ -119,8 +125,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("rollout_is_mean", "fail", _SHIFT, low=0.5, high=2.0),
     Rule("rollout_is_eff_sample_size", "fail", _SPREAD, low=0.3),
-    Rule("rollout_is_std", "fail", _SPREAD, high=1.0),
-    Rule("rollout_is_seq_max_deviation", "warn", _SPREAD, high=1.0),
+    Rule("rollout_is_std", "fail", _RAW_SPREAD, high=1.0),
+    Rule("rollout_is_seq_max_deviation", "warn", _RAW_SPREAD, high=1.0),
     Rule("rollout_is_veto_fraction", "fail", _VETO, high=0.1),
     Rule("rollout_is_catastrophic_token_fraction", "warn", _VETO, high=0.01),
     Rule(
@@ -371,8 +377,8 @@ class RemedyContext:
     """The plan whose numbers are judged, and what else is known of them.
 
     causes: names of what voids the numbers.  geometric: bounds on a sequence's geometric mean ratio that keep
-    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  is_told:
-    whether a likely cause is named, with what to do about it, so that rules on the gap need not guess.  is_far:
+    `geometric_kept` of the sequences, at least or (is_exact) just that; None where that is not measured.  told:
+    the likely cause that is named, with what to do about it, so that rules on the gap need not guess.  is_far:
     whether no weights repair the gap, and sequence: whether those of sequences are usable, as the verdict has it.
     """
 
@@ -381,29 +387,35 @@ class RemedyContext:
     geometric: Bounds | None = None
     geometric_kept: float = 0.0
     is_exact: bool = False
-    is_told: bool = False
+    told: str = ""
     is_far: bool = False
     sequence: Answer = "no"
 
     def needs_no(self, metric: str) -> bool:
         """Whether the default remedy of a metric is left out, because it treats or guesses what is known."""
-        return bool(self.causes) or (self.is_told and metric in GUESSED)
+        return bool(self.causes) or (bool(self.told) and metric in GUESSED)
+
+    def remedy(self, metric: str, fix: str | None) -> str | None:
+        """The remedy of this situation in the place of a default one; a user's own stays."""
+        if fix != remedy_of(metric):
+            return fix
+        if self.needs_no(metric):
+            return None
+        if self.is_far and metric in OF_WEIGHTS:
+            act = f"fix {self.told}" if self.told else "find its cause"
+            return f"No weights can repair a gap this large: {act} first."
+        return (REMEDIES[metric](self) if metric in REMEDIES else "") or fix
 
 
 def with_remedies(findings: Iterable[Finding], situation: RemedyContext) -> tuple[Finding, ...]:
     """The findings with the remedies of this situation in the place of the default ones."""
-    told: list[Finding] = []
-    for finding in findings:
-        fix, specific = finding.fix, REMEDIES.get(finding.metric)
-        if fix == remedy_of(finding.metric):
-            if situation.needs_no(finding.metric):
-                fix = None
-            elif situation.is_far and finding.metric in OF_WEIGHTS:
-                fix = "No weights can repair a gap this large: find its cause first."
-            elif specific is not None:
-                fix = specific(situation) or fix
-        told.append(replace(finding, fix=fix))
-    return tuple(told)
+    return tuple(replace(finding, fix=situation.remedy(finding.metric, finding.fix)) for finding in findings)
+
+
+NARROW = 2.0
+"""The highest weight that remedies name."""
+TOKEN_SCOPE = f"Use token weights (token:,{NARROW:g}), which spread far less than those of sequences"
+TOO_FAR = "The policies differ too much to reuse this data: sample again with the current weights."
 
 
 def _look_first(situation: RemedyContext) -> str:
@@ -434,14 +446,22 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
 
 
 def _narrower_weights(situation: RemedyContext) -> str:
-    """Weights of smaller scope spread less, and so do weights that are clamped lower."""
+    """Weights of smaller scope spread less, and so do weights that are clamped lower, where they are not yet."""
     weighting = situation.plan.weighting
-    if weighting is None or weighting.scope == "token":
+    if weighting is None:
         return ""
-    return (
-        "Use token weights (token:,2), which spread far less than those of sequences, or limit these more "
-        "(sequence:,2)."
-    )
+    is_wide = weighting.bounds.high is None or weighting.bounds.high > NARROW
+    if weighting.scope == "token":
+        return "" if is_wide else TOO_FAR
+    return f"{TOKEN_SCOPE}{f', or limit these more (sequence:,{NARROW:g})' if is_wide else ''}."
+
+
+def _smaller_scope(situation: RemedyContext) -> str:
+    """Of raw weights, which no bound changes."""
+    weighting = situation.plan.weighting
+    if weighting is None:
+        return ""
+    return f"Bounds do not change raw weights. {TOO_FAR if weighting.scope == 'token' else f'{TOKEN_SCOPE}.'}"
 
 
 def _mean_of_weights(situation: RemedyContext) -> str:
@@ -476,9 +496,9 @@ REMEDIES: Mapping[str, Callable[[RemedyContext], str]] = {
     "seq_ess": _no_sequence_weights,
     "pareto_k_seq": _no_sequence_weights,
     "rollout_is_mean": _mean_of_weights,
-    "rollout_is_std": _narrower_weights,
+    "rollout_is_std": _smaller_scope,
     "rollout_is_eff_sample_size": _narrower_weights,
-    "rollout_is_seq_max_deviation": _narrower_weights,
+    "rollout_is_seq_max_deviation": _smaller_scope,
     "rollout_is_veto_fraction": _lower_veto,
     "rollout_is_catastrophic_token_fraction": _lower_veto,
 }

@@ -64,6 +64,16 @@ class Story(Record):
         return tuple(fault.name for fault in self.faults)
 
     @property
+    def to_fix(self) -> str:
+        """The name of the cause or fault that is to be fixed; empty where none is known."""
+        return self.first if self.first in ALL_CAUSES and ALL_CAUSES[self.first].effect != "none" else ""
+
+    @property
+    def act(self) -> str:
+        """What to do about the gap: 'fix stale_policy', 'find the cause'."""
+        return f"fix {self.to_fix}" if self.to_fix else "find the cause"
+
+    @property
     def is_fault(self) -> bool:
         """Whether numbers and corrections mean nothing until it is mended."""
         return self.effect == "fault"

@@ -14,7 +14,7 @@ from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_judged, is_known, reliable, small_steps
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, MAIN, is_judged, is_known, reliable, small_steps
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
@@ -253,12 +253,8 @@ LONGEST_KEY = 24
 K3, LOG_FROM = "k3_kl", 20.0
 """A metric that grows by factors, and from which factor on it is drawn on a log scale: what doubles every step rises
 evenly there."""
-COURSE: tuple[tuple[str, Callable[[Sequence[float]], float]], ...] = (
-    (K3, max),
-    ("seq_ess", min),
-    ("ppl_ratio", max),
-)
-"""Metrics drawn over many groups, with which end is the worse one when several share a character."""
+COURSE = (K3, "seq_ess", "ppl_ratio")
+"""Metrics of MAIN that are drawn over many groups; where several share a character it shows the worst of them."""
 
 
 def _group_tables(report: Report) -> Iterator[Block]:
@@ -346,16 +342,16 @@ def _course(groups: Sequence[Group]) -> Table:
     width = min(40, len(groups))
     edges = [len(groups) * i // width for i in range(width + 1)]
     rows = list[tuple[Cell, ...]]()
-    for metric, worse in COURSE:
+    for metric in COURSE:
         values = [reliable(metric, group) for group in groups]
         if not (known := [value for value in values if value is not None]):
             continue
         bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
-        drawn = [worse(part) if part else None for part in bins]
+        drawn = [max(part, key=MAIN[metric], default=None) for part in bins]
         is_log = metric == K3 and min(known) > 0 and max(known) >= LOG_FROM * min(known)
         line = sparkline([log(v) if is_log and v is not None else v for v in drawn], is_unicode())
-        at = groups[values.index(worse(known))]
-        where = f"{number(worse(known))} at {', '.join(map(_key, at.key.values()))}"
+        worst = max(known, key=MAIN[metric])
+        where = f"{number(worst)} at {', '.join(map(_key, groups[values.index(worst)].key.values()))}"
         if len(known) < len(values):  # the worst may be among the others
             where = f"unknown in {plural(len(values) - len(known), 'group')}"
         where += " (log scale)" * is_log
@@ -497,7 +493,7 @@ def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
     metrics = {finding.metric for finding in report.health if finding.broken}
     for broken in report.broken_in_groups:
         lead, text = broken_group(broken)
-        is_left_out = report.situation.needs_no(broken.metric) or broken.metric in metrics or broken.remedy in remedies
+        is_left_out = broken.metric in metrics or broken.remedy in remedies
         remedy = "" if is_left_out else broken.remedy
         remedies.add(broken.remedy)
         yield lead, f"{text} {remedy}".rstrip()

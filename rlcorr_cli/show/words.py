@@ -28,9 +28,9 @@ from rlcorr_cli.show.stdout import clean
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
     "same": "The same policy, up to rounding: there is nothing to correct.",
-    "far": "Far apart{over}: weights cannot repair this. Find out what is wrong before you train on it.",
+    "far": "Far apart{over}: weights cannot repair this. {act} before you train on it.",
 }
-"""Level -> what it means, and what to do next; over: of what, where that is not plain."""
+"""Level -> what it means, and what to do next (act); over: of what, where that is not plain."""
 USABLE: dict[tuple[Answer, Answer], str] = {
     ("yes", "yes"): "token-level and sequence-level weights are both usable.",
     ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level weights are.",
@@ -63,7 +63,8 @@ def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
-        sentences = [level_sentence(conclusion, report.clusters, _over(report)), _next(report), _failing(conclusion)]
+        level = level_sentence(conclusion, report.clusters, _over(report), report.story.act)
+        sentences = [level, _at_end(report) or _next(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
@@ -99,8 +100,9 @@ def _at_fault(report: Report, fault: str) -> str:
     return f"{level}, because of a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
-def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "") -> str:
-    """How far apart the policies are, and which weights still leave a usable sample.  over: ' over all 12 steps'."""
+def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "", act: str = "find the cause") -> str:
+    """How far apart the policies are, and which weights still leave a usable sample.  over: ' over all 12 steps'.  act:
+    what to do about the gap."""
     if conclusion.level == "too few":
         n = conclusion.n_sequences
         if n >= FEWEST_SEQUENCES and clusters is not None:
@@ -114,7 +116,7 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "
         return f"No verdict until {causes} {are} explained: the numbers below are unreliable. Fix this first."
     if conclusion.level in ("close", "apart"):
         return f"{conclusion.level.capitalize()}{over}: {_usable(conclusion, clusters)}"
-    return LEVELS[conclusion.level].format(over=over)
+    return LEVELS[conclusion.level].format(over=over, act=act[0].upper() + act[1:])
 
 
 def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
@@ -127,20 +129,25 @@ def _cause(name: str) -> str:
     return f"the {WORDS[name]}" if name in WORDS else name
 
 
+def _at_end(report: Report) -> str:
+    """That the last step is worse than the verdict on all of them; empty where it is not."""
+    last = None if report.course is None else report.course.failing_end
+    if last is None or report.course is None or report.verdict.level not in ("close", "apart"):
+        return ""
+    return BREAKS_AT_END.format(step=steps_named([last], report.course.column), act=report.story.act)
+
+
 def _next(report: Report) -> str:
     """The next step of a user who has not chosen a correction; empty where the level itself says it."""
     if report.plan.weighting or report.plan.rules:
         return ""
-    level, usable, cause = report.verdict.level, report.verdict.usable, report.cause
+    level, usable = report.verdict.level, report.verdict.usable
     if level not in ("close", "apart") or usable.token == "no":
         return ""
-    if report.course is not None and (last := report.course.failing_end) is not None:
-        name = steps_named([last], report.course.column)
-        return BREAKS_AT_END.format(step=name)
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
-    has_cause = cause is not None and not cause.is_minor and cause.cause != NOISE
-    return f"{f'Until {cause.cause} is fixed,' if cause is not None and has_cause else LOOK} {BY_TOKEN}"
+    to_fix = report.story.to_fix
+    return f"{f'Until {to_fix} is fixed,' if to_fix else LOOK} {BY_TOKEN}"
 
 
 def _failing(conclusion: Verdict) -> str:

@@ -52,6 +52,19 @@ def test_the_course_stands_among_the_first_lines(folder: Path) -> None:
     assert "break the rule on k3_kl." in " ".join(lines[1].split())
 
 
+def test_the_worst_ppl_ratio_is_the_farthest_from_1_on_either_side(tmp_path: Path) -> None:
+    for step, moved in enumerate((0.002, -0.06, 0.001)):
+        rows = rows_of(0)
+        for each in rows:
+            each |= {"step": step, "old_log_probs": [value - moved for value in each["rollout_log_probs"]]}
+        parquet(tmp_path / f"{step}.parquet", rows)
+    lines = run("analyze", str(tmp_path)).out.splitlines()
+    (line,) = (line for line in lines if line.strip().startswith("ppl_ratio ") and " at " in line)
+    assert line.endswith("0.942 at 1")
+    metrics = json.loads(run("analyze", str(tmp_path), "--json").out)["course"]["metrics"]
+    assert {each["metric"]: each["worst"]["step"] for each in metrics}["ppl_ratio"] == 1
+
+
 def test_the_gate_fails_at_the_steps_that_break_a_rule(folder: Path) -> None:
     assert run("check", str(folder), "--pool").status == 0
     ran = run("check", str(folder))

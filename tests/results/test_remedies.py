@@ -21,6 +21,7 @@ STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 PLAIN = Plan("disabled")
 TOKEN = Plan("token", Weighting("token", Bounds(None, 2.0)))
 SEQUENCE = Plan("sequence", Weighting("sequence", Bounds(None, 2.0)))
+WIDE = Plan("wide", Weighting("sequence", Bounds(None, 5.0)))
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,12 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
 def test_narrower_scopes_and_lower_bounds_raise_the_sample_and_lower_the_spread(spread: str) -> None:
     for metric in ("rollout_is_std", "rollout_is_eff_sample_size", "rollout_is_seq_max_deviation"):
         assert "token:,2)" in (remedy(metric, SEQUENCE) or "")
-        assert "token:,2)" in (remedy(metric, TOKEN) or "")
+        assert "token:" not in (remedy(metric, TOKEN) or "")
+        assert "sequence:" not in (remedy(metric, SEQUENCE) or "")  # the plan has that bound already
+    assert "sequence:,2)" in (remedy("rollout_is_eff_sample_size", WIDE) or "")
+    assert "sequence:" not in (remedy("rollout_is_std", WIDE) or "")  # of raw weights
+    std = {value(spread, "rollout_is_std", is_=f"sequence:,{high}") for high in (2, 5)}
+    assert len(std) == 1
     of_sequences = value(spread, "rollout_is_eff_sample_size", is_="sequence:,5")
     assert value(spread, "rollout_is_eff_sample_size", is_="token:,5") > of_sequences
     assert value(spread, "rollout_is_eff_sample_size", is_="sequence:,1.5") > of_sequences
@@ -133,7 +139,7 @@ def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_tha
         assert report.verdict.level == "far"
         said = [finding.remedy or "" for finding in report.health if finding.broken]
         assert not any("token:," in remedy or "preset" in remedy for remedy in said)
-        assert "No weights can repair a gap this large: find its cause first." in said
+        assert "No weights can repair a gap this large: fix other_weights first." in said
 
 
 def test_every_specific_remedy_is_of_a_metric_with_a_default_rule() -> None:

@@ -12,6 +12,7 @@ from rlcorr_cli.causes.mean_ratio import TOO_LOW
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.show.words import verdict as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
@@ -107,13 +108,11 @@ CASES = {
     ),
     "a k3 above its rule": Case(
         values={**APART, "k3_kl": 0.2},
-        says=f"Far apart {OVER}: weights cannot repair this. Find out what is wrong before you train on it. "
-        "Failing: k3_kl.",
+        says=f"Far apart {OVER}: weights cannot repair this. Find the cause before you train on it. Failing: k3_kl.",
     ),
     "a kl below its rule": Case(
         values={**APART, "kl": -0.2},
-        says=f"Far apart {OVER}: weights cannot repair this. Find out what is wrong before you train on it. "
-        "Failing: kl.",
+        says=f"Far apart {OVER}: weights cannot repair this. Find the cause before you train on it. Failing: kl.",
     ),
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
@@ -170,6 +169,7 @@ def test_the_sentence_fits_the_numbers(name: str, report: Report) -> None:
         anomalies=case.anomalies,
         impossible=case.impossible,
         cause=None,
+        story=Story(),
     )
     assert words(changed) == case.says
 
@@ -181,7 +181,8 @@ def named(cause: str, *, is_minor: bool = False) -> CauseFinding:
 def caused(report: Report, cause: CauseFinding, **values: float) -> str:
     """The verdict's words where a cause is named."""
     numbers = {"logprob_abs_diff_max": 0.5, **CLOSE, **values}
-    return words(replace(report, plan=PLAIN, cause=cause, whole=replace(report.whole, values=numbers)))
+    story, whole = Story(first=cause.cause), replace(report.whole, values=numbers)
+    return words(replace(report, plan=PLAIN, cause=cause, story=story, whole=whole))
 
 
 def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
@@ -219,3 +220,6 @@ def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
     weigh = "use token weights (preset token_is)."
     assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until stale_policy is fixed, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)
+    far = "weights cannot repair this. {} before you train on it. Failing: k3_kl."
+    assert caused(report, named("stale_policy"), k3_kl=0.2).endswith(far.format("Fix stale_policy"))
+    assert caused(report, named("noise"), k3_kl=0.2).endswith(far.format("Find the cause"))
