@@ -204,6 +204,9 @@ class Disk:
         system keeps what was read."""
         return make()
 
+    def forget(self, path: str) -> None:
+        """Keep nothing of a file that is not to be read again."""
+
     def explained(self, path: str, error: Exception) -> DataError | None:
         """What is wrong with the place rather than with the file's contents, if it is that."""
         return None

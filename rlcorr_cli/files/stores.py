@@ -437,6 +437,10 @@ class Store:
             kept.made = make()
         return kept.made
 
+    def forget(self, path: str) -> None:
+        with self._lock:
+            self._kept.pop(path, None)
+
     def explained(self, path: str, error: Exception) -> DataError | None:
         # Who reads a file that became another one finds it damaged, or gone where a store keeps apart what was opened.
         if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):

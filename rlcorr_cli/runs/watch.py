@@ -274,10 +274,14 @@ def _remembered(following: Following, read: _Read, listing: Listing) -> Followin
 
 def _measured(job: Job, paths: Sequence[str]) -> Report:
     """The report of some files, by step where they have any."""
-    dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
-    if dump.step is not None:
-        dump = dump.grouped_by(STEPS[:1])
-    return analyze(dump, job.chosen, computing=job.computing, totals=True)
+    try:
+        dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
+        if dump.step is not None:
+            dump = dump.grouped_by(STEPS[:1])
+        return analyze(dump, job.chosen, computing=job.computing, totals=True)
+    finally:
+        for path in paths:
+            filesystem(path).forget(path)
 
 
 def _added(runs: Sequence[Any]) -> Report | None:
