@@ -134,7 +134,7 @@ def _from_hub(name: str) -> str:
         raise UsageError(f"{where}.", hint)
     try:
         from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-        from huggingface_hub.errors import LocalEntryNotFoundError
+        from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
     except ImportError as error:
         raise UsageError(f"{where}.", f"{hint} A name on the Hub needs pip install 'rlcorr[hf]'.") from error
     try:
@@ -143,6 +143,11 @@ def _from_hub(name: str) -> str:
         except LocalEntryNotFoundError:
             get_hf_file_metadata(hf_hub_url(name, FILE))  # once: to load a file it asks for half a minute
             return hf_hub_download(name, FILE)
+    except OfflineModeIsEnabled as error:
+        raise UsageError(
+            f"{where}, and the Hugging Face Hub's cache (HF_HOME) has no {FILE} of a repository {name}.",
+            f"{hint} HF_HUB_OFFLINE is set, so the Hub is not asked.",
+        ) from error
     except Exception as error:  # of a client of HTTP that differs from release to release
         why = shortened(str(error).partition("\n")[0], 160, quotes=False).rstrip(".")
         raise UsageError(

@@ -184,7 +184,10 @@ def test_a_tokenizer_is_named_as_on_the_hub_where_its_cache_has_it(tmp_path: Pat
     ran = run_process(*args, "acme/tiny", env=env)
     assert "[#11 <|im_end|>]" in ran.out, ran.err
     refused(
-        run_process(*args, "acme/other", env=env), 2, "no file acme/other, and the Hugging Face Hub has none", "HF_HOME"
+        run_process(*args, "acme/other", env=env),
+        2,
+        "no file acme/other, and the Hugging Face Hub's cache (HF_HOME) has",
+        "HF_HUB_OFFLINE",
     )
 
 
