@@ -12,7 +12,7 @@ from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_AGAINST, TOP_P_LEFT
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case, Step
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.vocabulary import BY_TOKEN, MIN_BUCKETS
+from rlcorr_cli.causes.vocabulary import BY_TOKEN
 from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, STALE_Z_ALONE
 from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 
@@ -23,7 +23,7 @@ NEAR_BOUND = 2.0
 """A bound of truncation is near the limit between top-p and min-p within this factor."""
 MIN_JUDGED = 30
 """Of fewer tokens a share of errors as top-p's says little."""
-ERRORS, TOKEN_ERRORS = 2.0, 2.5
+ERRORS = 2.0
 NEAR_SIZE, NEAR_ETA2 = 1.5, 1.5
 SURE, MIN_SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP), 10
 """Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
@@ -96,20 +96,15 @@ def _of_weights(case: Case, cause: CauseFinding) -> list[str]:
 
 
 def _of_noise(case: Case, cause: CauseFinding) -> list[str]:
-    readings = ["other_weights"] if case.context.clean is None and _may_go_with_token(case) else []
-    return [*readings, "heavy_tail"] if cause.share < QUIET else readings
+    return [*_of_spread(case), *(["heavy_tail"] if cause.share < QUIET else [])]
 
 
-def _may_go_with_token(case: Case) -> bool:
-    """Whether noise may be changed weights: ids are not there, or move log-odds by some errors but less than asked."""
-    by_token = case.by_token
-    if by_token is None or by_token.buckets < MIN_BUCKETS:
-        return True
-    return by_token.omega2 >= TOKEN_ERRORS * by_token.error and case.size_by_token >= LEAST_BY_TOKEN
+def _of_spread(case: Case) -> list[str]:
+    return ["other_weights"] if case.may_be_weights else []
 
 
 def _of_tail(case: Case, cause: CauseFinding) -> list[str]:
-    return ["noise"] if case.features.tail < HEAVY_TAIL else []
+    return [*(["noise"] if case.features.tail < HEAVY_TAIL else []), *_of_spread(case)]
 
 
 def _of_staleness(case: Case, cause: CauseFinding) -> list[str]:

@@ -420,9 +420,18 @@ class Case:
     def size_by_token(self) -> float:
         """How far log-odds differ by token, typically, as a share of how far they spread: the root of omega^2, of the
         core, over the deviation of u."""
-        if self.by_token is None:
-            return 0.0
-        return ratio(sqrt(max(0.0, self.by_token.omega2)) * self.features.core, self.features.lines["u"].spread)
+        return 0.0 if self.by_token is None else self._size(self.by_token.omega2)
+
+    @property
+    def may_be_weights(self) -> bool:
+        """Whether a spread of d may be of changed weights: no clean dump tells, and of ids there are none, or so few
+        that as much as LEAST_BY_TOKEN may go with them."""
+        if self.context.clean is not None:
+            return False
+        return self.by_token is None or self._size(self.by_token.most) >= LEAST_BY_TOKEN
+
+    def _size(self, omega2: float) -> float:
+        return ratio(sqrt(max(0.0, omega2)) * self.features.core, self.features.lines["u"].spread)
 
     @cached_property
     def beyond(self) -> Beyond | None:

@@ -440,7 +440,7 @@ _ROWS = (
         looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
         "give.",
         certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
-        "these, a dump cannot tell. Under 4,000 tokens or 4 prompts rounding and changed weights look alike; a clean "
+        "these, a dump cannot tell. With few tokens or prompts rounding and changed weights look alike; a clean "
         "dump of the same model (--clean-dump) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,
@@ -454,7 +454,7 @@ _ROWS = (
         certainty="How wide rounding spreads log-odds depends on the model: bf16 leaves 0.01 to 0.1. By a clean dump "
         "of the same model at the same temperature (--clean-dump) up to 1.5 times its spread is noise. Raw log-probs "
         "on both sides hide any temperature and cut that was sampled with.",
-        alike="Weights that were changed a little, in a dump without token_ids or under 4,000 tokens.",
+        alike="Weights that were changed a little, in a dump without token_ids or of few tokens.",
         advice="Nothing in the data is wrong. Token-level weights correct what noise leaves; a higher precision of the "
         "last layer shrinks it.",
     ),

@@ -19,8 +19,7 @@ BY_TOKEN, BY_TOKEN_ERRORS = 0.03, 4.0
 WITHOUT_ONE = 0.01
 """What omega^2 must keep without any one bucket.  The error above takes tokens for independent; on random rows of dumps
 of noise, 16 to 32 of them, it convicts one in 40, and nearly always because of a single prompt."""
-FEW_TOKENS = 4000
-"""Below this, or MIN_BUCKETS prompts, omega^2 is too weak to tell rounding from changed weights."""
+MOST_ERRORS = 2.0
 MIN_REPEATS, MIN_BINS = 10, 3
 
 LARGEST_VOCABULARY = 1 << 18
@@ -79,6 +78,11 @@ class ByToken:
         enough = self.buckets >= MIN_BUCKETS and self.tokens >= MIN_TOKENS
         clear = self.omega2 >= BY_TOKEN and self.omega2 >= BY_TOKEN_ERRORS * self.error
         return enough and clear and self.least >= WITHOUT_ONE
+
+    @property
+    def most(self) -> float:
+        """The largest omega2 that the tokens leave room for, MOST_ERRORS errors up; all of it with few prompts."""
+        return max(0.0, self.omega2 + MOST_ERRORS * self.error) if self.buckets >= MIN_BUCKETS else 1.0
 
 
 @frozen

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.vocabulary import BY_TOKEN, FEW_TOKENS, MIN_BUCKETS
+from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.vocabulary import BY_TOKEN
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import GRID_SUMS
@@ -31,6 +32,11 @@ HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
 """Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
 CLEAN_CORE = 0.001
 NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
+TELL_WEIGHTS = (
+    "A clean dump of the same model tells whether weights were changed (--clean-dump): 8-bit weights or an adapter may "
+    "look like this."
+)
+IF_ROUNDING = "If it is rounding, nothing in the data is wrong."
 FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-bit weights 10 and more"
 """The core over that of bf16 alone, measured on six models."""
 
@@ -170,7 +176,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 def heavy_tail(case: Case) -> CauseFinding | None:
     """Some tokens far off, to both sides, as another expert's choice or a glitch makes them."""
     spread = case.features.spread
-    if spread is None or spread.far < HEAVY_FAR or case.goes_with_token:
+    if spread is None or spread.far < HEAVY_FAR or case.goes_with_token or spread.core > case.widest_noise:
         return None
     # Outliers that hold most of the gap are a tail where few of them widen the spread by little.
     if spread.tail < (HEAVY_TAIL if noise_share(case) >= HEAVY_NOISE else HEAVY_TAIL_OF_GAP):
@@ -185,7 +191,9 @@ def heavy_tail(case: Case) -> CauseFinding | None:
             f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
             f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
             "1.4).",
+            *filter(None, (_cannot_tell_weights(case),)),
         ),
+        advice=f"{TELL_WEIGHTS} {CAUSES['heavy_tail'].advice}" if case.may_be_weights else "",
     )
 
 
@@ -252,6 +260,7 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
         evidence=tuple(evidence),
+        advice=f"{TELL_WEIGHTS} {IF_ROUNDING}" if case.may_be_weights and not beside else "",
     )
 
 
@@ -270,16 +279,16 @@ def _noise_evidence(case: Case) -> list[str]:
     mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
     drawn = abs(features.forward) <= 3 * features.forward_error
     parts.append(f"{mean}, so the tokens were drawn from {case.context.rollout}" if drawn else mean)
-    apart = _cannot_tell_weights(case)
-    return ["; ".join(parts) + ".", *([apart] if apart else [])]
+    return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
 
-def _cannot_tell_weights(case: Case) -> str | None:
+def _cannot_tell_weights(case: Case) -> str:
+    """What the evidence lacks; empty where changed weights are ruled out, or a clean dump tells."""
+    if not case.may_be_weights:
+        return ""
     if case.by_token is None:
-        return "Without token ids, noise and changed weights cannot be told apart."
-    if case.features.n_body < FEW_TOKENS or case.by_token.buckets < MIN_BUCKETS:
-        return "Too few tokens or prompts to tell rounding from changed weights." if not case.goes_with_token else None
-    return None
+        return "Without token ids, changed weights cannot be ruled out."
+    return "Too few tokens or prompts to rule out changed weights."
 
 
 def _body_share(case: Case) -> float:

@@ -13,6 +13,7 @@ from known_causes import DUMPS
 from rlcorr_cli import analyze, check, diagnose
 from rlcorr_cli.errors import DataError, UsageError
 
+MODELS = Path(__file__).parent / "causes_models"
 NOISE = 0.03
 """Of a dump that differs three times as much as a clean one of the flat model."""
 
@@ -75,3 +76,38 @@ def test_a_dump_with_a_fault_is_no_yardstick(tmp_path: Path, coarse: Any) -> Non
     report.write_text(json.dumps(found | {"gap": None, "cause": None, "story": found["story"] | {"first": "noise"}}))
     with pytest.raises(DataError, match="does not tell how far apart"):
         diagnose(coarse, clean_dump=report)
+
+
+def test_fp8_weights_without_a_clean_dump_are_not_ruled_out() -> None:
+    """Of characters: 40 ids say little of what goes with the token, and fp8 spreads wide on this model."""
+    dump = MODELS / "charlstm__quant_fp8.parquet"
+    result = diagnose(dump)
+    assert (result.verdict, result.story.certainty) == ("noise", "one of")
+    assert "rounding noise, or changed weights" in result.story.headline
+    assert "(--clean-dump)" in result.story.do[0]
+    assert "Nothing in the data is wrong" not in str(result)
+    with_clean = diagnose(dump, clean_dump=MODELS / "charlstm__clean_bf16_bf16.parquet")
+    assert (with_clean.verdict, with_clean.story.certainty) == ("other_weights", "likely")
+
+
+def test_weights_are_ruled_out_where_ids_tell() -> None:
+    """On a flat model whose noise is that of bf16, what goes with the token is below what rounding of weights makes."""
+    found = diagnose(flat_dump()).whole.diagnosis.cause
+    assert found is not None
+    assert (found.cause, found.certainty, found.alternatives) == ("noise", "likely", ())
+    assert found.advice.startswith("Nothing in the data is wrong.")
+
+
+def test_wider_weights_of_a_model_with_far_tokens_are_named_with_a_clean_dump() -> None:
+    """fp8 leaves a few tokens far off, too; a spread beyond a clean dump's comes before them."""
+    rng = np.random.default_rng(4)
+    columns = flat_dump().to_pydict()
+    for row, b in enumerate(columns["rollout_log_probs"]):
+        b = np.array(b)
+        far = np.where(rng.random(b.size) < 0.01, 0.6, NOISE)
+        odds = b - np.log(-np.expm1(b)) + rng.normal(size=b.size) * far
+        columns["old_log_probs"][row] = (-np.logaddexp(0, -odds)).tolist()
+    found, with_clean = (diagnose(columns, clean_dump=clean).whole.diagnosis for clean in (None, flat_dump()))
+    assert found.cause is not None
+    assert (found.verdict, found.certainty, found.cause.alternatives) == ("heavy_tail", "one of", ("other_weights",))
+    assert (with_clean.verdict, with_clean.certainty) == ("other_weights", "likely")
