@@ -1,11 +1,11 @@
 """`rlcorr watch` on a job of 2,000 steps: whether each step is told once, and what a look costs at its end.
 
-    python tests/benchmarks/watched_run.py                                            # a folder
-    python tests/benchmarks/watched_run.py --store --steps 600 --pace 0.2 --every 1   # a store, which is moto's
+    python tests/benchmarks/watched_run.py                                # a folder
+    python tests/benchmarks/watched_run.py --store --pace 0.3 --every 1   # a store, which is moto's: 15 minutes
 
 Dumps come as tests/filling.py writes them: in pieces, with markers, some again.  The watch is killed (SIGKILL) at a
 quarter of the steps and started again.  Printed are, for each tenth of the steps, the CPU time of the watch for a step
-and its memory; and how long one look with nothing new takes then, and in an empty folder.
+and its memory; and at the end the CPU time of a look with nothing new.
 """
 
 import argparse
@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before its own folder, whi
 from filling import RULE, Filling, cpu_and_memory
 from pyarrow import fs
 
+IDLE = 10
+"""Seconds for which looks with nothing new are measured."""
 LAG = 600
 """Seconds that the watch has to come to the end, once all is written."""
 ALIKE, BACK = 100, 60
@@ -33,16 +35,16 @@ def command(*args: str) -> list[str]:
     return [sys.executable, "-m", "rlcorr_cli", "watch", *args]
 
 
-def look_seconds(place: str, state: str) -> float:
-    """The CPU time of one look with nothing new, what is known of the files read from the state: the least of some."""
-    import rlcorr_cli
+def idle_look(watching: "subprocess.Popen[bytes]", every: float) -> float:
+    """The CPU milliseconds of a look with nothing new, of a watch that has told all."""
+    before = cpu_ns(watching.pid)
+    time.sleep(IDLE)
+    return (cpu_ns(watching.pid) - before) / 1e6 / (IDLE / every)
 
-    taken: list[float] = []
-    for _ in range(5):
-        began = time.process_time()
-        rlcorr_cli.watch(place, once=True, state=state, max=[RULE], told=lambda _: None)
-        taken.append(time.process_time() - began)
-    return min(taken)
+
+def cpu_ns(pid: int) -> int:
+    """CPU nanoseconds of all threads of a process so far."""
+    return sum(int(file.read_text().split()[0]) for file in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
 def main() -> None:
@@ -69,7 +71,6 @@ def main() -> None:
                 endpoint = server.stdout.readline().strip()
             os.chdir(folder)
             os.mkdir("run")
-            os.mkdir("none")
             os.environ["COLUMNS"] = "120"
             if server is None:
                 place, filling = (
@@ -86,8 +87,6 @@ def main() -> None:
                 )
                 filling.write(0)
             follow(filling, place, asked)
-            for where, state in ((place, "watch.rlcorr"), ("none/", "none.rlcorr")):
-                print(f"a look at {where} with nothing new: {1e3 * look_seconds(where, state):.0f} ms of CPU")
             print(f"state: {Path('watch.rlcorr').stat().st_size / 1e3:,.0f} kB")
         finally:
             if server is not None:
@@ -123,6 +122,8 @@ def follow(filling: Filling, place: str, asked: argparse.Namespace) -> None:
             deadline = time.monotonic() + LAG
             while filling.wrong(lines.read_text().splitlines(), asked.steps) and time.monotonic() < deadline:
                 time.sleep(0.5)
+            time.sleep(2)
+            print(f"a look with nothing new: {idle_look(watching, float(asked.every)):.1f} ms of CPU")
             watching.send_signal(signal.SIGINT)
             status = watching.wait(30)
         finally:
