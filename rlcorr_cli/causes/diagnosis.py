@@ -255,10 +255,23 @@ class HeadGap(Record):
 
 
 @frozen(kw_only=True)
+class KeptGap(Record):
+    """The policies over the sampler's kept sets, each log-prob less the log of what its policy gives to the set: of so
+    many tokens, the mean k3 and the standard deviation of the log-ratio; rollout_mass, train_mass: the mean probability
+    that each policy's column has in the set."""
+
+    tokens: int
+    k3: float | None
+    sd: float
+    rollout_mass: float
+    train_mass: float
+
+
+@frozen(kw_only=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
     log-odds.  by_version: by versions of the weights within rows, where each token's is known.  head: over top-k heads,
-    where both sides recorded them."""
+    where both sides recorded them.  kept: over the sampler's kept sets, where both log-probs can be had over them."""
 
     sum_sq: float
     k3_kl: float | None
@@ -266,6 +279,7 @@ class Gap(Record):
     core: float | None
     by_version: Annotated[tuple[VersionGap, ...], Key(omit=True)] = ()
     head: Annotated[HeadGap | None, Key(omit=True)] = None
+    kept: Annotated[KeptGap | None, Key(omit=True)] = None
 
 
 @frozen(kw_only=True)
@@ -297,6 +311,7 @@ class Diagnosis(Record):
     impossible: Impossible | None = None
     versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
     head: Annotated[HeadGap | None, HIDDEN] = None
+    kept: Annotated[KeptGap | None, HIDDEN] = None
     between_steps: Annotated[StepChange | None, Key(omit=True)] = None
     legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
     """Where the dump has a third policy's log-probs."""
@@ -326,6 +341,7 @@ class Diagnosis(Record):
             core=self.core,
             by_version=self.versions,
             head=self.head,
+            kept=self.kept,
         )
 
 

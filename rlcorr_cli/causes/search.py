@@ -17,7 +17,7 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
-from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_set_facts, version_gaps
+from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.rows import order_of_keys
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
@@ -56,11 +56,12 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
-    head = head_gap(sample)
+    head, kept = head_gap(sample), kept_gap(sample)
     diagnosis = replace(
         diagnosis,
-        facts=(*diagnosis.facts, *kept_set_facts(sample, context.rollout, context.train), *head_facts(head)),
+        facts=(*diagnosis.facts, *kept_set_facts(sample, context.rollout, context.train, kept), *head_facts(head)),
         head=head,
+        kept=kept,
         versions=version_gaps(sample),
         impossible=impossible_ratio(batch_of(sample)[0]),
         legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),

@@ -52,6 +52,8 @@ def chosen(batch: Batch, around: TokenContext, rows: Index) -> ChosenRows:
         valid=of_all_tokens(around.valid),
         token_ids=of_all_tokens(around.token_ids),
         kept_sizes=of_all_tokens(around.kept_sizes),
+        kept_by_rollout=of_all_tokens(around.kept_by_rollout),
+        kept_by_train=of_all_tokens(around.kept_by_train),
         versions=of_all_tokens(around.versions),
         head_tv=of_all_tokens(around.head_tv),
         head_kl=of_all_tokens(around.head_kl),

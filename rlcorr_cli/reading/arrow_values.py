@@ -129,8 +129,21 @@ def holds_token_ids(type: pa.DataType) -> bool:
 
 
 def holds_kept_sets(type: pa.DataType) -> bool:
-    """A number for each token, or a list of ids for each."""
+    """A number for each token, a list of ids for each, or an object of numbers."""
+    if is_.is_struct(type):
+        return type.num_fields > 0 and all(_holds_numbers(type.field(i).type) for i in range(type.num_fields))
     return holds_token_ids(type) or (is_list(type) and holds_token_ids(type.value_type))
+
+
+def holds_kept_parts(type: pa.DataType) -> bool:
+    """A list of numbers, or a list of such lists."""
+    return is_list(type) and (holds_mask(type) or holds_mask(type.value_type))
+
+
+def _holds_numbers(type: pa.DataType) -> bool:
+    """A list of numbers, or 32-bit numbers as bytes or in base64."""
+    tests = (is_.is_binary, is_.is_large_binary, is_.is_string, is_.is_large_string, is_.is_null)
+    return holds_kept_parts(type) or any(test(type) for test in tests)
 
 
 def holds_heads(type: pa.DataType) -> bool:

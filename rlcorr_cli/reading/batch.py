@@ -134,8 +134,9 @@ class TokenContext:
 
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
     -1 in rows without; None where no row has any.  kept_sizes, versions: the same of how many tokens each was chosen
-    among, and of the weights that sampled it.  head_tv, head_kl: f64[T], as of `Heads`, NaN of unknown ones; None where
-    the dump has no heads.  levels: column -> (i64[B] codes, the levels they stand for).
+    among, and of the weights that sampled it.  kept_by_rollout, kept_by_train: f64[T], the log of what each policy
+    gives to these, and head_tv, head_kl: f64[T], as of `Heads`, NaN of unknown ones; None where the dump has none.
+    levels: column -> (i64[B] codes, the levels they stand for).
     prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.  advantages: f64[B], the mean of
     each row's, NaN of none; None where the dump has no such column.
     """
@@ -147,6 +148,8 @@ class TokenContext:
     prompts: NDArray[np.uint64] | None
     advantages: Floats | None = None
     kept_sizes: NDArray[np.int64] | None = None
+    kept_by_rollout: Floats | None = None
+    kept_by_train: Floats | None = None
     versions: NDArray[np.int64] | None = None
     head_tv: Floats | None = None
     head_kl: Floats | None = None

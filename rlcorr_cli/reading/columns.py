@@ -26,9 +26,10 @@ class Roles:
     cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
     row is drawn by itself even where a rollout is there twice.
     levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
-    versions: of each token's kept set and weights, for the same; prefill: of the rollout
-    engine's log-probs in one forward pass.  heads: the log-probs of each token's likeliest tokens under rollout and
-    training, and their ids under both, as in HEADS; () unless both have log-probs.
+    versions: of each token's kept set and weights, for the same; kept_parts: what belongs to kept_sets, as in
+    KEPT_PARTS, () without it; prefill: of the rollout engine's log-probs in one forward pass.  heads: the log-probs of
+    each token's likeliest tokens under rollout and training, and their ids under both, as in HEADS; () unless both have
+    log-probs.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -46,6 +47,7 @@ class Roles:
     levels: tuple[tuple[str, str], ...] = ()
     token_ids: str | None = None
     kept_sets: str | None = None
+    kept_parts: tuple[str | None, ...] = ()
     versions: str | None = None
     prefill: str | None = None
     heads: tuple[str | None, ...] = ()
@@ -91,7 +93,7 @@ class Roles:
     def needed(self) -> list[str]:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
-        of_tokens += self.heads
+        of_tokens += (*self.heads, *self.kept_parts)
         of_rows = (self.row_advantage, self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import shown
+from rlcorr_cli.reading.names import KEPT_SETS
 
 LARGEST = 2**1023
 DEEPEST = 20
@@ -68,7 +69,7 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
             if not _is_text(name):
                 continue  # no column can be called so; the key stays in its line
             if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
-                type = _type(value)
+                type = _object_type(value) if name in KEPT_SETS and isinstance(value, dict) else _type(value)
                 types[name] = types.get(name, type) if type == pa.null() else type
     empty = pa.list_(pa.null())
     return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
@@ -145,7 +146,13 @@ def _value(value: Any, type: pa.DataType, is_mask: bool) -> Any:
     if pa.types.is_list(type):
         if not isinstance(value, list):
             raise _UnfitError(_kind(value))
+        if pa.types.is_list(type.value_type):
+            return [_value(item, type.value_type, is_mask) for item in value]
         return [_number(item, booleans=is_mask) for item in value]
+    if pa.types.is_struct(type) and type.num_fields:
+        if not isinstance(value, dict):
+            raise _UnfitError(_kind(value))
+        return {field.name: _value(value.get(field.name), field.type, is_mask) for field in type}
     if isinstance(value, str) and (pa.types.is_string(type) or pa.types.is_null(type)):
         return _text(value)
     if pa.types.is_string(type):
@@ -165,9 +172,11 @@ def _number(value: Any, booleans: bool) -> Any:
 
 
 def _array(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Array:
-    if pa.types.is_list(type):
+    if pa.types.is_list(type) and not pa.types.is_nested(type.value_type):
         floats = [None if row is None else [_float(value) for value in row] for row in values]
         return pa.array(floats, pa.list_(pa.float64()))
+    if pa.types.is_nested(type):
+        return pa.array([_with_floats(value) for value in values], type)
     kinds = {value.__class__ for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         raise DataError(
@@ -176,6 +185,19 @@ def _array(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Arr
     if len(kinds) > 1 or pa.types.is_floating(type):
         return pa.array([_float(value) for value in values], pa.float64())
     return pa.array(values)
+
+
+def _with_floats(value: Any) -> Any:
+    """A value of any depth with floats for its numbers."""
+    match value:
+        case list():
+            return [_with_floats(item) for item in value]
+        case dict():
+            return {name: _with_floats(item) for name, item in value.items()}
+        case int():
+            return float(value)
+        case _:
+            return value
 
 
 def _float(value: Any) -> float | None:
@@ -192,6 +214,11 @@ def _type(value: Any, depth: int = 0) -> pa.DataType:
         inner = next((_type(item, depth + 1) for item in value if item is not None), pa.null())
         return pa.list_(pa.float64() if inner == pa.int64() else inner)
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
+
+
+def _object_type(value: dict[str, Any]) -> pa.DataType:
+    """The same of an object whose fields are read."""
+    return pa.struct([(name, _type(part)) for name, part in value.items() if _is_text(name)])
 
 
 def _kind(value: Any) -> str:

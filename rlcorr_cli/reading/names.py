@@ -125,8 +125,16 @@ ROLLOUTS = "rollout"
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
 """Columns that name a row's tokens, if there are as many as log-probs."""
 
-KEPT_SIZES = ("kept_set_size", "sampling_mask")
-"""Columns that tell among how many tokens each token was chosen, or list the ids of these, a list for each token."""
+KEPT_OFFSETS = "rollout_sampling_mask_offsets"
+KEPT_SETS = ("sampling_mask", KEPT_OFFSETS, "kept_set_size")
+"""Columns that list the ids of the tokens that each token was chosen among, or tell where they begin, or how many there
+are."""
+KEPT_PARTS: tuple[tuple[str, ...], ...] = (
+    ("rollout_sampling_mask_ids",),
+    ("rollout_kept_log_probs", "rollout_sampling_mask_log_probs"),
+    ("old_kept_log_probs", "train_kept_log_probs"),
+)
+"""Columns of the ids that KEPT_OFFSETS cuts, and of the log-probs of every kept token under both policies."""
 VERSIONS = ("policy_versions", "versions")
 """Columns of the version of the weights that sampled each token."""
 

@@ -22,7 +22,8 @@ from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
     HEADS,
-    KEPT_SIZES,
+    KEPT_PARTS,
+    KEPT_SETS,
     LEVELS,
     NO_CLUSTERS,
     PROMPT_TEXTS,
@@ -41,6 +42,8 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
 OF_EACH_TOKEN = ("token_ids", "kept_sets", "versions")
+LISTS = ("heads", "kept_parts")
+"""Roles of several columns."""
 """Roles of what a diagnosis looks at of each token."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
@@ -129,7 +132,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
     names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]
-    names += [column for column in looked_into["heads"] if column]
+    names += [column for role in LISTS for column in looked_into[role] if column]
     cluster = _cluster({path: schema}, request, plan_columns)
     names += [cluster] if cluster else []
     return list(dict.fromkeys(names))
@@ -201,7 +204,11 @@ def _keys(
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
     """The levels, prefill, row_advantage and OF_EACH_TOKEN of Roles: columns of every file, in a type that serves."""
     if not plan_columns.levels:
-        return {"levels": (), "heads": (), "prefill": None, "row_advantage": None, **dict.fromkeys(OF_EACH_TOKEN)}
+        return (
+            {"levels": (), "prefill": None, "row_advantage": None}
+            | dict.fromkeys(LISTS, ())
+            | dict.fromkeys(OF_EACH_TOKEN)
+        )
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (
@@ -218,6 +225,7 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
     heads = tuple(everywhere(names, types.holds_heads) for names in HEADS)
+    kept = everywhere(KEPT_SETS, types.holds_kept_sets)
 
     def called(name: str) -> tuple[str, ...]:
         return (request.columns[name],) if name in request.columns else (name, *ALIASES[name])
@@ -226,7 +234,8 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         "levels": tuple((levels | asked).items()),
         "token_ids": everywhere(TOKENS, types.holds_token_ids),
         "heads": heads if all(heads[:2]) else (),
-        "kept_sets": everywhere(KEPT_SIZES, types.holds_kept_sets),
+        "kept_sets": kept,
+        "kept_parts": tuple(everywhere(names, types.holds_kept_parts) for names in KEPT_PARTS) if kept else (),
         "versions": everywhere(VERSIONS, types.holds_token_ids),
         "prefill": everywhere(called("prefill_log_probs"), types.holds_log_probs),
         "row_advantage": everywhere(called("advantages"), types.holds_advantages),

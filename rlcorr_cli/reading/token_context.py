@@ -7,13 +7,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.arrow_values import as_numpy, call, is_list, take
+from rlcorr_cli.reading.arrow_values import take
 from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.heads import head_distances
 from rlcorr_cli.reading.ids import keys
+from rlcorr_cli.reading.kept_sets import kept_sets
+from rlcorr_cli.reading.names import KEPT_OFFSETS
 from rlcorr_cli.reading.values import coded, texts
 from rlcorr_cli.totals.row_sample import stretches
 
@@ -27,7 +29,7 @@ RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
 def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> TokenContext:
     """Of some rows of a batch, in this order, by the roles that they were read with."""
     names = [column for _, column in roles.levels] + [
-        column for column in (*roles.of_each_token, *roles.heads) if column
+        column for column in (*roles.of_each_token, *roles.heads, *roles.kept_parts) if column
     ]
     data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
     lengths = np.diff(rows.offsets)[at]
@@ -43,15 +45,22 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
         if np.isfinite(lags).all():
             levels["lag"] = codes.astype(np.int64), tuple(lags.tolist())
     advantages = rows.batch.row_advantage
-    token_ids, kept_sizes, versions = (
-        None if column is None else _of_tokens(data.column(column), offsets) for column in roles.of_each_token
+    token_ids, versions = (
+        None if name is None else _of_tokens(data.column(name), offsets) for name in (roles.token_ids, roles.versions)
     )
-    heads = head_distances([data.column(name) if name else None for name in roles.heads], offsets)
+    of_heads, parts = (
+        [data.column(name) if name else None for name in names] for names in (roles.heads, roles.kept_parts)
+    )
+    heads = head_distances(of_heads, offsets)
+    sets = None if roles.kept_sets is None else data.column(roles.kept_sets)
+    kept = kept_sets(sets, parts, of_heads, offsets, is_offsets=roles.kept_sets == KEPT_OFFSETS)
     return TokenContext(
         offsets=offsets,
         valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
         token_ids=token_ids,
-        kept_sizes=kept_sizes,
+        kept_sizes=kept.sizes,
+        kept_by_rollout=kept.rollout,
+        kept_by_train=kept.train,
         versions=versions,
         head_tv=None if heads is None else heads[0],
         head_kl=None if heads is None else heads[1],
@@ -84,17 +93,12 @@ def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.fl
 
 
 def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The whole numbers of rows that have as many as log-probs, -1 elsewhere; of lists, how long each is.
+    """The whole numbers of rows that have as many as log-probs, -1 elsewhere.
 
     What has another number of them tells of other tokens, too.
     """
-    if is_list(column.type.value_type):
-        lengths = as_numpy(call("list_value_length", column), null=0)
-        ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        values = as_numpy(call("list_value_length", call("list_flatten", column)), null=-1)
-    else:
-        lists = Lists.of("token_ids", column)
-        ends, values = lists.offsets, lists.values
+    lists = Lists.of("token_ids", column)
+    ends, values = lists.offsets, lists.values
     if not (np.diff(ends) == np.diff(offsets)).any():
         return None
     if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is none

@@ -73,7 +73,9 @@ class RowSample:
     NaN where it has none, None of two policies; unscored, bool[V], tokens without a rollout log-prob,
     None where there are none.  Of all tokens: valid, bool[T], None where all are; token_ids, i64[T], -1 of an unknown
     one, None where no row has any; kept_sizes, versions, the same of how many tokens each was chosen among, and of the
-    weights that sampled it; head_tv, head_kl, f64[T], the distances of recorded heads, NaN where there are none.
+    weights that sampled it; head_tv, head_kl, f64[T], the distances of recorded heads, and kept_by_rollout,
+    kept_by_train, f64[T], the log of what each policy gives to the tokens that each was chosen among, NaN where there
+    are none.
     names: u8, the ids as UTF-8, one after the other.
     """
 
@@ -100,6 +102,8 @@ class RowSample:
     valid: NDArray[np.bool_] | None = None
     token_ids: Index | None = None
     kept_sizes: Index | None = None
+    kept_by_rollout: NDArray[np.float64] | None = None
+    kept_by_train: NDArray[np.float64] | None = None
     versions: Index | None = None
     head_tv: NDArray[np.float64] | None = None
     head_kl: NDArray[np.float64] | None = None
@@ -223,15 +227,15 @@ class RowSample:
 OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
 OF_VALID_TOKENS = ("rollout", "train", "third", "unscored")
 NUMBERS_OF_TOKENS = ("token_ids", "kept_sizes", "versions")
-OF_HEADS = ("head_tv", "head_kl")
-OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS, *OF_HEADS)
+FLOATS_OF_TOKENS = ("head_tv", "head_kl", "kept_by_rollout", "kept_by_train")
+OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS, *FLOATS_OF_TOKENS)
 _HASHES, _COUNTS, _LOG_PROBS, _FLAGS = (np.uint64,), (np.int64,), (np.float32, np.float64), (np.bool_,)
 TYPES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("keys", "ids", "prompts"), _HASHES),
     **dict.fromkeys(("n_valid", "n_tokens", "n_name", "files", "numbers", "starts", *NUMBERS_OF_TOKENS), _COUNTS),
     **dict.fromkeys(("rollout", "train", "third"), _LOG_PROBS),
     **dict.fromkeys(("unscored", "valid"), _FLAGS),
-    **dict.fromkeys(("advantages", *OF_HEADS), (np.float64,)),
+    **dict.fromkeys(("advantages", *FLOATS_OF_TOKENS), (np.float64,)),
     "names": (np.uint8,),
 }
 """What each array holds."""
@@ -240,7 +244,7 @@ FILLS: Mapping[str, Any] = {
     "unscored": False,
     "valid": True,
     **dict.fromkeys(NUMBERS_OF_TOKENS, -1),
-    **dict.fromkeys(OF_HEADS, np.nan),
+    **dict.fromkeys(FLOATS_OF_TOKENS, np.nan),
 }
 """What stands for the tokens of a part that has no such values, beside one that has."""
 
