@@ -429,8 +429,10 @@ _ROWS = (
         effect="none",
         meaning="A few tokens are far off, all over the rows, and the others are close.",
         looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
-        certainty="Router flips look so: the two engines send a token to different experts. In which layers they do is "
-        "not in the dump, nor whether the model has experts at all.",
+        certainty="Router flips look so: the two engines send a token to different experts, and single tokens are far "
+        "off, each by itself. In which layers they do is not in the dump, nor whether the model has experts at all, so "
+        "any other fault that single tokens meet looks the same. Tokens that are far off one after the other are no "
+        "flips.",
         alike="some_rows, where they stand in few rows; other_weights, where they go with the token.",
         advice="If the model is a mixture of experts, replay the rollout's routing in training (R3).",
     ),

@@ -6,14 +6,18 @@ of d the first rule that holds is taken (RULES), and what is left is noise.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import OTHER_CORE, Case
+from rlcorr_cli.causes.features import FAR_CORES, OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.vocabulary import BY_TOKEN
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import GRID_SUMS
+from rlcorr_cli.totals.row_sample import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5
@@ -30,6 +34,12 @@ PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
 HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
 HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
 """Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
+IN_RUNS = 0.27
+"""Measured: after a far token router flips leave at most .2 of the next ones far off, lost MLPs at least .34."""
+LOOK_AT_RUNS = (
+    "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
+    "its KV cache or a kernel's state."
+)
 CLEAN_CORE = 0.001
 NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
@@ -174,27 +184,50 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 
 
 def heavy_tail(case: Case) -> CauseFinding | None:
-    """Some tokens far off, to both sides, as another expert's choice or a glitch makes them."""
+    """Some tokens far off, to both sides, as another expert's choice or a glitch makes them.
+
+    Flips leave single tokens far off; what stays in a row, as in a KV cache, leaves runs of them.
+    """
     spread = case.features.spread
     if spread is None or spread.far < HEAVY_FAR or case.goes_with_token or spread.core > case.widest_noise:
         return None
     # Outliers that hold most of the gap are a tail where few of them widen the spread by little.
     if spread.tail < (HEAVY_TAIL if noise_share(case) >= HEAVY_NOISE else HEAVY_TAIL_OF_GAP):
         return None
+    runs = far_in_runs(case)
+    advice = CAUSES["heavy_tail"].advice
+    how, what = "in", "router flips of a mixture of experts, or another fault of single tokens"
+    if runs is not None and runs >= IN_RUNS:
+        how, what, advice = "in runs and in", "a fault that stays in a row for a while, as in a KV cache", LOOK_AT_RUNS
+    elif runs is not None:
+        how = "each by itself and in"
     return CauseFinding(
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - noise_share(case)),
-        parameters={"core": spread.core, "outliers": spread.n_far},
-        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off, in both directions, "
-        "as router flips of a mixture of experts make them",
+        parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
+        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off, {how} both directions: {what}",
         evidence=(
             f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
             f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
             "1.4).",
+            *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
-        advice=f"{TELL_WEIGHTS} {CAUSES['heavy_tail'].advice}" if case.may_be_weights else "",
+        advice=f"{TELL_WEIGHTS} {advice}" if case.may_be_weights else advice,
     )
+
+
+def far_in_runs(case: Case) -> float | None:
+    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any."""
+    sample = case.sample
+    if sample is None:
+        return None
+    rollout = sample.rollout.astype(np.float64)
+    gaps = TokenGaps(sample.train - rollout, rollout)
+    far = gaps.inside & (abs(gaps.d) > FAR_CORES * case.features.core)
+    before, after = far[:-1].copy(), far[1:]
+    before[starts_of(sample.n_valid)[1:] - 1] = False  # a row's last token, which no other follows
+    return float(after[before].mean()) if before.any() else None
 
 
 def other_weights(case: Case) -> CauseFinding | None:

@@ -139,3 +139,18 @@ def test_how_sure_a_cause_is(settings: dict[str, Any], certainty: str, alternati
     assert found.cause is not None
     assert found.cause.alternatives == alternatives
     assert (", or " in result.story.headline) == bool(alternatives)
+
+
+@pytest.mark.parametrize(
+    ("name", "far", "advice"),
+    [
+        ("moe__moe_flips_bf16_bf16_2", "0.6% of the tokens (25) are far off, each by itself", "replay the rollout's"),
+        ("glass_en__mlp_drop2pct", "6% of the tokens (287) are far off, in runs", "where a run begins"),
+    ],
+)
+def test_far_tokens_are_told_as_single_ones_or_runs(name: str, far: str, advice: str) -> None:
+    """A router flip leaves one token far off; what it leaves in its row's KV cache, the next ones, too."""
+    story = diagnose(DUMPS / f"{name}.parquet").story
+    assert far in story.headline
+    assert ("router flips" in story.headline) == ("each by itself" in far)
+    assert advice in story.do[0]
