@@ -21,6 +21,8 @@ MIN_SHARING, MIN_PREFIXES = 20, 5
 FAR = 5.0
 """A difference so many typical ones off the line is of a row whose columns do not belong together, or of a flip."""
 MAD_OF_NORMAL = 0.6745
+ROUNDS = 6
+"""Such tokens bend the line that they are measured from, so it is drawn again without them until none is left."""
 Index = NDArray[np.int64]
 
 
@@ -44,7 +46,7 @@ def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
     b, a, prefix = (np.concatenate(column) for column in zip(*pairs, strict=True))
     kept = np.ones(len(b), np.bool_)
     ratio = error = r2 = 0.0
-    for _ in range(2):
+    for _ in range(ROUNDS):
         b, a, prefix = b[kept], a[kept], prefix[kept]
         n_prefixes = len(np.unique(prefix))
         squares = float((b * b).sum())

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from flat_model import flat_dump
 from known_causes import shares_add
@@ -90,6 +91,21 @@ def test_tokens_that_share_their_prefix_tell_a_temperature_beside_a_penalty() ->
     found = diagnose(DUMPS / "moe__combo_temp08_rep11.parquet").causes[0]
     low, high = found.intervals["temperature"]
     assert low < 0.8 < high
+    assert high - low < 0.02
+
+
+def test_rows_joined_wrongly_bend_no_temperature_into_a_cap() -> None:
+    """Their first tokens share prefixes with those of the other rows, and lie off the line."""
+    table = flat_dump(temperature=0.9)
+    trained = table["old_log_probs"].to_pylist()
+    for row, other in ((0, 25), (8, 33)):
+        trained[row], trained[other] = trained[other], trained[row]
+    at = table.schema.get_field_index("old_log_probs")
+    table = table.set_column(at, "old_log_probs", pa.array(trained, pa.list_(pa.float32())))
+    mispaired, found, _ = diagnose(table).causes
+    assert (mispaired.cause, found.cause) == ("mispaired_rows", "temperature")
+    low, high = found.intervals["temperature"]
+    assert low < 0.9 < high
     assert high - low < 0.02
 
 
