@@ -46,6 +46,7 @@ def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
     b, a, prefix = (np.concatenate(column) for column in zip(*pairs, strict=True))
     kept = np.ones(len(b), np.bool_)
     ratio = error = r2 = 0.0
+    n_prefixes = 0
     for _ in range(ROUNDS):
         b, a, prefix = b[kept], a[kept], prefix[kept]
         n_prefixes = len(np.unique(prefix))

@@ -27,8 +27,6 @@ SITS_ON = {
     **dict.fromkeys(("position_onset", "position_grows", "position_decays"), (PARTS[BODY],)),
 }
 """Cause -> the parts of the tokens that its share is of; all others are of the body, as Features take it."""
-BEFORE_CURVES = ("grid", "slipped_rows", "column", "position_onset")
-"""What is measured against rows or tokens where it is not, which have all the rest alike."""
 AFTER_CURVES = (
     ("repetition_penalty",),
     ("stale_policy",),
@@ -37,8 +35,8 @@ AFTER_CURVES = (
 )
 """A penalty is measured at equal surprise, so on what a curve leaves; then what says more comes before what says less,
 and of equals the larger."""
-
 CLAIM_ALL = ("stale_policy", "drift", "other_weights")
+"""What claims the whole gap of its tokens, and so may have less where something else is known to sit on them."""
 
 
 def side_by_side(case: Case, causes: Iterable[CauseFinding]) -> list[CauseFinding]:
@@ -64,5 +62,4 @@ def side_by_side(case: Case, causes: Iterable[CauseFinding]) -> list[CauseFindin
 
 
 def _turn(cause: CauseFinding) -> int:
-    after = (i for i, names in enumerate(AFTER_CURVES, start=1) if cause.cause in names)
-    return -1 if cause.cause in BEFORE_CURVES else next(after, 0)
+    return next((i for i, names in enumerate(AFTER_CURVES, start=1) if cause.cause in names), 0)
