@@ -34,8 +34,9 @@ PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
 HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
 HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
 """Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
-IN_RUNS = 0.27
-"""Measured: after a far token router flips leave at most .2 of the next ones far off, lost MLPs at least .34."""
+IN_RUNS, RUNS_OF = 0.27, 1 << 17
+"""Measured: after a far token router flips leave at most .2 of the next ones far off, lost MLPs at least .34;
+counted over so many tokens of a sample."""
 LOOK_AT_RUNS = (
     "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
     "its KV cache or a kernel's state."
@@ -218,15 +219,19 @@ def heavy_tail(case: Case) -> CauseFinding | None:
 
 
 def far_in_runs(case: Case) -> float | None:
-    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any."""
+    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any.
+
+    Of the first RUNS_OF tokens of the sample, whose rows are in the order of their keys.
+    """
     sample = case.sample
     if sample is None:
         return None
-    rollout = sample.rollout.astype(np.float64)
-    gaps = TokenGaps(sample.train - rollout, rollout)
+    rollout = sample.rollout[:RUNS_OF].astype(np.float64)
+    gaps = TokenGaps(sample.train[:RUNS_OF] - rollout, rollout)
     far = gaps.inside & (abs(gaps.d) > FAR_CORES * case.features.core)
+    starts = starts_of(sample.n_valid)[1:]
     before, after = far[:-1].copy(), far[1:]
-    before[starts_of(sample.n_valid)[1:] - 1] = False  # a row's last token, which no other follows
+    before[starts[starts < len(far)] - 1] = False  # a row's last token, which no other follows
     return float(after[before].mean()) if before.any() else None
 
 
