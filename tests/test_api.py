@@ -278,6 +278,7 @@ def test_errors_speak_of_arguments(case: str) -> None:
     assert not re.search(r"(?<![\w-])--?[a-z]", said), said
     assert caught.value.hint
     assert str(caught.value) == caught.value.message
+    assert caught.value.__notes__ == [caught.value.hint]  # what a traceback shows below the message
 
 
 def test_what_is_asked_beside_a_report_is_refused(report: Report) -> None:

@@ -22,6 +22,7 @@ RIGHT = analyze(str(SAMPLE)).whole.values
 FORMS: dict[str, Callable[[], Any]] = {
     "pyarrow": lambda: TABLE,
     "polars": lambda: pl.from_arrow(TABLE),
+    "lazy polars": lambda: pl.from_arrow(TABLE).lazy(),
     "pandas": TABLE.to_pandas,
     "duckdb": lambda: duckdb.sql(f"select * from '{SAMPLE}'"),
     "a reader of batches": lambda: TABLE.to_reader(max_chunksize=7),

@@ -202,7 +202,7 @@ def check(
             watch = how.get("watch")
             if chosen.profile is None:  # a peer's names are known once its function has run
                 of_objective = None if wanted is None else wanted.name
-                refuse_impossible(asked, chosen.plan, grouped=bool(group_by), objective=of_objective)
+                refuse_impossible(asked, chosen.plan, grouped=bool(group_by) or not pool, objective=of_objective)
             with computing(how) as compute:
                 report = analyze(
                     reading,

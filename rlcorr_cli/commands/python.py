@@ -42,6 +42,8 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except RlcorrError as error:
             error.word(lambda text: as_arguments(text, {**all_flags(), **own}))
+            if error.hint:
+                error.add_note(error.hint)  # tracebacks show it below the message
             raise
 
     text = as_arguments(cleandoc(function.__doc__ or ""), own)

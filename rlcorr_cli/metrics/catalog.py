@@ -250,7 +250,8 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         return UsageError(message, f"Name {logged.canonical}{own}.")
     known = available or {*BY_FULL_NAME, *(name for family in FAMILIES for name in family.names if ANY not in name)}
     near = prefix + metric.removeprefix(_prefix(metric))
-    is_near = len(near) <= LONGEST_NAME and get_close_matches(near, known, n=1)
+    begins = any(name.startswith(f"{near}_") for name in known)
+    is_near = len(near) <= LONGEST_NAME and (begins or get_close_matches(near, known, n=1))
     hint = f"Nearest: {nearest(near, known)}." if is_near or prefix else USUAL
     return UsageError(f"{origin}: there is no metric '{metric}' here.", hint)
 

@@ -223,7 +223,13 @@ DIVERGENCE: tuple[Metric, ...] = (
         unit="ratio",
         ideal=1.0,
         meaning="The mean token ratio: 1 in expectation if the tokens were drawn from the rollout column.",
-        worry="Its interval excludes 1: the tokens were not drawn from the rollout column.",
+        worry="Its interval excludes 1: the tokens were not drawn from the rollout column, or only some tokens could "
+        "be. How to find what is wrong: 1. `rlcorr diagnose DUMP` names swapped, shifted and truncated columns. 2. "
+        "Below 1: compare the engine's sampling options with what it logs. After top-p, top-k or min-p its log-probs "
+        "add up over the kept tokens alone; `rlcorr help dumps` has each engine's switch. If none is on, compare the "
+        "sizes of the two vocabularies. 3. Above 1: score one response again with the engine that sampled it. If the "
+        "two differ, the column is of other weights, other tokens or another temperature. 4. Add --group-by worker, "
+        "or data_source: a mean that is off in one group alone names the part that writes it.",
         measured=(1.0, 1.0, 1.0),
         value=lambda n: 1 + n.per_token("rho_minus_1"),
     ),

@@ -20,10 +20,10 @@ from rlcorr_cli.reading.arrow_values import is_list, take
 from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
-from rlcorr_cli.reading.columns import Roles
+from rlcorr_cli.reading.columns import Lag, Roles
 from rlcorr_cli.reading.ids import SeenIds, cluster_keys, keys
 from rlcorr_cli.reading.row_places import Places, resolved
-from rlcorr_cli.reading.values import coded, texts
+from rlcorr_cli.reading.values import coded, coded_lags, texts
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.totals import GroupKey
@@ -341,7 +341,8 @@ def _grouped(rows: Rows, roles: Roles) -> tuple[NDArray[np.int32], tuple[GroupKe
     code: NDArray[np.int64] = np.zeros(rows.data.num_rows, np.int64)
     groups: list[GroupKey] = [(None,) if roles.batch is None else ()]
     for name in roles.group_keys if roles.batch is None else (roles.batch, *roles.group_keys):
-        codes, values = coded(rows.data.column(name))
+        columns = name.of if isinstance(name, Lag) else (name,)
+        codes, values = (coded_lags if isinstance(name, Lag) else coded)(*map(rows.data.column, columns))
         used, code = np.unique(code * len(values) + codes, return_inverse=True)
         groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]
     return code.astype(np.int32), tuple(groups)

@@ -16,6 +16,21 @@ SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completi
 SHOWN = 15
 
 
+class Lag(str):
+    """What stands for the key `lag` of a dump without a column of it: the step less the version of the weights that
+    sampled, as 'step - policy_version'.  of: the two columns."""
+
+    of: tuple[str, str]
+
+    def __new__(cls, step: str, version: str) -> "Lag":
+        lag = super().__new__(cls, f"{step} - {version}")
+        lag.of = step, version
+        return lag
+
+    def __reduce__(self) -> "tuple[type[Lag], tuple[str, str]]":
+        return Lag, self.of
+
+
 @frozen(kw_only=True)
 class Roles:
     """The columns that are read, by what they are for.
@@ -94,7 +109,8 @@ class Roles:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
         of_tokens += (*self.heads, *self.kept_parts)
-        of_rows = (self.row_advantage, self.batch, *self.group_keys, *self.ids, self.cluster, *self.rollouts)
+        group_keys = (name for key in self.group_keys for name in (key.of if isinstance(key, Lag) else (key,)))
+        of_rows = (self.row_advantage, self.batch, *group_keys, *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
 
@@ -156,6 +172,9 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     if name in available and name not in ALIASES:
         return name
     column = _one(name, available, overrides)
+    if column is None and name == "lag":
+        message = f"There is no lag {purpose}: it is the step less the version of the weights that sampled."
+        raise DataError(message, "Name the columns: --map step=COLUMN --map policy_version=COLUMN.")
     if column is None:
         raise DataError(f"There is no column '{name}' {purpose}.", f"Similar columns: {nearest(name, available)}.")
     return column

@@ -78,6 +78,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "rollout_param_version",
         "sampling_client_step",
         "generation_weight_version",
+        "rollout_weight_version",
+        "weight_version",
+        "model_version",
         "head_version",
     ),
     "sample_id": (

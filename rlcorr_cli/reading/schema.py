@@ -17,7 +17,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
-from rlcorr_cli.reading.columns import SECOND_MASKS, Roles, candidates, key_column, resolve
+from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
@@ -128,7 +128,8 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     required = (batch,) if batch is not None and plan_columns.batch_required else ()
     keys = _keys(path, schema, (*required, *request.group_by), request)
     marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
-    names = [*columns.values(), *keys.values(), *(name for name in marks if name), *_ids(schema, request)]
+    of_keys = (column for key in keys.values() for column in (key.of if isinstance(key, Lag) else (key,)))
+    names = [*columns.values(), *of_keys, *(name for name in marks if name), *_ids(schema, request)]
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
     names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]
@@ -194,11 +195,28 @@ def _keys(
     path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
 ) -> dict[str, str]:
     with _named(path):
-        keys = {name: key_column(name, schema.names, request.columns, purpose) for name in names}
+        lag = _lag(schema, request)
+        keys = {
+            name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
+            for name in names
+        }
         for name, column in keys.items():
+            if isinstance(column, Lag):
+                continue
             if not types.holds_key(type := _type(schema, column)):
                 raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
     return keys
+
+
+def _lag(schema: pa.Schema, request: ReadRequest) -> str | None:
+    """What the key `lag` stands for where no column has that name: a column of it, or else the step less the version;
+    None without them."""
+    if "lag" in schema.names:
+        return None
+    if (column := _mark("policy_version_lag", schema, request)) is not None:
+        return column
+    step, version = (_mark(name, schema, request) for name in ("step", "policy_version"))
+    return Lag(step, version) if step and version else None
 
 
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
@@ -315,7 +333,7 @@ def _flatten_hint(name: str, type: pa.DataType) -> str:
 def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:
     for name, column in columns.items():
         if column not in (name, request.columns.get(name)):
-            yield f'Using column "{column}" as {name}.'
+            yield f"Using {column} as {name}." if isinstance(column, Lag) else f'Using column "{column}" as {name}.'
     mask = columns.get("response_mask")
     if mask is None:
         yield "No mask column: every token counts as valid."

@@ -42,6 +42,8 @@ def in_memory(value: Any) -> InMemory | None:
     as response_mask tells; lists of lists or of tensors are ragged rows.  Its arrays are not copied where they lie in
     this memory.  A batch of a framework's trainer is known by its keys.  A list of mappings holds a row each.
     """
+    if type(value).__module__.startswith("polars.") and hasattr(value, "collect"):
+        value = value.collect()  # a LazyFrame
     if hasattr(value, "__arrow_c_stream__"):
         return InMemory(_decoded(pa.table(value)))
     if _is_dataset(value):

@@ -1,6 +1,5 @@
 """What stands around the tokens of checked rows: their ids, the masked ones between them, the levels of their rows."""
 
-import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from rlcorr_cli.reading.heads import head_distances
 from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.kept_sets import kept_sets
 from rlcorr_cli.reading.names import KEPT_OFFSETS
-from rlcorr_cli.reading.values import coded, texts
+from rlcorr_cli.reading.values import coded, coded_lags
 from rlcorr_cli.totals.row_sample import stretches
 
 MOST_NUMBER = 2.0**53
@@ -40,10 +39,10 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
         levels[name] = codes, tuple(values)
     # With how many versions each row's policy is behind its step, where both are numbers and nothing says it.
     if "lag" not in levels and {"step", "policy_version"} <= levels.keys():
-        steps, versions = (_numbers(*levels[name]) for name in ("step", "policy_version"))
-        lags, codes = np.unique(steps - versions, return_inverse=True)
-        if np.isfinite(lags).all():
-            levels["lag"] = codes.astype(np.int64), tuple(lags.tolist())
+        columns = dict(roles.levels)
+        codes, lags = coded_lags(*(data.column(columns[name]) for name in ("step", "policy_version")))
+        if None not in lags:
+            levels["lag"] = codes, tuple(lags)
     advantages = rows.batch.row_advantage
     token_ids, versions = (
         None if name is None else _of_tokens(data.column(name), offsets) for name in (roles.token_ids, roles.versions)
@@ -79,17 +78,6 @@ def prefill(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> NDArray[n
     values = lists.values.astype(np.float64)
     values = np.where(np.isfinite(values) & (values <= 0), values, np.nan)
     return _fitted(values, lists.offsets, np.concatenate([[0], np.cumsum(lengths)]), np.nan)
-
-
-def row_id(rows: CheckedRows, roles: Roles, row: int) -> str | None:
-    """A row's sample_id as text; None where it has none."""
-    return texts(rows.data.column(roles.ids[0]).slice(row, 1))[0].as_py() if roles.ids else None
-
-
-def _numbers(codes: NDArray[np.int64], values: tuple[Any, ...]) -> NDArray[np.float64]:
-    """Each row's level, NaN of one that is no number."""
-    numbers = [math.nan if value is None or isinstance(value, str) else float(value) for value in values]
-    return np.array(numbers)[codes]
 
 
 def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -6,6 +6,7 @@ same text whatever stands beside it.
 """
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -118,6 +119,20 @@ def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
         values, codes = keys(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
     place = {value: i for i, value in enumerate(dict.fromkeys([*values, None]))}
     return np.array([place[value] for value in [*values, None]])[codes], list(place)
+
+
+def coded_lags(steps: pa.Array, versions: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
+    """Each row's step less the version of its weights, as codes into the distinct lags, whole ones as int; None of a
+    row where either is no number."""
+    of_steps, of_versions = (_number_of_each(*coded(column)) for column in (steps, versions))
+    distinct, codes = np.unique(of_steps - of_versions, return_inverse=True)
+    values = (None if not math.isfinite(lag) else int(lag) if lag.is_integer() else lag for lag in distinct.tolist())
+    return codes.astype(np.int64), list(values)
+
+
+def _number_of_each(codes: NDArray[np.int64], values: Iterable[Any]) -> NDArray[np.float64]:
+    """The number of each row, NaN of what is none."""
+    return np.array([math.nan if value is None or isinstance(value, str) else float(value) for value in values])[codes]
 
 
 def _is_text(type: pa.DataType) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.catalog import ideal, is_two_sided, logged_name, missing, possible
+from rlcorr_cli.metrics.catalog import define, ideal, is_two_sided, logged_name, missing, possible
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
 from rlcorr_cli.plans.files import load
 from rlcorr_cli.plans.plan import Plan
@@ -398,6 +398,7 @@ def policy(
     rules = replaced(
         tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
     )
+    _refuse_never_held(rules)
     moves = limits(max_increase, max_decrease)
     if baseline is None:
         if moves:
@@ -444,6 +445,19 @@ def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool, objective: s
         if not possible(metric, plan, objective):
             raise missing(metric, origin, ())
     _refuse_ungrouped(policy, grouped)
+
+
+def _refuse_never_held(rules: Iterable[NamedRule]) -> None:
+    """Refuse a user's rule that no value of its metric can keep, such as a share of at least 1.5."""
+    for named in rules:
+        rule, metric = named.rule, define(named.rule.metric)
+        if not named.origin or metric is None:
+            continue
+        too_low = not rule.absolute and rule.high is not None and rule.high < metric.lowest
+        if too_low or (rule.low is not None and rule.low > metric.highest):
+            ends = "is never below 0" if math.isinf(metric.highest) else "lies between 0 and 1"
+            message = f"{named.origin} asks for {rule.metric} {rule}, which it can never be: it {ends}."
+            raise UsageError(message, f"Give a limit that it can reach; `rlcorr explain {rule.metric}` defines it.")
 
 
 def _refuse_ungrouped(policy: Policy, grouped: bool) -> None:

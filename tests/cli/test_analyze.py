@@ -163,6 +163,28 @@ def test_groups_by_two_columns() -> None:
     assert sum(g["counts"]["tokens"] for g in report["groups"]) == report["counts"]["tokens"]
 
 
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_lag_is_the_step_less_the_version_where_no_column_holds_it(engine: str, tmp_path: Path) -> None:
+    rows = [row(step=step, policy_version=version) for step, version in ((5, 5), (5, 3), (6, 6), (7, 5), (7, None))]
+    dumps = [parquet(tmp_path / f"{i}.parquet", part) for i, part in enumerate((rows[:3], rows[3:]))]
+    found = run("analyze", *dumps, "--group-by", "lag", "--engine", engine, "--workers", "2", "--json").json
+    counted = [(group["key"]["lag"], group["counts"]["rows"]) for group in found["groups"]]
+    assert counted == [(0, 2), (2, 2), (None, 1)]
+    assert all(lag is None or type(lag) is int for lag, _ in counted)
+    assert "Using step - policy_version as lag." in found["notes"]
+    assert found["inputs"][0]["columns"]["lag"] == "step - policy_version"
+
+
+def test_a_column_of_lags_is_taken_before_any_difference(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row(step=5, policy_version=5, policy_version_lag=3)])
+    (group,) = run("analyze", dump, "--group-by", "lag", "--json").json["groups"]
+    assert group["key"] == {"lag": 3}
+
+
+def test_a_dump_without_versions_says_what_lag_needs() -> None:
+    refused(run("analyze", BF16, "--group-by", "lag"), 3, "There is no lag to group by", "--map policy_version=COLUMN")
+
+
 def test_a_batch_is_a_step_unless_told_otherwise() -> None:
     report = analyzed(STEPS, *NORMALIZED, *STEP)
     means = [group["metrics"]["rollout_is_applied_mean"] for group in report["groups"]]

@@ -149,13 +149,13 @@ def test_a_flag_replaces_the_default_rule(small: str) -> None:
 
 
 def test_flags_replace_a_files_rules_and_these_the_default_ones(small: str, tmp_path: Path) -> None:
-    path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmin = 1.5\n')
+    path = rules(tmp_path, '[[rule]]\nmetric = "kl"\nmax = 0.2\n[[rule]]\nmetric = "seq_ess"\nmax = 0.5\n')
     found = checked(1, small, "--rules", path)
     assert found["counts"] == {"rules": 6, "failed": 3, "warned": 1, "passed": 1}
     assert findings(found, "kl") == [({}, "between -0.2 and 0.2", "fail")]
     found = checked(1, small, "--rules", path, "--max", "kl=1")
     assert findings(found, "kl") == [({}, "between -1 and 1", "ok")]
-    assert findings(found, "seq_ess") == [({}, ">= 1.5", "fail")]
+    assert findings(found, "seq_ess") == [({}, "<= 0.5", "fail")]
 
 
 FILE = """
@@ -235,7 +235,6 @@ BAD_RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "defaults as text": ('defaults = "no"', ("defaults must be true or false",)),
     "an unknown metric": (KL.replace('"kl"', '"kll"'), ("rule 1", "no metric 'kll'", "Nearest: kl")),
     "a plan's metric": (KL.replace('"kl"', '"rollout_is_mean"'), ("rule 1", "--preset token_is")),
-    "groups without groups": (f"{KL}over = 'groups'", ("rule 1", "over groups", "--group-by")),
     "nothing at all": ("defaults = false", ("holds no rule", "--max kl=0.1")),
 }
 
@@ -265,6 +264,9 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a percentage": (("--max", "kl=20%"), ("'20%'",)),
     "twice": (("--max", "kl=1", "--max", "kl=2"), ("--max names kl twice",)),
     "min above max": (("--max", "kl=1", "--min", "kl=2"), ("--min kl=2 is above --max kl=1",)),
+    "the start of a metric": (("--max", "k3=1"), ("--max k3: there is no metric 'k3'", "Nearest: k3_kl")),
+    "more than a share can be": (("--min", "seq_ess=1.5"), ("seq_ess >= 1.5, which it can never be", "0 and 1")),
+    "less than a divergence can be": (("--max", "k3_kl=-0.1"), ("k3_kl <= -0.1, which it can never", "below 0")),
     "an unknown metric": (("--max", "kll=1"), ("--max kll: there is no metric 'kll'", "Nearest: kl")),
     "a peer's other number": (
         ("--max", "mis_kl=1"),
@@ -293,6 +295,17 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def test_wrong_flags_are_status_2(case: str, tmp_path: Path) -> None:
     args, parts = BAD_FLAGS[case]
     refused(run("check", str(tmp_path / "no.parquet"), *args), 2, *parts)
+
+
+def test_a_rule_over_groups_is_held_to_the_steps_that_nobody_asked_for(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("defaults = false\n[[rule]]\nmetric = 'k3_kl'\nmax = 0.02\nover = 'groups'\n")
+    ran = run("check", STEPS, "--rules", str(rules))
+    assert ran.status == 1
+    assert "step 4: k3_kl is 0.0317, should be <= 0.02." in ran.out
+    # Refused before the dump is read: there is none.
+    refused(run("check", str(tmp_path / "no.parquet"), "--rules", str(rules), "--pool"), 2, "over groups", "--group-by")
+    refused(run("check", BF16, "--rules", str(rules)), 2, "over groups", "--group-by COLUMN")
 
 
 def test_what_only_the_dump_can_tell_is_refused_after_it_is_read() -> None:
