@@ -73,7 +73,7 @@ def _sections(checked: Checked) -> Iterator[Section]:
     ]
     if todo:
         yield Section(heading="What to do", todo=todo)
-    ordered = [*worst_first(checked.findings), *(finding for finding in checked.findings if not finding.broken)]
+    broken, others = worst_first(checked.findings), [finding for finding in checked.findings if not finding.broken]
     columns = (
         Column(heading="section", cell=lambda finding: Cell(clean(where(finding.key, WHOLE)))),
         Column(heading="metric", cell=lambda finding: Cell(clean(finding.metric)), words=True),
@@ -81,8 +81,10 @@ def _sections(checked: Checked) -> Iterator[Section]:
         Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
         Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
     )
-    table = tabulated(ordered, columns, most=MOST_IN_FILE, noun="check")
-    yield Section(heading="Checks", tables=[table], sorts=True)
+    for heading, findings in (("Checks that fail or warn", broken), ("Other checks", others)):
+        if findings:
+            table = tabulated(findings, columns, most=MOST_IN_FILE, noun="check")
+            yield Section(heading=heading, tables=[table], sorts=True, folds=findings is others)
     yield from ending(input_facts(checked.inputs), [])
 
 

@@ -25,13 +25,15 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import level_sentence, listed
+from rlcorr_cli.show.words import level_sentence, listed, story_cause
 
 METHOD = (
     "The 95% intervals and p come from 200 Poisson bootstrap replicates of prompts (of rollouts if the dumps name no "
     "prompts). Prompts that are in both dumps are paired. p is adjusted by Holm over all tested metrics and groups."
 )
 NO_EVIDENCE = "no evidence"
+STORY = "? "
+"""What a note begins with that tells the story of one dump."""
 SIDES = {
     "training": "The training policy's log-probs moved, the rollout's are the same.",
     "rollout": "The rollout policy's log-probs moved, the training's are the same.",
@@ -49,11 +51,17 @@ def document(diff: Diff) -> Document:
     return Document(
         lines=_lines(diff, of_dumps),
         command="diff",
-        title=" against ".join(text.split("  ")[0] for text in of_dumps.values()),
+        title=_title([text.split("  ")[0] for text in of_dumps.values()]),
         summary="; ".join(
-            joined(f"{name}: {' '.join(text.split())}", last_change(diff.dumps[name].inputs))
+            joined(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
             for name, text in of_dumps.items()
         ),
+        causes=[
+            replace(cause, finding=f"{name}: {cause.finding}")
+            for name, report in diff.dumps.items()
+            if report.story.effect != "none"
+            for cause in (story_cause(report.story),)
+        ],
         headline=" ".join(map(headline, diff.comparisons)),
         status="warn" if diff.any_moved else "ok",
         reasons=verdicts(diff),
@@ -61,6 +69,11 @@ def document(diff: Diff) -> Document:
         json=json_text(diff.to_dict),
         records=_records(diff),
     )
+
+
+def _title(names: Sequence[str]) -> str:
+    """'a against b, c': the first dump, and those that are compared with it."""
+    return f"{names[0]} against {listed(names[1:])}"
 
 
 def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
@@ -71,7 +84,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield Note(headline(each), "bold")
     yield from map(Note, verdicts(diff))
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
-        yield Note(note, "yellow" if note.startswith("?") else "dim")
+        yield Note(note, "yellow" if note.startswith(STORY) else "dim")
     if diff.others:
         yield BLANK
         yield _table_of_all(diff.comparisons)
@@ -117,7 +130,7 @@ def _sections(diff: Diff) -> Iterator[Section]:
         for name, report in diff.dumps.items()
         for source in report.inputs
     ]
-    notes = [clean(note) for each in diff.comparisons for note in each.notes]
+    notes = [clean(note) for each in diff.comparisons for note in each.notes if not note.startswith(STORY)]
     yield from ending(facts, [*notes, METHOD])
 
 

@@ -557,7 +557,7 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="rule",
             meaning="A limit on a metric. A broken rule is marked `!`; `rlcorr explain rules` lists the defaults.",
-            also=("rules", "limit", "severity", "check", "checks", "health"),
+            also=("rules", "limit", "severity", "check", "checks that fail or warn", "other checks", "health"),
         ),
         Term(name="remedy", meaning="What to do about a broken rule."),
         Term(

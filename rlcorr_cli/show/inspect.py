@@ -118,7 +118,7 @@ def _problems(inspected: Inspected) -> Iterator[Note]:
 def _schema(schema: Mapping[str, str], roles: Mapping[str, str]) -> Iterator[Block]:
     columns = (
         Column(heading="column", cell=lambda row: Cell(clean(row[0]))),
-        Column(heading="", cell=lambda row: Cell(clean(row[1])[:30]), words=True),
+        Column(heading="type", cell=lambda row: Cell(clean(row[1])[:30]), words=True),
         Column(heading="read as", cell=lambda row: Cell(roles.get(row[0], "")), words=True),
     )
     table = tabulated(list(schema.items())[:COLUMNS], columns)

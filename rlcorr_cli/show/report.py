@@ -396,7 +396,8 @@ def _causes(report: Report) -> list[Cause]:
     """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
     causes, cause = list[Cause](), told_cause(report.cause)
     if cause is not None:
-        causes.append(Cause("warn", clean(cause_words(cause)), next_step(cause)))
+        status = "fail" if cause.cause in report.story.fault_names else "warn"
+        causes.append(Cause(status, clean(cause_words(cause)), next_step(cause)))
     if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         sentence = " ".join(impossible_sentence(report.impossible))
         causes.append(Cause("fail", f"{sentence[0].upper()}{sentence[1:]}", ""))
@@ -480,7 +481,7 @@ def key_figures(report: Report) -> list[KeyFigure]:
                 value=number_cell(1 - lost, share, status_of.get(LOST, "")),
                 ends="",
                 ideal="100%",
-                limit=asked and f"lost {asked}",
+                limit=asked and f"on the share lost: {asked}",
             )
         )
     return figures

@@ -41,9 +41,9 @@ def document(sweep: Sweep) -> Document:
             f"{plural(counts['tokens'], 'token')}; {sweep.what}",
             last_change(sweep.inputs),
         ),
-        headline=f"{headline(sweep)} {target.option}" if target is not None and reached else headline(sweep),
+        headline=f"{headline(sweep)} `{target.option}`" if target is not None and reached else headline(sweep),
         causes=[story_cause(sweep.story)] if sweep.story.effect != "none" else [],
-        status="fail" if sweep.story.is_fault else "ok" if target is None or reached else "warn",
+        status="fail" if sweep.story.is_fault else "" if target is None else "ok" if reached else "warn",
         reasons=[target.note] if target is not None and target.note else [],
         sections=_sections(sweep),
         json=json_text(sweep.to_dict),
@@ -71,7 +71,7 @@ def _lines(sweep: Sweep) -> Iterator[Block]:
 def _sections(sweep: Sweep) -> Iterator[Section]:
     from rlcorr_cli.show.figures import plans
 
-    curve = Panel(f"What {sweep.what} keeps", partial(plans.curve, sweep))
+    curve = Panel(f"What bounds on {sweep.what} keep", partial(plans.curve, sweep))
     yield Section(pictures=[Picture(panels=[curve])])
     about = ["From the tightest bounds to the loosest."]
     yield Section(heading="Curve", about=about, tables=[point_table(sweep)], sorts=True)
@@ -82,7 +82,7 @@ def headline(sweep: Sweep) -> str:
     """What the target comes to, or what was swept; the option to copy stands below it."""
     target = sweep.target
     if target is None:
-        return f"What {sweep.what} keeps at {len(sweep.points)} thresholds; --target-keep 0.95 names one."
+        return f"{len(sweep.points)} bounds on {sweep.what}, and what each keeps. --target-keep 0.95 finds one."
     values = target.point.values
     inside = f"{target.point.n_inside:,} of {plural(sweep.n_units, sweep.units.removesuffix('s'))}"
     if target.kind == "keep" and not target.reached:

@@ -100,7 +100,8 @@ def votes(row: OneRow) -> list[str]:
     lines = []
     for rule in row.says:
         value = "" if rule.value is None else f"; here {number(rule.value)}"
-        lines.append(f"{rule.name} keeps {rule.rule}{value}: {sum(rule.keep):,} of {len(rule.keep):,} tokens kept")
+        kept = f"{sum(rule.keep):,} of {len(rule.keep):,} tokens kept"
+        lines.append(f"Rejection {clean(rule.name)} keeps {rule.rule}{value}: {kept}.")
     return lines
 
 

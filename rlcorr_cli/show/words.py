@@ -282,7 +282,7 @@ def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
     change.  Bounds that let everything pass are not named: no bounds on such a statistic work.
     """
-    rejects = f"{clean(bounds.rejection)} rejects {share(bounds.lost_fraction)} of the {bounds.units}."
+    rejects = f"Rejection {clean(bounds.rejection)} drops {share(bounds.lost_fraction)} of the {bounds.units}."
     at_least = "" if bounds.exact or bounds.kept_fraction == 1 else "at least "
     keeps = f"To keep {at_least}{share(bounds.kept_fraction)} of them:"
     if bounds.is_idle:

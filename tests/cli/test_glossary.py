@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,6 +23,16 @@ BF16, INT8, STEPS, COLLAPSE = (
 )
 TOKENIZER = str(SAMPLE / "tokenizer.json")
 MISPAIRED = str(SAMPLE.parent / "tests" / "diagnosis" / "causes" / "mispaired_5pct.parquet")
+
+
+def indexed(*dumps: str) -> Any:
+    """The index of reports on dumps, which leaves nothing."""
+    with TemporaryDirectory() as folder:
+        for n, dump in enumerate(dumps):
+            rlcorr.save(rlcorr.analyze(dump), f"{folder}/{n}.json")
+        return rlcorr.index(folder)
+
+
 RESULTS: dict[str, Callable[[], Any]] = {
     "analyze": lambda: rlcorr.analyze(BF16, preset="seq_is_rs", objective="ppo"),
     "analyze of steps": lambda: rlcorr.analyze(STEPS, preset="token_is", group_by=["step"]),
@@ -39,6 +50,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "diff": lambda: rlcorr.diff(BF16, INT8),
     "diff of three": lambda: rlcorr.diff(BF16, INT8, STEPS),
     "check": lambda: rlcorr.check(STEPS),
+    "index": lambda: indexed(STEPS, BF16),
     "inspect": lambda: rlcorr.inspect(BF16),
     "inspect rows": lambda: rlcorr.inspect(BF16, worst=2, preset="seq_is_rs", tokenizer=TOKENIZER),
     "inspect rows at random": lambda: rlcorr.inspect(STEPS, random=2, preset="token_rs"),

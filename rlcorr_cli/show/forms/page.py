@@ -86,7 +86,8 @@ def _parts(sections: Sequence[Section], drawings: dict[str, list[Drawing]]) -> l
 def _is_narrow(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
     """Whether it needs half of a wide screen at most: one small table, or one drawing."""
     n_drawings = sum(len(drawings.get(picture.name, ())) for picture in section.pictures)
-    if section.figures or section.todo or section.facts or section.items or section.code or section.token_rows:
+    others = (section.figures, section.todo, section.facts, section.items, section.code, section.token_rows)
+    if any(others) or section.folds:
         return False
     if section.tables:
         return len(section.tables) == 1 and not n_drawings and _width(section.tables[0]) == "small"
@@ -112,8 +113,11 @@ def _templates() -> Environment:
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may go on in a new line after each _ and / in it."""
-    return Markup(str(escape(name)).replace("_", "_<wbr>").replace("/", "/<wbr>"))
+    """A name, or a formula, that may go on in a new line after each _ and / in it and before the suffix of a file, but
+    not within an option."""
+    text = re.sub(r"\.(?=[a-z])", "<wbr>.", str(escape(name)).replace("_", "_<wbr>").replace("/", "/<wbr>"))
+    text = re.sub(r" !$", "&nbsp;!", text)  # a mark stays beside what it marks
+    return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', text))
 
 
 def _prose(sentence: str) -> Markup:

@@ -99,6 +99,7 @@
     card.querySelector(".tokens").style.minHeight = `${1.6 * Math.ceil(card.dataset.chars / 110)}rem`;
     seen.observe(card);
   }
+  addEventListener("beforeprint", () => { for (const card of cards) if (!drawn.has(card)) draw(card); });
   const recolour = () => drawn.forEach(card => {
     const { all } = row(card);
     for (const token of card.querySelectorAll(".tokens b")) token.className = look(all, Number(token.dataset.i));
