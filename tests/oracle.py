@@ -16,7 +16,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 Value = float | None
 Plan = dict  # {"weighting": None | dict, "rejections": [dict], "log_ratio_limit": float | None}
@@ -560,6 +560,7 @@ OF_LOG_RATIO: dict[str, Callable[[float], float]] = {
 }
 
 
+@cache  # of some thousand tokens, which each plan of each library asks for again
 def binary_kl(log_p: float, log_q: float, clamp: float, added: float) -> float:
     """KL(p || q) of two outcomes, the token and any other, in 50 digits: p ln(p/q) + (1-p) ln((1-p+c) / (1-q+c))."""
     with decimal.localcontext(prec=50):
