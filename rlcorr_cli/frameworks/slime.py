@@ -29,7 +29,7 @@ from rlcorr_cli.frameworks.framework import (
 )
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
-from rlcorr_cli.metrics.metric import evaluate
+from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
@@ -90,7 +90,7 @@ def _bounds(config: Config) -> Bounds:
 
 def _write(numbers: Numbers, plan: Plan) -> Values:
     over = numbers.under(f"{ROLLOUT}.") if numbers.has(f"{ROLLOUT}.{EMPTY}") else numbers
-    values = {metric.name: evaluate(metric, over) for metric in METRICS if metric.name in SLIME_SAME_NAMES}
+    values = evaluated((metric for metric in METRICS if metric.name in SLIME_SAME_NAMES), over)
     # Averaged over each sequence's tokens, b - a is the log-perplexity difference.
     averaged = StatisticFamily(over, "seq.", True, 0.0)
     values |= {"kl": values["log_ppl_diff"]}

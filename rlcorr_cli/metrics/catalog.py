@@ -25,7 +25,7 @@ from rlcorr_cli.metrics.framework_names import (
     LoggedName,
     verl_difference,
 )
-from rlcorr_cli.metrics.metric import Metric, evaluate
+from rlcorr_cli.metrics.metric import Metric, evaluated
 from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
 from rlcorr_cli.metrics.rejections import (
     ALL_REJECTIONS,
@@ -213,11 +213,11 @@ DEFINITIONS: dict[str, Metric] = {row.name: row for family in FAMILIES if not fa
 def canonical(numbers: "Numbers", plan: Plan) -> Values:
     """Every metric of a plan's summary under rlcorr's own names."""
     return {
-        prefix + row.name: evaluate(row, totals)
+        prefix + name: value
         for family in FAMILIES
         if family.brought(plan)
         for prefix, totals in family.of(numbers, plan).items()
-        for row in family.rows
+        for name, value in evaluated(family.rows, totals).items()
     }
 
 

@@ -17,7 +17,7 @@ from rlcorr_cli.metrics.advantages import (
     variance_over_sequences,
 )
 from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
-from rlcorr_cli.metrics.metric import Metric, draws, evaluate
+from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.families import Value, Values
 
@@ -183,7 +183,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
 
 def compared_values(totals: "ComparedTotals") -> Values:
     """Every column of one plan; None where there is nothing to take it of."""
-    return {metric.name: evaluate(metric, totals) for metric in COMPARISON}
+    return evaluated(COMPARISON, totals)
 
 
 def compared_intervals(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics import interval
 from rlcorr_cli.metrics.divergence import DIVERGENCE
-from rlcorr_cli.metrics.metric import Metric, draws, evaluate
+from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.metrics.samples import SAMPLES
 from rlcorr_cli.totals.families import Value, Values
 
@@ -24,7 +24,7 @@ METRICS: tuple[Metric, ...] = (*DIVERGENCE, *SAMPLES)
 
 def diagnostics(numbers: "Numbers") -> Values:
     """Every diagnostic of one set of tokens."""
-    return {metric.name: evaluate(metric, numbers) for metric in METRICS}
+    return evaluated(METRICS, numbers)
 
 
 def intervals(values: Mapping[str, Value], replicates: "Replicates | None") -> dict[str, interval.Interval]:

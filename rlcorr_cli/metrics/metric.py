@@ -9,10 +9,11 @@ and `--help` can read the tables without it.  SYMBOLS are the letters that formu
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.families import Value, finite, variance
+from rlcorr_cli.totals.families import Values, held, variance
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
@@ -73,9 +74,12 @@ class Metric:
         return ", ".join(f"{engine} {value:.2g}" for engine, value in zip(MEASURED_ON, self.measured, strict=True))
 
 
-def evaluate(metric: Metric, totals: Any) -> Value:
-    """A metric's value, or None where there is nothing to take it of and where float64 does not hold it."""
-    return finite(lambda: metric.value(totals))
+def evaluated(metrics: Iterable[Metric], totals: Any) -> Values:
+    """The metrics' values by name; None where there is nothing to take one of and where float64 does not hold it."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):  # once: to switch warnings off takes as long as most metrics
+        return {metric.name: held(partial(metric.value, totals)) for metric in metrics}
 
 
 def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.metric import Metric, evaluate
+from rlcorr_cli.metrics.metric import Metric, evaluated
 from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.totals.families import Value, Values, finite
 
@@ -243,7 +243,7 @@ BY_FULL_NAME: Mapping[str, Metric] = {
 
 def objective_values(batch: BatchObjective) -> Values:
     """Every number of one training batch; None where there is nothing to take it of."""
-    return {metric.name: evaluate(metric, batch) for metric in OBJECTIVE}
+    return evaluated(OBJECTIVE, batch)
 
 
 def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:

@@ -13,7 +13,7 @@ from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SHIFT_SE
-from rlcorr_cli.metrics.metric import evaluate
+from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.reading.batch import Input
@@ -305,7 +305,7 @@ class _Reading:
         logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}
         totals = replace(base, plan=sums, logs=logs, mass=None)
         metrics = (KEPT, INFO, K3_LEFT, *((LENGTH, SHIFT, SHIFT_SE) if of_sequences else ()))
-        values = {metric.name: evaluate(metric, totals) for metric in metrics}
+        values = evaluated(metrics, totals)
         values = {name: values.get(name) for name in ("kept", "info", "k3_left", "length", "shift", "shift_se")}
         values["ess"] = self._ess(sums)
         return Point(

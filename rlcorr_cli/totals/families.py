@@ -146,12 +146,19 @@ def finite(compute: Callable[[], Any]) -> Any:
     """
     import numpy as np
 
+    with np.errstate(all="ignore"):
+        return held(compute)
+
+
+def held(compute: Callable[[], Any]) -> Any:
+    """What `finite` gives, where NumPy's warnings are off already."""
+    import numpy as np
+
     try:
-        with np.errstate(all="ignore"):
-            value = compute()
-            if isinstance(value, np.ndarray) and value.ndim:
-                return np.where(np.isfinite(value), value, np.nan)
-            value = float(value)
+        value = compute()
+        if isinstance(value, np.ndarray) and value.ndim:
+            return np.where(np.isfinite(value), value, np.nan)
+        value = float(value)
     except (ZeroDivisionError, OverflowError, TypeError):
         return None
     return value if math.isfinite(value) else None

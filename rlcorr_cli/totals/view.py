@@ -110,7 +110,7 @@ class Numbers:
     def _number(self, merge: Merge, name: str) -> Any:
         table = self._source.tables[merge]
         place = table.places[self._found(table.places, name)]
-        return table.values[place] if self._at is None else float(table.values[place, self._at])
+        return table.values[place] if self._at is None else table.values.item(place, self._at)
 
     def _found(self, names: Any, name: str) -> str:
         for block in self._blocks:
