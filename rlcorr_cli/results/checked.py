@@ -18,7 +18,7 @@ from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn, Policy
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.results.report import Group, Report
-from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status
+from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status, worst_first
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.verdict import Level
 
@@ -76,6 +76,7 @@ CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned
 class Checked(Output):
     """Measurements held to n_rules rules.
 
+    not_judged: metrics with a rule, and with too few tail values to be held to it.
     notes: on what was not read, then what no rule judged.  baseline: what became of it, where it was to be updated.
     command: which held them.
     """
@@ -83,6 +84,9 @@ class Checked(Output):
     measurements: Annotated[Measurements, HIDDEN]
     n_rules: Annotated[int, HIDDEN]
     findings: tuple[Finding, ...]
+    not_judged: Annotated[
+        tuple[str, ...], Key(about="Metrics whose rule needs more tail values than there are.", omit=True)
+    ] = ()
     notes: Annotated[
         tuple[str, ...], Key(about="What no rule judges: suspicions, and groups that a baseline does not have.")
     ] = ()
@@ -143,6 +147,12 @@ class Checked(Output):
         statuses = [finding.status for finding in self.findings]
         failed, warned, passed = (statuses.count(status) for status in ("fail", "warn", "ok"))
         return {"rules": self.n_rules, "failed": failed, "warned": warned, "passed": passed}
+
+    @property
+    def broken(self) -> Mapping[tuple[str, str], Status]:
+        """Each rule that is broken, as metric and range, with the worst that it does, wherever it is broken."""
+        broken = [finding for finding in worst_first(self.findings) if finding.rule != ABSENT]
+        return {(each.metric, each.rule): each.status for each in reversed(broken)}
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {name}" for name, n in self.counts.items())

@@ -470,9 +470,11 @@ def _refuse_ungrouped(policy: Policy, grouped: bool) -> None:
 
 @frozen(kw_only=True)
 class Judged:
-    """The findings of n_rules rules and limits; notes: what none of them could judge."""
+    """The findings of n_rules rules and limits; not_judged: metrics of the rules that could judge nothing; notes: what
+    no rule could judge."""
 
     n_rules: int
+    not_judged: tuple[str, ...]
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
 
@@ -497,7 +499,10 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
     before = () if policy.baseline is None else policy.baseline.sections
     findings = (*unexcused(judge(sections, rules)), *compare(policy.limits, sections, before))
     n_rules = len(rules) + (len(policy.limits) if before else 0)
-    return Judged(n_rules=n_rules, findings=findings, notes=(*policy.notes, *_notes(policy, sections)))
+    found = {finding.metric for finding in findings}
+    not_judged = tuple(rule.metric for rule in rules if rule.limit and rule.metric not in found)
+    notes = (*policy.notes, *_notes(policy, sections))
+    return Judged(n_rules=n_rules, not_judged=not_judged, findings=findings, notes=notes)
 
 
 def _notes(policy: Policy, sections: Sequence[Section]) -> tuple[str, ...]:

@@ -32,7 +32,19 @@ from rlcorr_cli.results.groups import (
     of_inputs,
 )
 from rlcorr_cli.results.objective import ObjectiveReport
-from rlcorr_cli.results.rules import RULES, Finding, Health, RemedyContext, Rule, Section, judge, with_remedies
+from rlcorr_cli.results.rules import (
+    BROKEN,
+    RULES,
+    Finding,
+    Health,
+    RemedyContext,
+    Rule,
+    Section,
+    Status,
+    judge,
+    with_remedies,
+    worst_first,
+)
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.verdict import Verdict, verdict
@@ -294,10 +306,16 @@ class Report(Output):
 
     @cached_property
     def broken_in_groups(self) -> tuple[BrokenRule, ...]:
-        """The rules that groups break and that fail, each with the groups that break it."""
+        """The rules that groups break, each with the groups that break it, those that fail first."""
         of_steps = () if self.course is None else self.course.broken
         of_groups = () if self.by_step is self.groups else self._with_remedies(broken_rules(self.groups, self.rules))
-        return tuple(broken for broken in (*of_steps, *of_groups) if broken.status == "fail")
+        return tuple(sorted((*of_steps, *of_groups), key=lambda broken: BROKEN.index(broken.status)))
+
+    @cached_property
+    def broken(self) -> Mapping[str, Status]:
+        """The metrics whose rules are broken, by the whole dump or by groups, each with what its rule does to a gate;
+        a rule is counted once, wherever it is broken."""
+        return {each.metric: each.status for each in (*worst_first(self.health), *self.broken_in_groups)}
 
     @cached_property
     @computed(

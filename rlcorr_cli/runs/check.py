@@ -20,5 +20,6 @@ def check(measurements: Measurements, policy: Policy) -> Checked:
         measurements=measurements,
         n_rules=judged.n_rules + len(flags),
         findings=(*of_story, *of_flags, *findings),
+        not_judged=judged.not_judged,
         notes=(*measurements.notes, *judged.notes),
     )

@@ -57,7 +57,11 @@ def document(checked: Checked) -> Document:
         summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
         headline=counts(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
-        reasons=[clean(text) for text in (*checked.notes, last_step(checked), baseline_update(checked)) if text],
+        reasons=[
+            clean(text)
+            for text in (*checked.notes, last_step(checked), baseline_update(checked), of_rules(checked))
+            if text
+        ],
         sections=_sections(checked),
         json=json_text(checked.to_dict),
         records=(_record(finding) for finding in checked.findings),
@@ -135,6 +139,8 @@ def _lines(checked: Checked) -> Iterator[Block]:
         yield Note(last)
     if updated := baseline_update(checked):
         yield Note(updated)
+    if rules := of_rules(checked):
+        yield Note(clean(rules))
     yield Note(clean(counts(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
 
 
@@ -250,6 +256,20 @@ def counts(checked: Checked) -> str:
     return f"{head} of {len(checked.findings):,} checks{warned}{accepted}; {rules} on {name}{inside}."
 
 
+NOT_JUDGED = "too few tail values"
+"""Why a rule judges nothing."""
+
+
+def of_rules(checked: Checked) -> str:
+    """How many of the rules are broken, wherever that is, and which judge nothing; empty where all is well."""
+    n, of = checked.n_rules, list(checked.broken.values())
+    verbs = [(of.count(status), status) for status in ("fail", "warn") if of.count(status)]
+    does = " and ".join(f"{n_of} {verb}{'s' if n_of == 1 else ''}" for n_of, verb in verbs)
+    broken = f"Of {n:,} rules {does}." if does and n > 1 and len(checked.measurements.sections) > 1 else ""
+    lacking = [f"Not judged: {metric} ({NOT_JUDGED})." for metric in checked.not_judged]
+    return " ".join([*([broken] if broken else []), *lacking])
+
+
 def _dump_name(measurements: Measurements) -> str:
     """The name of the dump, also where its saved report is checked."""
     first = measurements.inputs[0].path
@@ -262,11 +282,17 @@ def _dump_name(measurements: Measurements) -> str:
 
 def junit(checked: Checked) -> bytes:
     """The JUnit XML of a check's findings.  What XML cannot hold is written as an escape."""
-    numbers = {"tests": str(len(checked.findings)), "failures": str(checked.counts["failed"]), "errors": "0"}
+    n_skipped, n_failed = len(checked.not_judged), checked.counts["failed"]
+    numbers = {"tests": str(len(checked.findings) + n_skipped), "failures": str(n_failed), "errors": "0"}
     root = ET.Element("testsuites", {"name": "rlcorr", **numbers})
-    suite = ET.SubElement(root, "testsuite", {"name": f"rlcorr {checked.command}", **numbers, "skipped": "0"})
+    suite = ET.SubElement(
+        root, "testsuite", {"name": f"rlcorr {checked.command}", **numbers, "skipped": str(n_skipped)}
+    )
     for finding in checked.findings:
         _add(suite, finding)
+    for metric in checked.not_judged:
+        case = ET.SubElement(suite, "testcase", classname="rlcorr.whole dump", name=metric)
+        ET.SubElement(case, "skipped", message=NOT_JUDGED)
     if outside := [clean(text) for text in (*checked.notes, baseline_update(checked)) if text]:
         ET.SubElement(suite, "system-out").text = "\n".join(outside)
     ET.indent(root)
@@ -324,7 +350,7 @@ def summary(checked: Checked) -> str:
 
     broken = list(together(checked, worst_first(checked.findings)))
     passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
-    sentences = [counts(checked), last_step(checked), baseline_update(checked), *checked.notes]
+    sentences = [counts(checked), last_step(checked), baseline_update(checked), of_rules(checked), *checked.notes]
     lines = ["### rlcorr check", ""]
     lines += [line for text in sentences if text for line in (escaped(clean(text)), "")]
     if broken:

@@ -109,9 +109,8 @@ def _status(report: Report) -> str:
     """Of the headline: "ok" where the policies are close, no limit is broken, and the plan keeps most of the batch."""
     conclusion = report.verdict
     status = "fail" if conclusion.failing else STATUS_OF_LEVEL.get(conclusion.level, "fail")
-    is_wrong = any(finding.broken for finding in report.health)
     keeps_little = conclusion.kept_fraction is not None and conclusion.kept_fraction < LITTLE_KEPT
-    return "warn" if status == "ok" and (is_wrong or keeps_little or report.advised_bounds) else status
+    return "warn" if status == "ok" and (report.broken or keeps_little or report.advised_bounds) else status
 
 
 def _json(report: Report) -> Iterator[str]:
@@ -155,7 +154,9 @@ def _lines(report: Report) -> Iterator[Block]:
         for finding, fix in zip(broken, fixes(broken), strict=True)
     ]
     n_failing = sum(status == "fail" for status, *_ in limits)
-    limits[n_failing:n_failing] = [("fail", lead, text) for lead, text in _broken_groups(report)]
+    of_groups = list(_broken_groups(report))
+    limits[n_failing:n_failing] = [each for each in of_groups if each[0] == "fail"]
+    limits += [each for each in of_groups if each[0] != "fail"]
     for status, lead, text in limits:
         yield Note(f"  {text}", lead=f"! {lead}", lead_look="bold red" if status == "fail" else "yellow")
     yield from suggestion_notes(report.advised_bounds, report.profile)
@@ -175,16 +176,27 @@ def _lines(report: Report) -> Iterator[Block]:
         yield BLANK
     yield from _group_tables(report)
     yield from notes(report)
-    statuses_of = [finding.status for finding in report.health if finding.broken]
-    statuses_of += [broken.status for broken in report.broken_in_groups]
-    n_failing, n_broken = statuses_of.count("fail"), len(statuses_of) + len(report.advised_bounds)
-    warnings = {0: "No warnings.", 1: "1 warning."}.get(n_broken, f"{n_broken} warnings.")
+    name, n_metrics = next(iter(report.broken), "kl"), len(report.whole.metrics)
+    yield Note(f"{closing(report)} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
+
+
+def closing(report: Report) -> str:
+    """What `check` would say of all that stands above."""
+    n, n_failing, story = len(report.broken), list(report.broken.values()).count("fail"), report.story
     if n_failing:
-        warnings = f"{plural(n_broken, 'rule')} broken, {n_failing} of which {'fails' if n_failing == 1 else 'fail'} "
-        warnings += "`rlcorr check`."
-    name = next((finding.metric for finding in report.health if finding.broken), "kl")
-    n_metrics = len(report.whole.metrics)
-    yield Note(f"{warnings} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
+        fail = "fails" if n_failing == 1 else "fail"
+        sentences = [f"{plural(n, 'rule')} broken, {n_failing} of which {fail} `rlcorr check`."]
+    elif n:
+        sentences = [f"{plural(n, 'rule')} broken, which {'warns' if n == 1 else 'warn'}."]
+    else:
+        is_quiet = told_cause(report.cause) is None and story.effect == "none" and not report.advised_bounds
+        sentences = ["No warnings." if is_quiet else "No rule is broken."]
+    if story.is_fault:
+        fault = "The fault above fails" if len(story.faults) == 1 else "The faults above fail"
+        sentences.append(f"{fault} `rlcorr check`.")
+    elif story.effect == "warning":
+        sentences.append(f"The {'cause' if story.to_fix else 'suspicion'} above warns{', too' if n else ''}.")
+    return " ".join(sentences)
 
 
 def opening(report: Report) -> Iterator[Block]:
@@ -487,17 +499,19 @@ def key_figures(report: Report) -> list[KeyFigure]:
     return figures
 
 
-def _broken_groups(report: Report) -> Iterator[tuple[str, str]]:
-    """Each rule that groups break and that fails: the worst value, and a sentence with its remedy, which is not said
-    again where the rule is broken by the whole dump or by others above."""
+def _broken_groups(report: Report) -> Iterator[tuple[str, str, str]]:
+    """Each rule that groups break: its status, the worst value, and a sentence with its remedy, which is not said again
+    where the rule is broken by the whole dump or by others above.  One that warns of the whole dump is not repeated."""
     remedies = {finding.remedy for finding in report.health if finding.broken}
     metrics = {finding.metric for finding in report.health if finding.broken}
     for broken in report.broken_in_groups:
+        if broken.status == "warn" and broken.metric in metrics:
+            continue
         lead, text = broken_group(broken)
         is_left_out = broken.metric in metrics or broken.remedy in remedies
         remedy = "" if is_left_out else broken.remedy
         remedies.add(broken.remedy)
-        yield lead, f"{text} {remedy}".rstrip()
+        yield broken.status, lead, f"{text} {remedy}".rstrip()
 
 
 def _limit(name: str, report: Report) -> str:
@@ -523,8 +537,7 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
         (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix)
         for rule, fix in zip(broken, fixes(broken), strict=True)
     ]
-    of_groups = [("fail", lead, text) for lead, text in _broken_groups(report)]
-    todo += sorted([*limits, *of_groups], key=lambda each: each[0] != "fail")
+    todo += sorted([*limits, *_broken_groups(report)], key=lambda each: each[0] != "fail")
     for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
         todo.append(("warn", takes, f"{keeps} {bounds}".rstrip()))
     return todo

@@ -46,7 +46,9 @@ def test_a_bound_of_0_on_either_side_is_0(small: str) -> None:
 def test_equal_engines_pass() -> None:
     ran = run("check", FP32)
     assert (ran.status, ran.err) == (0, "")
-    assert ran.out == "  Passed: 5 of 5 checks; 6 rules on smollm2_fp32.parquet.\n"
+    lacks = "  Not judged: pareto_k_seq (too few tail values).\n"
+    assert ran.out == f"{lacks}  Passed: 5 of 5 checks; 6 rules on smollm2_fp32.parquet.\n"
+    assert checked(0, FP32)["not_judged"] == ["pareto_k_seq"]
 
 
 def test_four_updates_fail_a_floor_under_the_sample_size() -> None:

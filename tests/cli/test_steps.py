@@ -1,16 +1,18 @@
 """Steps that nobody asked for: in reports, in the gate, in totals that are added, and without them (--pool)."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from running import parquet, refused, row, run
+from running import SAMPLE, parquet, refused, row, run
 
 from rlcorr_cli import analyze
 
+COLLAPSE = str(SAMPLE / "collapse.parquet")
 N_STEPS, N_ROWS, N_TOKENS = 8, 8, 150
 
 
@@ -109,6 +111,29 @@ def test_groups_of_another_column_stand_beside_the_course(tmp_path: Path) -> Non
     assert run("check", str(saved)).status == run("check", dump, "--group-by", "worker").status == 1
     assert "8 steps  2 groups" in " ".join(out.split("\n")[:2]).replace("  ", "  ")
     assert json.loads(saved.read_text())["course"]["steps"] == N_STEPS
+
+
+def test_every_command_counts_the_rules_that_steps_break() -> None:
+    out = run("analyze", COLLAPSE).out
+    assert "  ! seq_ess 0.0626 at step 11  should be >= 0.3. Steps 8 to 11 break it." in out.splitlines()
+    assert "  5 rules broken, 2 of which fail `rlcorr check`. The cause above warns, too." in out
+    ran = run("check", COLLAPSE).out
+    assert "  Of 6 rules 2 fail and 3 warn." in ran.splitlines()
+    assert len(set(re.findall("^  (?:fail|warn) .*: ([a-z0-9_]+) is", ran, re.MULTILINE))) == 5
+
+
+def test_the_rules_that_groups_break_are_named_and_counted(tmp_path: Path) -> None:
+    rows = [
+        {**each, "sample_id": f"{copy}-{i}", "step": 0, "worker": step}
+        for copy, step in enumerate((0, 0, 0, 4))
+        for i, each in enumerate(rows_of(step))
+    ]
+    dump = parquet(tmp_path / "d.parquet", rows)
+    whole = run("analyze", dump)
+    assert (whole.status, "! prob_abs_diff_mean" in whole.out) == (0, False)
+    out = run("analyze", dump, "--group-by", "worker").out
+    assert "at worker 4  should be <= 0.01. Worker 4 breaks" in out[: out.index("divergence")]
+    assert "2 rules broken, which warn." in out
 
 
 def test_too_many_steps_are_taken_together_and_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, with_remedies
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import Distances, suggestions
 from rlcorr_cli.results.trends import Profile, length_trend, position_trend, surprise_trend
 from rlcorr_cli.results.written import Target
@@ -185,12 +186,14 @@ def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureF
     assert not [row for row in to_do(void) if "To keep" in row[2]]
 
 
-def test_a_suggestion_is_a_warning(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_counts_what_stands_above(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
-    fine = replace(report, rules=())
-    assert "No warnings." in printed(fine, capsys)
-    assert "  1 warning." in printed(replace(fine, suggestions=(bounds,)), capsys)
-    assert "  2 warnings." in printed(replace(fine, suggestions=(bounds, bounds)), capsys)
+    fine = replace(report, rules=(), cause=None, story=Story())
+    assert "  No warnings." in printed(fine, capsys)
+    assert "  No rule is broken." in printed(replace(fine, suggestions=(bounds,)), capsys)
+    assert "  No rule is broken. The cause above warns." in printed(replace(report, rules=()), capsys)
+    one = printed(replace(fine, rules=(Rule("token_ess", "warn", "", low=1.0),)), capsys)
+    assert "  1 rule broken, which warns." in one
 
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
