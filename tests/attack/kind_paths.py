@@ -15,7 +15,7 @@ from dumps_of import bad, part, sample
 from values import N
 
 from rlcorr_cli.reading.formats import WRITTEN
-from rlcorr_cli.show.forms import FORMS, SHEETS
+from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS
 
 DUMP, PART = "dump.parquet", "part.rlcorr"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}
@@ -145,6 +145,8 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("inspect", "--output"): (".json", ".html", ".md", ".csv"),
     ("watch", "--tb"): ("",),
     ("check", "--junit"): (".xml",),
+    ("check", "--output"): PAGES,
+    ("index", "--output"): PAGES,
     ("diff", "--output"): SHEETS,
     ("diff", "--junit"): (".xml",),
 }
