@@ -30,6 +30,8 @@ BESIDE = 120
 PALE_ABOVE, FULL_ABOVE = (253, 235, 214), (244, 140, 60)
 PALE_BELOW, FULL_BELOW = (216, 232, 247), (90, 160, 222)
 """Colours behind a token whose log-ratio is above or below 0: near it, and at the end of the scale."""
+STEPS_ABOVE, STEPS_BELOW = (223, 215, 208), (153, 117, 39)
+"""The same on a terminal of 256 colours, by their numbers: what comes nearest to a mixed one may have another hue."""
 FEW_COLORS = ("standard", "windows")
 """What rich calls a terminal of 16 colours."""
 FAINTEST = 0.04
@@ -139,17 +141,19 @@ def print_legend(console: Console, legend: Legend) -> None:
     """Print what marks, or colours, of running text mean."""
     text = "[#57 x] is token 57, a far one that is listed below its row; ~x~ is rejected, {x} masked."
     if console.color_system is not None:
+        full = f"full at {legend.scale:g} {'nat' if legend.scale == 1 else 'nats'}"
+        if console.color_system in FEW_COLORS:
+            full = f"as background from {legend.scale / 2:g} nats on"
         text = (
-            "Orange: training gives a token more probability than the rollout did, blue: less; full at "
-            f"{legend.scale:g} {'nat' if legend.scale == 1 else 'nats'}. Bold tokens are listed below their row. "
-            "Struck through: rejected; dim: masked."
+            f"Orange: training gives a token more probability than the rollout did, blue: less; {full}. Bold tokens "
+            "are listed below their row. Struck through: rejected; dim: masked."
         )
     print_note(console, Note(text, "dim"))
 
 
 def _look(token: ShownToken, colors: str | None) -> Style:
-    """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap.  Of 16
-    colours, those two that come nearest."""
+    """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap.  16
+    colours have two shades of each: its letters up to half of the scale, and dark letters on it above that."""
     if not token.counts:
         return Style(dim=True)
     level = token.level or 0.0
@@ -157,7 +161,12 @@ def _look(token: ShownToken, colors: str | None) -> Style:
     if abs(level) < FAINTEST:
         return Style(**lines)
     if colors in FEW_COLORS:
-        return Style(color="black", bgcolor="yellow" if level > 0 else "bright_blue", **lines)
+        hue = "yellow" if level > 0 else "bright_blue"
+        return Style(color=hue, **lines) if abs(level) < 0.5 else Style(color="black", bgcolor=hue, **lines)
+    if colors == "256":
+        steps = STEPS_ABOVE if level > 0 else STEPS_BELOW
+        step = steps[min(int(abs(level) * len(steps)), len(steps) - 1)]
+        return Style(color="color(16)", bgcolor=f"color({step})", **lines)
     full, pale = (FULL_ABOVE, PALE_ABOVE) if level > 0 else (FULL_BELOW, PALE_BELOW)
     mixed = (round(p + (f - p) * abs(level)) for p, f in zip(pale, full, strict=True))
     return Style(color="black", bgcolor=f"rgb({','.join(map(str, mixed))})", **lines)

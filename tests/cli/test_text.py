@@ -87,13 +87,12 @@ def test_ascii_terminals_get_ascii() -> None:
     assert "log counts" in ran.out
 
 
-def on_a_terminal(**env: str) -> str:
-    """What `rlcorr analyze` draws on a pseudo-terminal."""
+def on_a_terminal(*args: str, **env: str) -> str:
+    """What `rlcorr ARGS` draws on a pseudo-terminal."""
     ours, theirs = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
-    process = Process(
-        [forked_command(), "analyze", BF16, "--quiet"], stdout=theirs, env={**environment, "TERM": "xterm", **env}
-    )
+    command = [forked_command(), *(args or ("analyze", BF16, "--quiet"))]
+    process = Process(command, stdout=theirs, env={**environment, "TERM": "xterm", **env})
     os.close(theirs)
     drawn = b""
     try:
@@ -118,6 +117,18 @@ def test_a_pipe_has_colour_where_force_color_asks_for_it(monkeypatch: pytest.Mon
 def test_no_color_is_respected_on_a_terminal_that_has_colour() -> None:
     assert "\x1b[" in on_a_terminal()
     assert "\x1b" not in on_a_terminal(NO_COLOR="1")
+
+
+def test_shades_tell_small_gaps_of_tokens_from_large_ones_also_in_16_and_256_colours() -> None:
+    """Token 0 of the row is at -0.19 nats, token 2 at -1.06."""
+    args = ("inspect", STEPS, "--row", "s4-s005", "--tokenizer", str(Path(BF16).with_name("tokenizer.json")))
+    few = on_a_terminal(*args, COLORTERM="")
+    assert "\x1b[1;94m1\x1b[0m" in few
+    assert "\x1b[1;30;104m *\x1b[0m" in few
+    assert "as background from 0.5 nats on" in " ".join(few.split())
+    many = on_a_terminal(*args, COLORTERM="", TERM="xterm-256color")
+    assert "48;5;153m1\x1b" in many
+    assert "48;5;39m *\x1b" in many
 
 
 def test_hostile_group_values_are_shown_and_not_sent(tmp_path: Path) -> None:
