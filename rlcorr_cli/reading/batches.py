@@ -20,7 +20,7 @@ from rlcorr_cli.reading.arrow_values import is_list, take
 from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
-from rlcorr_cli.reading.columns import Lag, Roles
+from rlcorr_cli.reading.columns import Lag, Roles, read_for
 from rlcorr_cli.reading.ids import SeenIds, cluster_keys, keys
 from rlcorr_cli.reading.row_places import Places, resolved
 from rlcorr_cli.reading.values import coded, coded_lags, texts
@@ -340,9 +340,9 @@ def _grouped(rows: Rows, roles: Roles) -> tuple[NDArray[np.int32], tuple[GroupKe
     """Which group each row is in, and the groups there are; without columns all rows are one group, (None,)."""
     code: NDArray[np.int64] = np.zeros(rows.data.num_rows, np.int64)
     groups: list[GroupKey] = [(None,) if roles.batch is None else ()]
-    for name in roles.group_keys if roles.batch is None else (roles.batch, *roles.group_keys):
-        columns = name.of if isinstance(name, Lag) else (name,)
-        codes, values = (coded_lags if isinstance(name, Lag) else coded)(*map(rows.data.column, columns))
+    for key in roles.group_keys if roles.batch is None else (roles.batch, *roles.group_keys):
+        columns = [coded(rows.data.column(name)) for name in read_for([key])]
+        codes, values = coded_lags(*columns) if isinstance(key, Lag) else columns[0]
         used, code = np.unique(code * len(values) + codes, return_inverse=True)
         groups = [(*groups[i // len(values)], values[i % len(values)]) for i in used.tolist()]
     return code.astype(np.int32), tuple(groups)

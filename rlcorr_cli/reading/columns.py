@@ -31,6 +31,11 @@ class Lag(str):
         return Lag, self.of
 
 
+def read_for(keys: Iterable[str]) -> list[str]:
+    """The columns that are read for group keys: each key's own, of a Lag both of its columns."""
+    return [column for key in keys for column in (key.of if isinstance(key, Lag) else (key,))]
+
+
 @frozen(kw_only=True)
 class Roles:
     """The columns that are read, by what they are for.
@@ -109,8 +114,7 @@ class Roles:
         """Every column to read, each once."""
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
         of_tokens += (*self.heads, *self.kept_parts)
-        group_keys = (name for key in self.group_keys for name in (key.of if isinstance(key, Lag) else (key,)))
-        of_rows = (self.row_advantage, self.batch, *group_keys, *self.ids, self.cluster, *self.rollouts)
+        of_rows = (self.row_advantage, self.batch, *read_for(self.group_keys), *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
 

@@ -17,7 +17,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
-from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
+from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, read_for, resolve
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
@@ -42,9 +42,9 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
 OF_EACH_TOKEN = ("token_ids", "kept_sets", "versions")
+"""Roles of what a diagnosis looks at of each token."""
 LISTS = ("heads", "kept_parts")
 """Roles of several columns."""
-"""Roles of what a diagnosis looks at of each token."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
@@ -128,8 +128,7 @@ def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_colu
     required = (batch,) if batch is not None and plan_columns.batch_required else ()
     keys = _keys(path, schema, (*required, *request.group_by), request)
     marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
-    of_keys = (column for key in keys.values() for column in (key.of if isinstance(key, Lag) else (key,)))
-    names = [*columns.values(), *of_keys, *(name for name in marks if name), *_ids(schema, request)]
+    names = [*columns.values(), *read_for(keys.values()), *(name for name in marks if name), *_ids(schema, request)]
     looked_into = _looked_into({path: schema}, request, plan_columns)
     names += [column for _, column in looked_into["levels"]]
     names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]

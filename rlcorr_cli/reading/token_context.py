@@ -1,6 +1,6 @@
 """What stands around the tokens of checked rows: their ids, the masked ones between them, the levels of their rows."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,6 @@ from rlcorr_cli.totals.row_sample import stretches
 MOST_NUMBER = 2.0**53
 """Above it doubles do not tell whole numbers apart."""
 N = TypeVar("N", bound=np.generic)
-RowLevels = tuple[NDArray[np.int64], tuple[Any, ...]]
-"""The code of each row, and the levels that codes stand for."""
 
 
 def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> TokenContext:
@@ -33,16 +31,12 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
     lengths = np.diff(rows.offsets)[at]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    levels: dict[str, RowLevels] = {}
-    for name, column in roles.levels:
-        codes, values = coded(data.column(column))
-        levels[name] = codes, tuple(values)
+    levels = {name: coded(data.column(column)) for name, column in roles.levels}
     # With how many versions each row's policy is behind its step, where both are numbers and nothing says it.
     if "lag" not in levels and {"step", "policy_version"} <= levels.keys():
-        columns = dict(roles.levels)
-        codes, lags = coded_lags(*(data.column(columns[name]) for name in ("step", "policy_version")))
-        if None not in lags:
-            levels["lag"] = codes, tuple(lags)
+        lags = coded_lags(levels["step"], levels["policy_version"])
+        if None not in lags[1]:
+            levels["lag"] = lags
     advantages = rows.batch.row_advantage
     token_ids, versions = (
         None if name is None else _of_tokens(data.column(name), offsets) for name in (roles.token_ids, roles.versions)

@@ -25,6 +25,8 @@ from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
+Coded = tuple[NDArray[np.int64], tuple[Key, ...]]
+"""A column of keys: the code of each row, and the keys that codes stand for."""
 
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -108,7 +110,7 @@ def texts(column: pa.Array) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 
-def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
+def coded(column: pa.Array) -> Coded:
     """A column of keys as codes into its distinct ones, None among them."""
     try:
         encoded = call("take", column.dictionary, column.indices) if is_.is_dictionary(column.type) else column
@@ -118,21 +120,19 @@ def coded(column: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
     else:
         values, codes = keys(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
     place = {value: i for i, value in enumerate(dict.fromkeys([*values, None]))}
-    return np.array([place[value] for value in [*values, None]])[codes], list(place)
+    return np.array([place[value] for value in [*values, None]])[codes], tuple(place)
 
 
-def coded_lags(steps: pa.Array, versions: pa.Array) -> tuple[NDArray[np.int64], list[Key]]:
+def coded_lags(steps: Coded, versions: Coded) -> Coded:
     """Each row's step less the version of its weights, as codes into the distinct lags, whole ones as int; None of a
     row where either is no number."""
-    of_steps, of_versions = (_number_of_each(*coded(column)) for column in (steps, versions))
+    of_steps, of_versions = (
+        np.array([math.nan if value is None or isinstance(value, str) else float(value) for value in values])[codes]
+        for codes, values in (steps, versions)
+    )
     distinct, codes = np.unique(of_steps - of_versions, return_inverse=True)
     values = (None if not math.isfinite(lag) else int(lag) if lag.is_integer() else lag for lag in distinct.tolist())
-    return codes.astype(np.int64), list(values)
-
-
-def _number_of_each(codes: NDArray[np.int64], values: Iterable[Any]) -> NDArray[np.float64]:
-    """The number of each row, NaN of what is none."""
-    return np.array([math.nan if value is None or isinstance(value, str) else float(value) for value in values])[codes]
+    return codes.astype(np.int64), tuple(values)
 
 
 def _is_text(type: pa.DataType) -> bool:
