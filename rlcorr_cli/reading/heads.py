@@ -1,11 +1,13 @@
 """Top-k heads of both policies -> how far apart the two distributions of each token are, with no sampling noise.
 
-A head is the log-probs of a token's likeliest candidates.  Of a candidate that both heads have, both probabilities are
-known; all other tokens of the vocabulary are taken as one, the tail.  The total variation and the KL of these coarser
-distributions are at most those over the whole vocabulary, and next to them where the head holds most of the mass.
+A head is the log-probs of a token's likeliest candidates, in a dump a list for each token (`TokenLists`).  Of a
+candidate that both heads have, both probabilities are known; all other tokens of the vocabulary are taken as one, the
+tail.  The total variation and the KL of these coarser distributions are at most those over the whole vocabulary, and
+next to them where the head holds most of the mass.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,26 +21,36 @@ Floats = NDArray[np.float64]
 LEAST_TAIL = 1e-6
 """A smaller tail is what float32 leaves of a sum that is 1."""
 MOST_IDS = 1 << 31
+"""No vocabulary has as many."""
+MOST_WHOLE = 2.0**53
+"""From it on doubles do not tell whole numbers apart."""
 MOST_MASS = 1 + 1e-3
 """A head of more is no distribution's."""
 
 
 @frozen
-class _Lists:
-    """Values of the lists of each token, one after another, and where each token's begin, i64[T + 1]."""
+class TokenLists:
+    """A list for each token.  values: f64, one list after another; offsets: where each begins and ends, i64[lists + 1];
+    of_rows: how many lists each row has, i64[B]."""
 
     values: Floats
     offsets: Index
+    of_rows: Index
 
     @classmethod
-    def of(cls, column: pa.Array, lengths: Index) -> "_Lists | None":
-        """Of a column of rows of as many lists as the rows have tokens; None where a row has not."""
-        if (as_numpy(call("list_value_length", column), null=-1) != lengths).any():
-            return None
+    def of(cls, column: pa.Array) -> "TokenLists":
+        """Of a column of lists of lists of numbers."""
         inner = call("list_flatten", column)
         sizes = as_numpy(call("list_value_length", inner), null=0)
-        values = as_numpy(cast(call("list_flatten", inner), pa.float64(), lossy=True), null=np.nan)
-        return cls(values, np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+        return cls(
+            values=as_numpy(cast(call("list_flatten", inner), pa.float64(), lossy=True), null=np.nan),
+            offsets=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+            of_rows=as_numpy(call("list_value_length", column), null=-1),
+        )
+
+    def fits(self, offsets: Index) -> bool:
+        """Whether each row has as many lists as tokens, which begin and end at `offsets`."""
+        return np.array_equal(self.of_rows, np.diff(offsets))
 
     @property
     def token(self) -> Index:
@@ -46,24 +58,32 @@ class _Lists:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-@np.errstate(all="ignore")
-def head_distances(columns: Sequence[pa.Array | None], offsets: Index) -> tuple[Floats, Floats] | None:
-    """The total variation and KL(rollout || training), f64[T] each, NaN of tokens without heads; None where there are
-    no columns of heads, or their lists do not fit the tokens.
+def whole(values: NDArray[Any]) -> Index:
+    """The whole numbers of an array, -1 in the place of others."""
+    if values.dtype.kind != "f":
+        return values.astype(np.int64)
+    return np.where((abs(values) < MOST_WHOLE) & (values == np.floor(values)), values, -1).astype(np.int64)
 
-    columns: log-probs under rollout and training, ids under rollout and training.  Without ids of training its
-    log-probs are of the rollout's ids, in their order.
+
+def coded_pairs(token: Index, ids: NDArray[Any]) -> Index:
+    """One number for each token and id, from which token and id can be had back: token * MOST_IDS + id; -1 of what is
+    no id."""
+    ids = whole(ids)
+    return np.where((ids >= 0) & (ids < MOST_IDS), token * MOST_IDS + ids, -1)
+
+
+@np.errstate(all="ignore")
+def head_distances(heads: Sequence[TokenLists | None], offsets: Index) -> tuple[Floats, Floats] | None:
+    """The total variation and KL(rollout || training), f64[T] each, NaN of tokens without heads; None where there are
+    no heads, or they do not fit the tokens.
+
+    heads: log-probs under rollout and training, ids under rollout and training.  Without ids of training its log-probs
+    are of the rollout's ids, in their order.
     """
-    if not columns:
+    if not heads:
         return None
-    lengths = np.diff(offsets)
-    lists = [None if column is None else _Lists.of(column, lengths) for column in columns]
-    rollout, train, ids, of_train = lists
-    if (
-        rollout is None
-        or train is None
-        or any(each is None for each, column in zip(lists, columns, strict=True) if column is not None)
-    ):
+    rollout, train, ids, of_train = heads
+    if rollout is None or train is None or not all(each is None or each.fits(offsets) for each in heads):
         return None
     if of_train is None or ids is None:
         if (rollout.offsets != train.offsets).any():
@@ -87,15 +107,10 @@ def head_distances(columns: Sequence[pa.Array | None], offsets: Index) -> tuple[
 
 
 def _matched(
-    rollout: _Lists, ids: _Lists, train: _Lists, of_train: _Lists
+    rollout: TokenLists, ids: TokenLists, train: TokenLists, of_train: TokenLists
 ) -> tuple[Index, Floats, Floats, NDArray[np.bool_]]:
     """Candidates that both heads have: their token, both probabilities, and whether both are known."""
-    named, of_named = (
-        np.where((each.values >= 0) & (each.values < MOST_IDS), each.token * MOST_IDS + each.values, -1).astype(
-            np.int64
-        )
-        for each in (ids, of_train)
-    )
-    both, at, at_train = np.intersect1d(named, of_named, return_indices=True)
+    pairs, of_train_pairs = (coded_pairs(each.token, each.values) for each in (ids, of_train))
+    both, at, at_train = np.intersect1d(pairs, of_train_pairs, return_indices=True)
     q, p = rollout.values[at], train.values[at_train]
     return both // MOST_IDS, np.exp(q), np.exp(p), (both >= 0) & np.isfinite(q) & np.isfinite(p)

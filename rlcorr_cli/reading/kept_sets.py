@@ -18,12 +18,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
+from rlcorr_cli.reading.heads import MOST_IDS, Floats, Index, TokenLists, coded_pairs, whole
 
-Index = NDArray[np.int64]
-Floats = NDArray[np.float64]
-MOST_NUMBER = 2.0**53
-"""Above it doubles do not tell whole numbers apart."""
-MOST_IDS = 1 << 31
 LOG_ROUNDING = 1e-3
 """A set of more than e to this is no distribution's."""
 IDS, COUNTS, OFFSETS, LOGPS = ("ids", "token_ids"), ("counts",), ("offsets",), ("logprobs", "log_probs")
@@ -44,7 +40,7 @@ class KeptSets:
 def kept_sets(
     sets: pa.Array | None,
     parts: Sequence[pa.Array | None],
-    heads: Sequence[pa.Array | None],
+    heads: Sequence[TokenLists | None],
     offsets: Index,
     *,
     is_offsets: bool = False,
@@ -52,8 +48,8 @@ def kept_sets(
     """Of the T tokens of some rows, which begin and end at `offsets`.
 
     sets: the column of kept sets, in any form; of offsets alone if is_offsets.  parts: columns of their ids, and of
-    their log-probs under rollout and training, in the ids' order.  heads: as in `Roles`.  Of a row of another number of
-    tokens, or whose parts do not fit each other, nothing is known.
+    their log-probs under rollout and training, in the ids' order.  heads: as of `head_distances`.  Of a row of another
+    number of tokens, or whose parts do not fit each other, nothing is known.
     """
     if sets is None:
         return KeptSets()
@@ -63,13 +59,13 @@ def kept_sets(
     lengths = np.diff(offsets)
     fits = sizes.lengths == lengths
     of_tokens = np.full(int(offsets[-1]), -1, np.int64)
-    of_tokens[np.repeat(fits, lengths)] = _whole(sizes.of(fits))
+    of_tokens[np.repeat(fits, lengths)] = np.maximum(whole(sizes.of(fits)), -1)
     if not (of_tokens >= 0).any():
         return KeptSets()
     members = _Members.of(of_tokens, offsets)
-    rollout_ids, train_ids = heads[2:] if heads else (None, None)
-    by_rollout = members.log_sums(rollout, ids, (*heads[:1], rollout_ids))
-    by_train = members.log_sums(train, ids, (*heads[1:2], rollout_ids if train_ids is None else train_ids))
+    head_q, head_p, of_q, of_p = heads or (None,) * 4
+    by_rollout = members.log_sums(rollout, ids, head_q, of_q)
+    by_train = members.log_sums(train, ids, head_p, of_q if of_p is None else of_p)
     return KeptSets(of_tokens, by_rollout, by_train)
 
 
@@ -104,19 +100,19 @@ class _Members:
         return cls(sizes, np.repeat(np.arange(len(sizes)), np.diff(starts)), np.diff(starts[offsets]))
 
     def log_sums(
-        self, logps: _Flat | None, ids: _Flat | None, head: tuple[pa.Array | None, ...]
-    ) -> NDArray[np.float64] | None:
+        self, logps: _Flat | None, ids: _Flat | None, head: TokenLists | None, of_head: TokenLists | None
+    ) -> Floats | None:
         """The log of each set's summed probabilities, by its members' log-probs or, without them, by a head and its
-        ids, of the sets that are all in it; NaN of unknown ones, None where all are."""
+        ids, of the sets that are all in it; NaN of unknown ones, None where all are unknown."""
         if logps is not None:
             token, probs = self._fitting(logps)
             probs = np.exp(probs)
-        elif ids is not None and len(head) == 2 and head[0] is not None and head[1] is not None:
-            token, probs = self._in_head(ids, head[0], head[1])
+        elif ids is not None and head is not None and of_head is not None:
+            token, probs = self._in_head(ids, head, of_head)
         else:
             return None
-        sums, found = np.bincount(token, probs, len(self.sizes)), np.bincount(token, minlength=len(self.sizes))
-        logs = np.where((found == self.sizes) & (found > 0), np.log(sums), np.nan)
+        sums, known = np.bincount(token, probs, len(self.sizes)), np.bincount(token, minlength=len(self.sizes))
+        logs = np.where((known == self.sizes) & (known > 0), np.log(sums), np.nan)
         logs = np.where(logs <= LOG_ROUNDING, np.minimum(logs, 0.0), np.nan)
         return logs if np.isfinite(logs).any() else None
 
@@ -125,17 +121,13 @@ class _Members:
         fits = flat.lengths == self.totals
         return self.token[np.repeat(fits, self.totals)], flat.of(fits)
 
-    def _in_head(self, ids: _Flat, head: pa.Array, of_head: pa.Array) -> tuple[Index, NDArray[Any]]:
+    def _in_head(self, ids: _Flat, head: TokenLists, of_head: TokenLists) -> tuple[Index, NDArray[Any]]:
         """Whose set the members that are in the head are of, and their probabilities."""
-        logps, named, n_lists = _numbers(head), _numbers(of_head), as_numpy(call("list_value_length", of_head), null=0)
-        inner = as_numpy(call("list_value_length", call("list_flatten", of_head)), null=0)
-        if n_lists.sum() != len(self.sizes) or (logps.lengths != named.lengths).any():
+        if len(of_head.offsets) != len(self.sizes) + 1 or not np.array_equal(head.offsets, of_head.offsets):
             return np.zeros(0, np.int64), np.zeros(0)
-        token, members = self._fitting(ids)
-        wanted = _coded(token, members, unknown=-1)
-        there = _coded(np.repeat(np.arange(len(self.sizes)), inner), named.values, unknown=-2)
-        both, _, at = np.intersect1d(wanted, there, return_indices=True)
-        return both // MOST_IDS, np.exp(logps.values[at])
+        members = coded_pairs(*self._fitting(ids))
+        both, _, at = np.intersect1d(members, coded_pairs(of_head.token, of_head.values), return_indices=True)
+        return both[both >= 0] // MOST_IDS, np.exp(head.values[at[both >= 0]])
 
 
 def _read(sets: pa.Array, is_offsets: bool) -> tuple[_Flat, _Flat | None, _Flat | None]:
@@ -197,15 +189,3 @@ def _differences(offsets: _Flat) -> _Flat:
     begins = values[np.minimum(ends[:-1], len(values) - 1)] == 0
     sizes = np.where(np.repeat(begins, lengths), sizes, -1)
     return _Flat(sizes[~last], _ends(np.maximum(lengths - 1, 0)))
-
-
-def _whole(values: NDArray[Any]) -> Index:
-    """Whole numbers from 0 on; -1 of others."""
-    good = (values >= 0) & (values < MOST_NUMBER) & (values == np.floor(values))
-    return np.where(good, values, -1).astype(np.int64)
-
-
-def _coded(token: Index, ids: NDArray[Any], unknown: int) -> Index:
-    """One number for each token and id."""
-    whole = _whole(ids)
-    return np.where((whole >= 0) & (whole < MOST_IDS), token * MOST_IDS + whole, unknown)

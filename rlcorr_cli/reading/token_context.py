@@ -11,15 +11,13 @@ from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.heads import head_distances
+from rlcorr_cli.reading.heads import TokenLists, head_distances, whole
 from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.kept_sets import kept_sets
 from rlcorr_cli.reading.names import KEPT_OFFSETS
 from rlcorr_cli.reading.values import coded, coded_lags
 from rlcorr_cli.totals.row_sample import stretches
 
-MOST_NUMBER = 2.0**53
-"""Above it doubles do not tell whole numbers apart."""
 N = TypeVar("N", bound=np.generic)
 
 
@@ -41,12 +39,11 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     token_ids, versions = (
         None if name is None else _of_tokens(data.column(name), offsets) for name in (roles.token_ids, roles.versions)
     )
-    of_heads, parts = (
-        [data.column(name) if name else None for name in names] for names in (roles.heads, roles.kept_parts)
-    )
-    heads = head_distances(of_heads, offsets)
+    heads = [TokenLists.of(data.column(name)) if name else None for name in roles.heads]
+    distances = head_distances(heads, offsets)
     sets = None if roles.kept_sets is None else data.column(roles.kept_sets)
-    kept = kept_sets(sets, parts, of_heads, offsets, is_offsets=roles.kept_sets == KEPT_OFFSETS)
+    parts = [data.column(name) if name else None for name in roles.kept_parts]
+    kept = kept_sets(sets, parts, heads, offsets, is_offsets=roles.kept_sets == KEPT_OFFSETS)
     return TokenContext(
         offsets=offsets,
         valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
@@ -55,8 +52,8 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
         kept_by_rollout=kept.rollout,
         kept_by_train=kept.train,
         versions=versions,
-        head_tv=None if heads is None else heads[0],
-        head_kl=None if heads is None else heads[1],
+        head_tv=None if distances is None else distances[0],
+        head_kl=None if distances is None else distances[1],
         levels=levels,
         prompts=None if prompts is None else keys([data.column(prompts)]),
         advantages=None if advantages is None else advantages[at],
@@ -83,9 +80,7 @@ def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64
     ends, values = lists.offsets, lists.values
     if not (np.diff(ends) == np.diff(offsets)).any():
         return None
-    if values.dtype.kind == "f":  # of JSON lines, or with nulls: what is not whole is none
-        values = np.where((abs(values) < MOST_NUMBER) & (values == np.floor(values)), values, -1)
-    return _fitted(values.astype(np.int64), ends, offsets, -1)
+    return _fitted(whole(values), ends, offsets, -1)  # of JSON lines, or with nulls, they are floats
 
 
 def _fitted(values: NDArray[N], ends: NDArray[np.int64], offsets: NDArray[np.int64], fill: float) -> NDArray[N]:
