@@ -85,6 +85,7 @@ VERL = Framework(
     read=_read,
     to_config=_to_config,
     own=BLOCKS,
-    common=("rollout_is", "rollout_is_threshold", *_LOSS),
+    common=("rollout_is", "rollout_is_threshold", "loss_type", *_LOSS),
+    others=("kl_loss_type",),
     config_notes=_config_notes,
 )

@@ -1,8 +1,10 @@
 """Frameworks' own configs: read as the plan they mean, refused where the framework or sense would refuse them."""
 
+import json
 from dataclasses import replace
 from math import exp
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -151,6 +153,17 @@ def test_ways_to_say_the_same(text: str, same: str, tmp_path: Path) -> None:
 def test_other_options_of_a_trainers_config_are_left_alone(tmp_path: Path) -> None:
     text = f"loss_fn:\n  ratio_clip_min: 0.2\n  {NEMO_ON}\n  token_level_loss: true\ngrpo:\n  max_num_steps: 5\n"
     assert read(text, tmp_path).plan.weighting == Weighting("token", infinite="zero")
+
+
+RUNS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent.parent / "golden" / "run_options.json").read_text())
+
+
+@pytest.mark.parametrize("release", RUNS)
+def test_the_options_of_a_whole_run_are_its_frameworks_alone(release: str, tmp_path: Path) -> None:
+    found = read(json.dumps(RUNS[release]), tmp_path)
+    framework = release.split(" ")[0]
+    assert found.notes[0].endswith(f"read as {framework}'s config.")
+    assert any("not read: " in note for note in found.notes)
 
 
 def test_nemos_level_of_sequence_means_weighs_by_geometric_means_and_says_that_no_release_has_it(
