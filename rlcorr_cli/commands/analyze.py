@@ -127,7 +127,7 @@ def analyze(
         raise UsageError("--by-step draws a curve for each group, and the dump has no groups.", "Add --group-by step.")
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
-    places = [replace(place, overwrite=overwrite) for path in outputs for place in forms.destinations(path)]
+    places = forms.destinations(outputs, overwrite)
     if parts:
         from rlcorr_cli.results.run_totals import RunTotals
         from rlcorr_cli.results.saved_totals import report_in
@@ -233,7 +233,7 @@ def diagnose(
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
     failing = _causes(fail_on)
     outputs = sheet_files(output, forms.TOTALLED_SHEETS)
-    places = [replace(place, overwrite=overwrite) for path in outputs for place in forms.sheet_destinations(path)]
+    places = forms.sheet_destinations(outputs, overwrite)
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
 
@@ -357,7 +357,7 @@ def inspect(
         raise UsageError(f"scale should be from {MIN_SCALE} to {MAX_SCALE}, not {shortened(scale)}.", "Leave it out.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
-    places = [replace(place, overwrite=overwrite) for path in files for place in forms.sheet_destinations(path)]
+    places = forms.sheet_destinations(files, overwrite)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
     with Staging() as staging, computing(how) as compute:
         if choice is None:

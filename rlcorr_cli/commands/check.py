@@ -152,10 +152,7 @@ def check(
 
     files = sheet_files(output, PAGES)
     report_file = () if junit is None else (junit_file(junit),)
-    places = (
-        *(replace(place, overwrite=overwrite) for path in files for place in sheet_destinations(path)),
-        *report_file,
-    )
+    places = (*sheet_destinations(files, overwrite), *report_file)
     appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
     inputs = () if isinstance(source, Report) else reading.paths

@@ -123,7 +123,7 @@ def compare(
     compared = asked or default_plans()
     objectives = _objectives(compared, how)
     outputs = sheet_files(output, TOTALLED_SHEETS)
-    places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
+    places = sheet_destinations(outputs, overwrite)
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
         from rlcorr_cli.results.compared import ComparisonRun, comparison_of
 
@@ -241,7 +241,7 @@ def sweep(
     refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
     outputs = sheet_files(output, TOTALLED_SHEETS)
-    places = [replace(place, overwrite=overwrite) for path in outputs for place in sheet_destinations(path)]
+    places = sheet_destinations(outputs, overwrite)
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     is_named = asks_for_plan(how) or vary is not None
     moved = _swept(vary, chosen_plan(how)) if is_named or not parts else None
@@ -360,7 +360,7 @@ def diff(
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
     read: Read = {"format": format, "map": _paired_by(pair_by, map), "limit": limit, "on_bad_row": on_bad_row}
     asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
-    places = [replace(place, overwrite=overwrite) for path in files for place in sheet_destinations(path)]
+    places = sheet_destinations(files, overwrite)
     notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
     with Outputs() as staging, computing(how) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)

@@ -1,6 +1,5 @@
 """`index`: many saved reports, such as those of every night, on one page."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +34,7 @@ def index(
 
     named = paths(reports)
     files = sheet_files(output, PAGES)
-    places = [replace(place, overwrite=overwrite) for path in files for place in sheet_destinations(path)]
+    places = sheet_destinations(files, overwrite)
     notes = check_touched(places, ())
     with Outputs() as staging:
         return finished(run(named, folder=files[0].parent if files else Path()), notes, files, staging)

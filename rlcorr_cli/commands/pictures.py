@@ -233,11 +233,11 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
     if isinstance(result, Report):
         columns = len(result.groups[0].key) if result.groups else 0
         (place,) = report_files(path, n_group_columns=columns)
-        places = forms.destinations(place)
+        places = forms.destinations((place,), overwrite=True)
     else:
         keeps_totals = getattr(result, "totals", None) is not None
         (place,) = sheet_files(path, forms.TOTALLED_SHEETS if keeps_totals else forms.SHEETS)
-        places = forms.sheet_destinations(place)
+        places = forms.sheet_destinations((place,), overwrite=True)
     check_run(places, [(DUMP, path) for path in _inputs(result)])
     with Outputs() as staging:
         forms.write(result, place, staging)

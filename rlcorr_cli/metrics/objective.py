@@ -106,6 +106,7 @@ OBJECTIVE: tuple[Metric, ...] = (
         unit="advantage",
         meaning="The objective's loss on the batch, as the trainer's first update would log it.",
         source="verl's actor/pg_loss",
+        can_be_negative=True,
         value=lambda b: b.sum("loss") * b.scale,
     ),
     Metric(
@@ -130,6 +131,7 @@ OBJECTIVE: tuple[Metric, ...] = (
         formula="sum of c",
         unit="advantage",
         meaning="Whether the step makes the sampled tokens more likely in total (negative) or less likely (positive).",
+        can_be_negative=True,
         value=lambda b: b.sum("coef") * b.scale,
     ),
     Metric(
@@ -189,6 +191,7 @@ OBJECTIVE: tuple[Metric, ...] = (
         formula="cosine of c with what it is without weights and rejections",
         unit="none",
         meaning="How far the plan changes the direction of the step: 1 means not at all.",
+        can_be_negative=True,
         value=lambda b: b.cosine("uncorrected"),
     ),
     Metric(
@@ -198,6 +201,7 @@ OBJECTIVE: tuple[Metric, ...] = (
         meaning="How near the step is to the unbiased one, which is mostly noise if seq_ess is small.",
         worry="A low value alone means nothing: without a correction it is about the square root of seq_ess, even "
         "without bias.",
+        can_be_negative=True,
         value=BatchObjective.cosine_to_sequence_is,
     ),
 )

@@ -136,7 +136,7 @@ class _OnDisk:
         """The new files of a name, searched for as `find` does."""
         if next(self._folders.paths(), None) is not None:  # it was listed
             self._forget()
-        found = _searched(self._name, place)
+        found = _files_of(self._name, place)
         for path in set(self._files.paths()) - set(found):
             self._files.remove(path)
         if found == [place] and not has_magic(place):
@@ -230,13 +230,13 @@ class _Store:
             found = store.stamps_below(place)
             self._stamps = {path: found[path] for path in without_housekeeping(list(found)) if is_searched(path)}
         else:
-            self._stamps = store.stamps(_searched(self._name, place))
+            self._stamps = store.stamps(_files_of(self._name, place))
             if not self._stamps and not has_magic(place) and not _may_fill(self._name, place):
                 store.status(place)  # says what is wrong
         return self._stamps
 
 
-def _searched(name: str, place: str) -> list[str]:
+def _files_of(name: str, place: str) -> list[str]:
     """The files that a name stands for; none of one that may still fill."""
     try:
         return list(files((name,)))

@@ -451,7 +451,7 @@ def _refuse_never_held(rules: Iterable[NamedRule]) -> None:
     """Refuse a user's rule that no value of its metric can keep, such as a share of at least 1.5."""
     for named in rules:
         rule, metric = named.rule, define(named.rule.metric)
-        if not named.origin or metric is None or "/" in rule.metric:  # a loss may be of either sign
+        if not named.origin or metric is None:
             continue
         too_low = not rule.absolute and rule.high is not None and rule.high < metric.lowest
         if too_low or (rule.low is not None and rule.low > metric.highest):

@@ -100,17 +100,23 @@ def read_totals(path: str) -> RunTotals:
 
 def read_saved(path: str, kind: type[S]) -> S:
     """The totals of a command that a file holds; those of another are a UsageError, anything else a DataError."""
-    return read_grown(path, kind, Head)[0]
+    return _read(path, kind)[0]
 
 
 def read_grown(path: str, kind: type[S], change: type[P]) -> tuple[S, list[P]]:
     """The same, and the records that were added to it, in order."""
+    run, added = _read(path, kind)
+    return run, [_part(path, change, data) for data in _records(added)]
+
+
+def _read(path: str, kind: type[S]) -> tuple[S, memoryview]:
+    """What a file holds, and what was added to it, unread."""
     head, body, added = _parts(path)
     _checked_head(path, head, kind)
     run = _part(path, kind, body)
     if run.provenance.schema != SCHEMA:
         raise DataError(f"{path} was written by another release of rlcorr, whose totals mean something else.", AGAIN)
-    return run, [_part(path, change, data) for data in _records(added)]
+    return run, added
 
 
 def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:

@@ -29,7 +29,7 @@ from rlcorr_cli.show.document import (
     what_was_read,
 )
 from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share
+from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
 from rlcorr_cli.totals.families import Value, Values
@@ -225,7 +225,7 @@ def _worth_there(group: ComparedGroup) -> Value:
 
 
 GROUP_COLUMNS = (
-    Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], "{:,}".format)),
+    Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], thousands)),
     Column(heading="seq_tv", cell=lambda group: number_cell(group.metrics["seq_tv"], share)),
     Column(heading="take", cell=lambda group: Cell(clean(group.recommendation.plan or "cannot tell")), words=True),
     Column(heading="worth", cell=lambda group: number_cell(_worth_there(group), decimals(3))),

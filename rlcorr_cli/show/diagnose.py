@@ -29,7 +29,7 @@ from rlcorr_cli.show.document import (
     what_was_read,
 )
 from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, interval, number, plural
+from rlcorr_cli.show.numbers import NOTHING, interval, number, plural, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
@@ -282,14 +282,14 @@ LEG_COLUMNS = (
     Column(heading="found", cell=lambda leg: Cell(clean(leg.words)), words=True),
 )
 PLACE_COLUMNS = (
-    Column(heading="from token", cell=lambda place: number_cell(place.first, "{:,}".format)),
-    Column(heading="tokens", cell=lambda place: number_cell(place.tokens, "{:,}".format)),
+    Column(heading="from token", cell=lambda place: number_cell(place.first, thousands)),
+    Column(heading="tokens", cell=lambda place: number_cell(place.tokens, thousands)),
     Column(heading="typical |r|", cell=lambda place: number_cell(place.size)),
 )
 
 
 VERSION_COLUMNS = (
-    Column(heading="versions behind", cell=lambda part: number_cell(part.behind, "{:,}".format)),
+    Column(heading="versions behind", cell=lambda part: number_cell(part.behind, thousands)),
     *LEVEL_COLUMNS[:2],
     Column(heading="k3_kl", cell=lambda part: number_cell(part.k3)),
 )
@@ -379,7 +379,7 @@ def _share(group: DiagnosedGroup) -> Cell:
 
 
 GROUP_COLUMNS = (
-    Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], "{:,}".format)),
+    Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands)),
     Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.k3)),
     Column(heading="verdict", cell=lambda group: Cell(verdict_name(group.diagnosis.verdict)), words=True),
     Column(heading="parameter", cell=_parameter, words=True),

@@ -1,6 +1,7 @@
 """What an index of reports says: how many of them fail a check, and a row for each."""
 
 from collections.abc import Iterator
+from pathlib import PureWindowsPath
 from urllib.parse import quote
 
 from rlcorr_cli.results.indexed import IndexedReport, ReportIndex
@@ -20,7 +21,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import joined, named
+from rlcorr_cli.show.inputs import joined, minute, named
 from rlcorr_cli.show.numbers import NOTHING, plural, share
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import listed
@@ -60,7 +61,7 @@ def headline(index: ReportIndex) -> str:
 
 def _span(index: ReportIndex) -> list[str]:
     """When the dumps were last changed."""
-    moments = [_changed(each) for each in index.reports if each.changed]
+    moments = [minute(each.changed) for each in index.reports if each.changed]
     ends = dict.fromkeys((min(moments), max(moments))) if moments else {}
     return [f"dumps last changed {' to '.join(ends)} UTC"] if ends else []
 
@@ -90,11 +91,7 @@ def _sections(index: ReportIndex) -> Iterator[Section]:
 
 def _name(each: IndexedReport) -> str:
     """The report's file, without what says its form."""
-    return clean(each.report.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0])
-
-
-def _changed(each: IndexedReport) -> str:
-    return clean(each.changed.replace("T", " ").removesuffix("Z"))
+    return clean(PureWindowsPath(each.report).stem)
 
 
 def _broken(each: IndexedReport) -> Cell:
@@ -109,7 +106,7 @@ def _broken(each: IndexedReport) -> Cell:
 
 COLUMNS = (
     Column(heading="report", cell=lambda each: Cell(_name(each))),
-    Column(heading="dump changed", cell=lambda each: Cell(_changed(each) or NOTHING), words=True, drop=3),
+    Column(heading="dump changed", cell=lambda each: Cell(minute(each.changed) or NOTHING), words=True, drop=3),
     Column(heading="dump", cell=lambda each: Cell(named(each.inputs)), words=True, drop=5),
     Column(heading="plan", cell=lambda each: Cell(clean(each.plan)), words=True, drop=8),
     Column(heading="tokens", cell=lambda each: number_cell(each.counts["tokens"], whole_number), drop=6),

@@ -50,7 +50,12 @@ def named(inputs: Sequence[HasPath]) -> str:
 def last_change(inputs: Sequence[HasChange]) -> str:
     """When the newest of the files was changed: 'file last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
     moments = [source.modified for source in inputs if source.modified is not None]
-    return f"file last changed {clean(max(moments)).replace('T', ' ').removesuffix('Z')} UTC" if moments else ""
+    return f"file last changed {minute(max(moments))} UTC" if moments else ""
+
+
+def minute(moment: str) -> str:
+    """A time as reports keep it, 2026-11-22T20:21Z, as people read it: '2026-11-22 20:21', in UTC."""
+    return clean(moment.replace("T", " ").removesuffix("Z"))
 
 
 def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:
@@ -67,7 +72,7 @@ def joined(*parts: str) -> str:
 def source(report: Report) -> str:
     """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
     path = report.inputs[0].path
-    name = "standard input" if path == "-" else shortened(path.rsplit("/", 1)[-1], PICTURED)
+    name = "standard input" if path == "-" else shortened(os.path.basename(path), PICTURED)
     others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
     tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
     parts = (f"{name}{others}", f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")

@@ -65,6 +65,11 @@ def more(count: int, noun: str) -> str:
     return f"and {count:,} more {noun}{'' if count == 1 else 's'}"
 
 
+def thousands(value: float | None) -> str:
+    """A whole number, its thousands apart: '27,465'; a dash for no data."""
+    return NOTHING if value is None else f"{value:,}"
+
+
 def duration(seconds: float) -> str:
     """Seconds, with two decimals below one second."""
     return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"

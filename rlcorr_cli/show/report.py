@@ -60,6 +60,7 @@ from rlcorr_cli.show.numbers import (
     share,
     signed,
     sparkline,
+    thousands,
 )
 from rlcorr_cli.show.stdout import clean, is_unicode
 from rlcorr_cli.show.words import (
@@ -316,8 +317,8 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
     ]
     columns = [
         *keys,
-        Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], "{:,}".format), drop=5),
-        Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], "{:,}".format), drop=2),
+        Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], thousands), drop=5),
+        Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands), drop=2),
         metric("kl", "kl", number, 4),
         metric("k3_kl", "k3_kl", number),
         *([metric("seq ESS", "seq_ess", number)] if any(map(partial(reliable, "seq_ess"), groups)) else []),
@@ -558,7 +559,7 @@ def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: st
     for group in groups:
         keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
                 for value in group.key.values()]  # fmt: skip
-        counts = [number_cell(group.counts[name], "{:,}".format) for name in ("sequences", "tokens")]
+        counts = [number_cell(group.counts[name], thousands) for name in ("sequences", "tokens")]
         status_of = _statuses(report, group)
         shown = {name: reliable(name, group) if name in group.values else group.metrics[name] for name in names}
         values = (

@@ -19,7 +19,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.numbers import NOTHING, number, plural, share, sparkline
+from rlcorr_cli.show.numbers import NOTHING, number, plural, share, sparkline, thousands
 from rlcorr_cli.show.stdout import clean, is_unicode, render
 from rlcorr_cli.show.terminal import print_blocks
 from rlcorr_cli.show.words import listed, steps_named
@@ -112,7 +112,7 @@ def document(watched: Watched) -> Document:
 def _sections(watched: Watched) -> Iterator[Section]:
     columns = (
         Column(heading="step", cell=lambda line: key_cell(line.step)),
-        Column(heading="tokens", cell=lambda line: number_cell(line.tokens, lambda n: f"{n:,}")),
+        Column(heading="tokens", cell=lambda line: number_cell(line.tokens, thousands)),
         Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
         Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
         Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),

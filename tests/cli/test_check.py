@@ -269,6 +269,10 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "the start of a metric": (("--max", "k3=1"), ("--max k3: there is no metric 'k3'", "Nearest: k3_kl")),
     "more than a share can be": (("--min", "seq_ess=1.5"), ("seq_ess >= 1.5, which it can never be", "0 and 1")),
     "less than a divergence can be": (("--max", "k3_kl=-0.1"), ("k3_kl <= -0.1, which it can never", "below 0")),
+    "less than a sum of sizes can be": (
+        ("--max", "objective/ppo/coef_abs_sum=-1", "--objective", "ppo"),
+        ("objective/ppo/coef_abs_sum <= -1, which it can never", "below 0"),
+    ),
     "an unknown metric": (("--max", "kll=1"), ("--max kll: there is no metric 'kll'", "Nearest: kl")),
     "a peer's other number": (
         ("--max", "mis_kl=1"),

@@ -6,6 +6,7 @@ suffixes, so nothing heavy is imported above.
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,17 @@ TOTALLED_SHEETS = (*SHEETS, *TOTALLED)
 """Of results that may keep what they were made of."""
 
 
-def destinations(path: Path) -> "tuple[Destination, ...]":
-    """All that may be written for a report of this name."""
+def destinations(paths: Collection[Path], overwrite: bool) -> "list[Destination]":
+    """All that may be written for reports of these names."""
+    return [replace(place, overwrite=overwrite) for path in paths for place in _of_report(path)]
+
+
+def sheet_destinations(paths: Collection[Path], overwrite: bool) -> "list[Destination]":
+    """The same of any other results."""
+    return [replace(place, overwrite=overwrite) for path in paths for place in _of_sheet(path)]
+
+
+def _of_report(path: Path) -> "tuple[Destination, ...]":
     if path.suffix.lower() == ".tb":
         from rlcorr_cli.show.forms.tensorboard import destination
 
@@ -47,8 +57,7 @@ def destinations(path: Path) -> "tuple[Destination, ...]":
     return (_file(path),)
 
 
-def sheet_destinations(path: Path) -> "tuple[Destination, ...]":
-    """The same of any other result."""
+def _of_sheet(path: Path) -> "tuple[Destination, ...]":
     return (*((_picture_file(path, ""),) if path.suffix.lower() == ".md" else ()), _file(path))
 
 
