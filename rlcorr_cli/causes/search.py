@@ -19,7 +19,7 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.rows import order_of_keys
-from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.gap import gap_totals
@@ -31,8 +31,6 @@ from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
 
 FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
-MOST_NAMED = 4
-"""Steps that a sentence lists; of more it says the first and the last."""
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """What comes before all else where the difference of weights grows with the step."""
 STEP_RANGES = 64
@@ -139,9 +137,10 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     portion = within.sum_squares / whole.sum_squares if whole.sum_squares else 0.0
     if within.cause is None or within.cause.cause == "column":
         return whole
-    held = f"{steps_words(whole.hot_steps)} {percent(portion)} of the gap."
-    last = max((value for value in step.values if value is not None), key=order_of_keys)
-    grows = whole.hot_steps[-1] == last
+    every = sorted((value for value in step.values if value is not None), key=order_of_keys)
+    hold = "holds" if len(whole.hot_steps) == 1 else "hold"
+    held = f"{steps_named(whole.hot_steps, every=every)} {hold} {percent(portion)} of the gap."
+    grows = whole.hot_steps[-1] == every[-1]
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
     named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])
     at_steps = {"column": STEP, "levels": ", ".join(map(str, named))}
@@ -153,15 +152,6 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
         advice = f"{SYNC} Then {advice[0].lower()}{advice[1:]}"
     first = replace(first, parameters={**first.parameters, **at_steps}, evidence=evidence, advice=advice)
     return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
-
-
-def steps_words(steps: tuple[Any, ...]) -> str:
-    """'step 11 holds', 'steps 10 and 11 hold', 'steps 812 to 984 hold'."""
-    if len(steps) == 1:
-        return f"step {steps[0]} holds"
-    if len(steps) > MOST_NAMED:
-        return f"steps {steps[0]} to {steps[-1]} hold"
-    return f"steps {', '.join(map(str, steps[:-1]))} and {steps[-1]} hold"
 
 
 def totals_of(sample: RowSample) -> GapTotals:

@@ -1,11 +1,17 @@
-"""Numbers in the sentences of a diagnosis."""
+"""Numbers, lists and steps in sentences."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import ceil, floor, isfinite
+from typing import Any
 
 from rlcorr_cli.records.fields import Interval
 
 ROUND_STEPS = (0.1, 0.05, 0.02, 0.01)
 """A setting that somebody chose is a multiple of the coarsest of these that allows one."""
+
+MOST_NAMED = 4
+"""Steps, or runs of them, that are named one by one."""
 
 
 def percent(share: float) -> str:
@@ -41,3 +47,34 @@ def roundest(value: float, interval: Interval) -> float:
 def count_noun(count: int, noun: str) -> str:
     """Such as 1 row, 1,200 rows."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def steps_named(steps: Sequence[Any], column: str = "step", every: Sequence[Any] = ()) -> str:
+    """'step 3', 'steps 3, 7 and 11', 'steps 90 to 99', 'steps 3, 8 and 20 to 99', 'steps 10 to 90 (10 apart)', else
+    '37 steps from 12 to 99'.
+
+    every: all steps there are, in order, where they are known: steps without another between them are a run.  Else
+    whole numbers that follow each other are one.
+    """
+    names, noun = [f"{step}" for step in steps], f"{column}s"
+    if len(names) == 1:
+        return f"{column} {names[0]}"
+    place_of = {step: place for place, step in enumerate(every)}
+    places = [place_of.get(step, step) for step in steps]
+    gaps = {b - a for a, b in pairwise(places)} if all(isinstance(place, int) for place in places) else {0}
+    if gaps == {1} and len(names) > 2:
+        return f"{noun} {names[0]} to {names[-1]}"
+    if len(names) <= MOST_NAMED:
+        return f"{noun} {listed(names)}"
+    if len(gaps) == 1 and (apart := max(gaps)) > 1 and not every:
+        return f"{noun} {names[0]} to {names[-1]} ({apart:,} apart)"
+    starts = [n for n in range(len(names)) if not n or 0 in gaps or places[n] != places[n - 1] + 1]
+    runs = [names[start:end] for start, end in pairwise([*starts, len(names)])]
+    if len(runs) <= MOST_NAMED:
+        return f"{noun} {listed([f'{run[0]} to {run[-1]}' if len(run) > 1 else run[0] for run in runs])}"
+    return f"{len(names):,} {noun} from {names[0]} to {names[-1]}"

@@ -13,7 +13,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import POOLED, small_steps
+from rlcorr_cli.results.course import POOLED
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.policy import FailOn, Policy
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
@@ -27,8 +27,8 @@ from rlcorr_cli.results.verdict import Level
 class Measurements:
     """The numbers of a dump, just measured or saved.
 
-    sections: the whole dump, then its groups, then the steps that are large enough to be judged, or ranges of them that
-    are so together.  situation: what remedies depend on.  story: what is wrong with the data, whatever their numbers
+    sections: the whole dump, then its groups, then the steps that are held to rules, and ranges of them that are so
+    together.  situation: what remedies depend on.  story: what is wrong with the data, whatever their numbers
     are.  column: of the steps.  ranges: the steps of each range, by its name.  last_step: the last of them, or the last
     range, and its level; None where it is too small.  notes: on what of the dump was not read, or not judged.
     """
@@ -163,22 +163,19 @@ def measurements_of(report: Report) -> Measurements:
     """A report's numbers; under a profile the peer's names stand beside the canonical ones."""
     steps = report.by_step
     judged = report.judged_steps
-    groups = () if report.follows_steps and report.groups is steps else report.groups
-    followed = judged if groups is not steps else ()
+    groups = () if report.groups is steps else report.groups
     last: tuple[Any, Level] | None = None
     ends = judged[-1].of_steps[-1:] or tuple(judged[-1].plain_key.values()) if judged else ()
     if steps and ends == tuple(steps[-1].plain_key.values()):
         (step,) = judged[-1].plain_key.values()
         last = step, report.verdict_on(judged[-1]).level
     ranges = {step: group.of_steps for group in report.ranges for step in group.key.values()}
-    n_together = sum(map(len, ranges.values()))
-    n_small = len(steps) - n_together - sum(not group.of_steps for group in judged)
     return Measurements(
         inputs=report.inputs,
         sections=(
             _section(replace(report.whole, intervals=report.intervals)),
             *(_section(group) for group in groups),
-            *(_section(step, is_followed=True) for step in followed),
+            *(_section(step, is_followed=report.follows_steps) for step in judged),
         ),
         situation=report.situation,
         column=next(iter(steps[0].key)) if steps else "",
@@ -188,7 +185,7 @@ def measurements_of(report: Report) -> Measurements:
         notes=(
             *report.search_notes,
             *(note for note in report.notes if note == POOLED),
-            *(small_steps(n_small, n_together, len(steps)) if groups is not steps else ()),
+            *(() if report.course is None else report.course.small),
         ),
     )
 

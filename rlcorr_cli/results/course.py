@@ -14,11 +14,12 @@ rows is as likely negative as not.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
+from statistics import median
 from typing import Annotated, Any, Protocol
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
-from rlcorr_cli.records.fields import Key, Number, Scalar, plain
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, plain
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3
@@ -40,6 +41,9 @@ FIT = 0.9
 """The share of the variance of log k3_kl that a line over the steps must explain for the rise to be called steady."""
 BEND = 2.0
 """How many times steeper one half of the steps may be than the other."""
+BENT, FEWEST_FLAT, LEFT_FLAT = 12.0, 3, 1.25
+"""k3_kl is flat at first where a flat stretch of at least so many steps before the line explains its logarithms better,
+with an F ratio above BENT; it rises from where it stays above so many times the median of that stretch."""
 RESTS_ON = {
     "chi2_token": ("token_ess", "tokens"),
     "chi2_seq": ("seq_ess", "sequences"),
@@ -140,11 +144,14 @@ class BrokenRule(Record):
 
 @frozen(kw_only=True)
 class Rise(Record):
-    """k3_kl at the first step and at the last, which is `factor` times as much; it stays above twice the first value
-    from the step `since` on.  doubling: steps in which it doubles, where it does so steadily."""
+    """k3_kl at the first step and at the last, which is `factor` times as much.  flat: the last step before which it
+    hardly changes, with the median until there; null where it rises from the start.  since: the step from which it
+    rises after that, else from which it stays above twice the first value.  doubling: steps in which it doubles,
+    where it rises so steadily."""
 
     first: AtStep
     last: AtStep
+    flat: AtStep | None = None
     since: Scalar
     factor: float
     doubling: Number
@@ -152,7 +159,8 @@ class Rise(Record):
 
 @frozen(kw_only=True)
 class Course(Record):
-    """The metrics along the steps.  judged: how many steps are held to rules, by themselves or with neighbours."""
+    """The metrics along the steps.  judged: how many steps are held to rules, by themselves or with neighbours.  small:
+    what becomes of the steps that are too small to be judged by themselves, in sentences."""
 
     column: str
     steps: int
@@ -160,6 +168,7 @@ class Course(Record):
     metrics: tuple[MetricCourse, ...]
     broken: tuple[BrokenRule, ...]
     rise: Rise | None
+    small: Annotated[tuple[str, ...], HIDDEN] = ()
 
     @property
     def failing_end(self) -> Scalar:
@@ -188,8 +197,13 @@ def reliable(metric: str, group: GroupLike) -> Value:
 
 
 def is_judged(group: StepLike) -> bool:
-    """Whether a step is large enough to be held to rules; by its sequences where no clusters are counted."""
-    return _is_enough(group.counts["tokens"], group.counts["sequences"] if group.clusters is None else group.clusters)
+    """Whether a step is large enough to be held to rules."""
+    return _is_enough(*_size_of(group))
+
+
+def _size_of(group: StepLike) -> tuple[int, int]:
+    """Its tokens and its clusters; its sequences where no clusters are counted."""
+    return group.counts["tokens"], group.counts["sequences"] if group.clusters is None else group.clusters
 
 
 def _is_enough(n_tokens: int, n_clusters: int) -> bool:
@@ -222,18 +236,33 @@ def neighbours(steps: Sequence[StepLike], clusters: Sequence[DistinctKeys | None
     return found
 
 
-def _least() -> str:
-    return f"{FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} clusters"
+def _small(steps: Sequence[StepLike], judged: Sequence[JudgedLike], unit: str) -> Iterator[str]:
+    """How many steps have too few tokens or clusters to be judged by themselves, and what becomes of them."""
+    column, of = next(iter(steps[0].key)), len(steps)
+    left = {plain(step.key[column]): step for step in steps}
+    together = [left.pop(step) for group in judged for step in group.of_steps]
+    for group in judged:
+        left.pop(plain(next(iter(group.key.values()))), None)
+    for some, becomes in (
+        (together, "rules judge neighbours together, until they have as many"),
+        (list(left.values()), "no rule judges {them}"),
+    ):
+        if some:
+            n = len(some)
+            every = f"Both {column}s" if of == 2 else f"All {of:,} {column}s"
+            which = every if n == of else f"{n:,} of {of:,} {column}s"
+            verb, them = ("has", "it") if n == 1 < of else ("have", "them")
+            yield f"{which} {verb} fewer than {_lacking(some, unit)}: {becomes.format(them=them)}."
 
 
-def small_steps(n: int, n_together: int, of: int) -> Iterator[str]:
-    """That n of the steps are too small to be held to rules, and n_together are judged with their neighbours."""
-    if n_together:
-        which = "All steps are small" if n_together == of else f"{n_together:,} of {of:,} steps are small"
-        yield f"{which}: rules judge neighbours together, until they have {_least()}."
-    if n:
-        which = "All steps are" if n == of else f"{n:,} of {of:,} steps are"
-        yield f"{which} too small for rules: a step needs {_least()}."
+def _lacking(steps: Iterable[StepLike], unit: str) -> str:
+    """What some steps have too few of: '1,000 tokens', '5 prompts', or both."""
+    sizes = [_size_of(step) for step in steps]
+    fewest = [
+        f"{FEWEST_TOKENS:,} tokens" if any(n_tokens < FEWEST_TOKENS for n_tokens, _ in sizes) else "",
+        f"{FEWEST_CLUSTERS} {unit}s" if any(n_clusters < FEWEST_CLUSTERS for _, n_clusters in sizes) else "",
+    ]
+    return " or ".join(filter(None, fewest))
 
 
 def _keys(group: JudgedLike) -> list[dict[str, Any]]:
@@ -277,10 +306,15 @@ def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def course(
-    steps: Sequence[StepLike], judged: Sequence[StepLike], rules: Iterable[Rule], known: Mapping[str, Value]
+    steps: Sequence[StepLike],
+    judged: Sequence[StepLike],
+    rules: Iterable[Rule],
+    known: Mapping[str, Value],
+    *,
+    unit: str = "sequence",
 ) -> Course | None:
     """The course of two steps or more, in order; None of fewer.  judged: the steps and ranges of steps that are held to
-    rules.  known: the metrics of the whole dump."""
+    rules.  known: the metrics of the whole dump.  unit: what a cluster is."""
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
@@ -292,6 +326,7 @@ def course(
         metrics=tuple(metric for metric in metrics if metric is not None),
         broken=broken_rules(judged, rules),
         rise=_rise([plain(step.key[column]) for step in steps], [step.values.get("k3_kl") for step in steps]),
+        small=tuple(_small(steps, judged, unit)),
     )
 
 
@@ -314,16 +349,38 @@ def _rise(places: Sequence[Any], k3: Sequence[Value]) -> Rise | None:
         return None
     lowest_on = list(accumulate(reversed(values), min))[::-1]  # the lowest from each step to the last
     floor = max(RISES * values[0], ROUNDING_K3)
-    since = next((place for place, lowest in zip(places, lowest_on, strict=True) if lowest > floor), None)
+    since = next((n for n, lowest in enumerate(lowest_on) if lowest > floor), None)
     if since is None:
         return None
+    start, flat = 0, None
+    if (n_flat := _flat_steps(places, values)) > 0:
+        level = median(values[:n_flat])
+        since = next(n for n, lowest in enumerate(lowest_on) if n == since or lowest > LEFT_FLAT * level)
+        start, flat = since - 1, AtStep(places[since - 1], level)
     return Rise(
         first=AtStep(places[0], values[0]),
         last=AtStep(places[-1], values[-1]),
-        since=since,
-        factor=values[-1] / values[0],
-        doubling=_doubling(places, values),
+        flat=flat,
+        since=places[since],
+        factor=values[-1] / (values[0] if flat is None else flat.value),
+        doubling=_doubling(places[start:], values[start:]),
     )
+
+
+def _flat_steps(places: Sequence[float], values: Sequence[float]) -> int:
+    """How many of the first steps are flat; 0 where one line describes the logarithms of all steps as well."""
+    if min(values) <= 0:
+        return 0
+    logs = [math.log(value) for value in values]
+    left: list[float] = []  # of their variance, by how many steps are flat
+    for n_flat in range(1, len(values) - 1):
+        bent = [max(0.0, place - places[n_flat - 1]) for place in places]
+        left.append(1 - _line(bent, logs)[1])
+    n_flat = min(range(FEWEST_FLAT, len(left) + 1), key=lambda n: left[n - 1], default=0)
+    if not n_flat or max(values[:n_flat]) > RISES * min(values[:n_flat]):
+        return 0
+    is_bent = (left[0] - left[n_flat - 1]) * (len(values) - 3) > BENT * left[n_flat - 1]
+    return n_flat if is_bent else 0
 
 
 def _doubling(places: Sequence[float], values: Sequence[float]) -> float | None:

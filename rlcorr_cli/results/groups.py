@@ -181,9 +181,13 @@ class Clusters(Record):
     @property
     def counted(self) -> str:
         """'8 prompts', 'about 250,000 rollouts'."""
+        return plural(self.n, self.unit) if self.exact else f"about {self.n:,} {self.unit}s"
+
+    @property
+    def unit(self) -> str:
+        """What a cluster is."""
         of_column = "prompt" if self.by in PROMPTS else "cluster"
-        unit = {ROLLOUTS: "rollout", NO_CLUSTERS: "sequence"}.get(self.by, of_column)
-        return plural(self.n, unit) if self.exact else f"about {self.n:,} {unit}s"
+        return {ROLLOUTS: "rollout", NO_CLUSTERS: "sequence"}.get(self.by, of_column)
 
     @property
     def words(self) -> str:

@@ -287,17 +287,33 @@ class Report(Output):
 
     @cached_property
     def judged_steps(self) -> tuple[Group, ...]:
-        """The steps that are large enough to be held to rules, and the ranges of small ones, in order."""
+        """The steps that are large enough to be held to rules, and the ranges of small ones, in order; every step where
+        it was asked for as a group."""
+        if self.groups is self.by_step and not self.follows_steps:
+            return self.by_step
         large = {place: step for place, step in enumerate(self.by_step) if is_judged(step)}
         place_of = {plain(*step.key.values()): place for place, step in enumerate(self.by_step)}
         judged = large | {place_of[plain(steps.of_steps[0])]: steps for steps in self.ranges}
         return tuple(judged[place] for place in sorted(judged))
 
     @cached_property
+    def _judged_for(self) -> Mapping[Any, Group]:
+        """Step -> what is held to rules for it: the step itself, or the range of small steps that it is in."""
+        return {step: judged for judged in self.judged_steps for step in judged.of_steps or judged.plain_key.values()}
+
+    def findings_on(self, group: Group) -> tuple[Finding, ...]:
+        """What rules find on a group; on a small step those of the range that it is judged in, none without one."""
+        if not self.by_step or len(group.key) != 1 or next(iter(group.key)) not in STEPS:
+            return self.findings(group)
+        judged = self._judged_for.get(*group.plain_key.values())
+        return () if judged is None else self.findings(judged)
+
+    @cached_property
     @computed(after="cause", optional=True)
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
-        found = course(self.by_step, self.judged_steps, self.rules, known=self.whole.values)
+        unit = "sequence" if self.clusters is None else self.clusters.unit
+        found = course(self.by_step, self.judged_steps, self.rules, known=self.whole.values, unit=unit)
         return None if found is None else replace(found, broken=self._with_remedies(found.broken))
 
     def _with_remedies(self, broken: tuple[BrokenRule, ...]) -> tuple[BrokenRule, ...]:

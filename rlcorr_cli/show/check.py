@@ -15,6 +15,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
+from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.checked import Checked, Measurements
@@ -36,7 +37,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import input_facts, joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
-from rlcorr_cli.show.words import listed, step_named, steps_named
+from rlcorr_cli.show.words import step_named
 
 SHOWN = 8
 """How many sections of a broken rule are shown; the others are counted."""
@@ -165,14 +166,14 @@ def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
     for _, same in groupby(findings, key=lambda finding: (finding.metric, finding.rule, finding.status)):
         of_rule = list(same)
         of_steps = [each for each in of_rule if list(each.key) == [column] and each.value is not None]
-        if len(of_steps) < 2:
+        if len(of_steps) == 1 and of_steps[0].key[column] not in checked.measurements.ranges:
             of_steps = []
         yield from (_line(finding) for finding in of_rule if finding not in of_steps)
         if of_steps:
             first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
             ranges = checked.measurements.ranges
             steps = [step for each in of_steps for step in ranges.get(each.key[column], (each.key[column],))]
-            named = steps_named(steps, column)
+            named = clean(steps_named(steps, column))
             ends = dict.fromkeys(shown(value, first.low, first.high) for value in (values[0], values[-1]))
             range_of = " to ".join(ends)
             yield replace(_line(first), where=named, message=f"{first.metric} is {range_of}, should be {first.rule}.")
@@ -208,9 +209,12 @@ def last_step(checked: Checked) -> str:
         return ""
     it, s = ("they", "") if last.step in checked.measurements.ranges else ("it", "s")
     verbs = (f"fail{s}", last.failed), (f"warn{s} of", last.warned)
-    breaks = [f"{verb} {listed(metrics)}" for verb, metrics in verbs if metrics] or [f"pass{s and 'es'} every rule"]
-    name = step_named(clean(checked.measurements.column), clean(last.step))
-    return f"The last, {name}: {APART[last.level]}; {it} {' and '.join(breaks)}."
+    breaks = [f"{verb} {listed(metrics)}" for verb, metrics in verbs if metrics]
+    column = checked.measurements.column
+    if not breaks and any(finding.key == {column: last.step} for finding in checked.findings):
+        breaks = [f"pass{s and 'es'} every rule"]
+    name = step_named(clean(column), clean(last.step))
+    return f"The last, {name}: {APART[last.level]}{f'; {it} ' if breaks else ''}{' and '.join(breaks)}."
 
 
 def baseline_update(checked: Checked) -> str:

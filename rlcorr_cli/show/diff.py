@@ -5,6 +5,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
 from rlcorr_cli.results.report import Report
@@ -25,7 +26,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import level_sentence, listed, story_cause
+from rlcorr_cli.show.words import level_sentence, story_cause
 
 METHOD = (
     "The 95% intervals and p come from 200 Poisson bootstrap replicates of prompts (of rollouts if the dumps name no "

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import PureWindowsPath
 from urllib.parse import quote
 
+from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.results.indexed import IndexedReport, ReportIndex
 from rlcorr_cli.show.check import APART
 from rlcorr_cli.show.document import (
@@ -24,7 +25,6 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, minute, named
 from rlcorr_cli.show.numbers import NOTHING, plural, share
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import listed
 
 SHOWN = 5
 """How many reports that fail the headline names."""

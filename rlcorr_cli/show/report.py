@@ -13,8 +13,7 @@ from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import FEWEST_EFFECTIVE, MAIN, is_judged, is_known, reliable, small_steps
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, MAIN, is_known, reliable
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
@@ -31,6 +30,7 @@ from rlcorr_cli.show.correction import (
 from rlcorr_cli.show.document import (
     BLANK,
     MOST_IN_FILE,
+    MOST_ON_TERMINAL,
     Block,
     Cause,
     Cell,
@@ -258,10 +258,10 @@ def _distribution(report: Report) -> Iterator[Block]:
 
 
 # Groups on a terminal: all of them when they are few; when they are many, their course and the worst of them.  Steps
-# have their course in any case.
+# have their course in any case, and fewer rows where nobody asked for them.
 
-FEW, FEW_STEPS = 24, 8
-WORST, WORST_STEPS = 8, 6
+FEW, WORST = MOST_ON_TERMINAL, 20
+FEW_STEPS, WORST_STEPS = 8, 6
 LONGEST_KEY = 24
 K3, LOG_FROM = "k3_kl", 20.0
 """A metric that grows by factors, and from which factor on it is drawn on a log scale: what doubles every step rises
@@ -274,10 +274,11 @@ def _group_tables(report: Report) -> Iterator[Block]:
     """Every group up to FEW of them; of more, their course, the worst, the first and the last."""
     steps = report.by_step
     if steps:
+        few, n_worst = (FEW_STEPS, WORST_STEPS) if report.follows_steps else (FEW, WORST)
         yield _course(steps)
-        if len(steps) > FEW_STEPS:
-            yield Note(_ends_and_worst_of(WORST_STEPS, len(steps), "steps"), "dim")
-        shown = _ends_and_worst(steps, WORST_STEPS) if len(steps) > FEW_STEPS else steps
+        if len(steps) > few:
+            yield Note(_ends_and_worst_of(n_worst, len(steps), "steps"), "dim")
+        shown = _ends_and_worst(steps, n_worst) if len(steps) > few else steps
         yield _group_table(report, shown)
         yield from (Note(text, "dim") for text in step_notes(report, shown))
         yield BLANK
@@ -291,19 +292,20 @@ def _group_tables(report: Report) -> Iterator[Block]:
 
 
 def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
-    """Whose seq_ess is rough, and how many steps are too small to be held to rules."""
+    """Whose seq_ess is rough, and what becomes of steps that are too small to be held to rules by themselves."""
     rough = [step for step in shown if step.values.get("seq_ess") is not None and not is_known(step, "seq_ess")]
     if rough:
         yield f"Where fewer than {FEWEST_EFFECTIVE} sequences are effective, seq_ess is rough: rather lower than shown."
-    course = report.course
-    if course is not None:
-        n_together = sum(len(steps.of_steps) for steps in report.ranges)
-        yield from small_steps(course.steps - course.judged, n_together, course.steps)
+    if report.course is not None:
+        yield from report.course.small
+        broken = {step for some in report.judged_steps if statuses(report.findings(some)) for step in some.of_steps}
+        if any(step in broken for group in shown for step in group.plain_key.values()):
+            yield "! marks all steps of a range that breaks a rule together."
 
 
 def _group_table(report: Report, groups: Sequence[Group]) -> Table:
     """The usual few metrics of each group."""
-    status_of = {id(group): _statuses(report, group) for group in groups}
+    status_of = {id(group): statuses(report.findings_on(group)) for group in groups}
 
     def metric(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
         def cell(group: Group) -> Cell:
@@ -327,12 +329,6 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
         *([metric("lost", "rollout_rs_masked_fraction", share, 1)] if report.plan.rules else []),
     ]
     return tabulated(groups, columns, n_keys=len(keys))
-
-
-def _statuses(report: Report, group: Group) -> dict[str, str]:
-    """The marks of a group's metrics; a step that is too small to be held to rules has none."""
-    is_step = len(group.key) == 1 and next(iter(group.key)) in STEPS
-    return {} if is_step and not is_judged(group) else statuses(report.findings(group))
 
 
 def _key(value: object) -> str:
@@ -560,7 +556,7 @@ def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: st
         keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
                 for value in group.key.values()]  # fmt: skip
         counts = [number_cell(group.counts[name], thousands) for name in ("sequences", "tokens")]
-        status_of = _statuses(report, group)
+        status_of = statuses(report.findings_on(group))
         shown = {name: reliable(name, group) if name in group.values else group.metrics[name] for name in names}
         values = (
             number_cell(value, number, "" if value is None else status_of.get(name, ""))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
 from rlcorr_cli.show.document import (
     BLANK,
@@ -22,7 +23,6 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.numbers import NOTHING, number, plural, share, sparkline, thousands
 from rlcorr_cli.show.stdout import clean, is_unicode, render
 from rlcorr_cli.show.terminal import print_blocks
-from rlcorr_cli.show.words import listed, steps_named
 
 SPARKS = 10
 """Steps whose k3_kl a line draws."""
@@ -127,7 +127,7 @@ def _story(watched: Watched) -> Iterator[str]:
     if watched.first_k3 is not None and watched.last_k3 is not None and watched.n_steps > 1:
         yield f"k3_kl began at {number(watched.first_k3)} and is {number(watched.last_k3)} now."
     if watched.failing:
-        named = steps_named(_in_order(watched.failing), "step")
+        named = clean(steps_named(_in_order(watched.failing), "step"))
         yield f"{named[0].upper()}{named[1:]} {'fails' if len(watched.failing) == 1 else 'fail'}."
     for past in watched.alarms[-SPARKS:]:
         what = listed(["a file that cannot be read" if name == UNREADABLE else clean(name) for name in past.names])

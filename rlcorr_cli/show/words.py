@@ -5,11 +5,11 @@ What is concluded is `results/verdict.py`'s; every form (text, page, Markdown) t
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis, Impossible
 from rlcorr_cli.causes.table import NOISE
+from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.reading.names import STEPS
@@ -53,8 +53,6 @@ WORDS = {"ratio_mean": "mean ratio"}
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
 ALL = "100%"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
-MOST_NAMED = 4
-"""Steps that are named one by one; of more, the first and the last."""
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -134,7 +132,7 @@ def _at_end(report: Report) -> str:
     last = None if report.course is None else report.course.failing_end
     if last is None or report.course is None or report.verdict.level not in ("close", "apart"):
         return ""
-    return BREAKS_AT_END.format(step=steps_named([last], report.course.column), act=report.story.act)
+    return BREAKS_AT_END.format(step=clean(steps_named([last], report.course.column)), act=report.story.act)
 
 
 def _next(report: Report) -> str:
@@ -163,10 +161,12 @@ def course_sentence(report: Report) -> str:
         return ""
     failing = [broken for broken in course.broken if broken.status == "fail"]
     of_rise = report.story.change if course.rise is not None else ""
-    return " ".join(filter(None, [_rise(course), clean(of_rise), steps_that_break(failing, course.column)]))
+    return " ".join(filter(None, [rise_sentence(course), clean(of_rise), steps_that_break(failing, course.column)]))
 
 
-def _rise(course: Course) -> str:
+def rise_sentence(course: Course) -> str:
+    """How k3_kl goes from step to step: how much it rises, since when and how fast, else where it is largest."""
+
     def at(point: AtStep) -> str:
         return f"{number(point.value)} at {clean(course.column)} {clean(point.step)}"
 
@@ -174,6 +174,9 @@ def _rise(course: Course) -> str:
     if rise is not None:
         factor = f"{rise.factor:.1f}x" if rise.factor < 10 else f"{float(f'{rise.factor:.2g}'):,.0f}x"
         doubling = "" if rise.doubling is None else f", doubling every {_steps(rise.doubling)}"
+        if rise.flat is not None:
+            flat = f"{number(rise.flat.value)} until {clean(course.column)} {clean(rise.flat.step)}"
+            return f"k3_kl stays near {flat}, then rises to {at(rise.last)} ({factor}{doubling})."
         return f"k3_kl rises from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
     k3 = next((metric for metric in course.metrics if metric.metric == "k3_kl"), None)
     if k3 is None:
@@ -197,44 +200,15 @@ def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
     sentences: list[str] = []
     for steps, metrics in metrics_of.items():
         break_ = "breaks" if len(steps) == 1 else "break"
-        named = steps_named(steps, column)
+        named = clean(steps_named(steps, column))
         rules = "the rule on" if len(metrics) == 1 else "the rules on"
         sentences.append(f"{named[0].upper()}{named[1:]} {break_} {rules} {listed(list(metrics))}.")
     return " ".join(sentences)
 
 
-def steps_named(steps: Sequence[Any], column: str) -> str:
-    """'step 3', 'steps 10 and 11', 'steps 90 to 99', 'steps 3, 8 and 20 to 99', '37 steps from 12 to 99'."""
-    names = [clean(step) for step in steps]
-    if len(names) == 1:
-        return f"{clean(column)} {names[0]}"
-    noun = f"{clean(column)}s"
-    numbers = [step for step in steps if isinstance(step, int)]
-    gaps = {later - earlier for earlier, later in pairwise(numbers)} if len(numbers) == len(steps) else set[int]()
-    if len(names) > 2 and len(gaps) == 1:
-        return f"{noun} {names[0]} to {names[-1]}"
-    if len(names) <= MOST_NAMED:
-        return f"{noun} {listed(names)}"
-    if gaps and len(runs := _runs(numbers)) <= MOST_NAMED:
-        return f"{noun} {listed(runs)}"
-    return f"{len(names):,} {noun} from {names[0]} to {names[-1]}"
-
-
-def _runs(numbers: Sequence[int]) -> list[str]:
-    """'3', '8 to 12': numbers that follow each other as one."""
-    starts = [place for place, number in enumerate(numbers) if place == 0 or number != numbers[place - 1] + 1]
-    runs = [numbers[start:end] for start, end in pairwise([*starts, len(numbers)])]
-    return [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
-
-
 def step_named(column: str, step: str) -> str:
     """'step 4', 'steps 3 to 8', 'worker a'."""
     return f"{column}{'s' if column in STEPS and ' to ' in step else ''} {step}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """'a', 'a and b', 'a, b and c'."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def broken_group(broken: BrokenRule) -> tuple[str, str]:
@@ -245,7 +219,7 @@ def broken_group(broken: BrokenRule) -> tuple[str, str]:
     if len(broken.worst) > 1:
         which = f"{n:,} of {of} groups break it"
     else:
-        named = steps_named([value for key in broken.groups for value in key.values()], column)
+        named = clean(steps_named([value for key in broken.groups for value in key.values()], column))
         which = f"{named[0].upper()}{named[1:]} {'breaks' if n == 1 else 'break'} it"
     return f"{broken.metric} {number(broken.worst_value)} at {worst}", f"should be {broken.rule}. {which}."
 

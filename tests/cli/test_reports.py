@@ -150,7 +150,7 @@ def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Pat
     outputs = [word for path in files.values() for word in ("-o", str(path))]
     ran = run("analyze", dump, "--group-by", "sample_id", *outputs)
     assert ran.status == 0, ran.err
-    assert "first, last and the 8 groups with the largest k3_kl, of 1,100" in ran.out
+    assert "first, last and the 20 groups with the largest k3_kl, of 1,100" in ran.out
     page, markdown = words(dump, group_by="sample_id")
     shown = "first, last and the 1,000 groups with the largest k3_kl, of 1,100. -o report.csv and"
     assert shown in page

@@ -183,7 +183,8 @@ def test_small_steps_are_judged_with_their_neighbours(small: str) -> None:
     ran = run("check", small)
     said = " ".join(ran.out.split())
     assert ran.status == 1
-    assert "All steps are small: rules judge neighbours together, until they have 1,000 tokens and 5 clusters." in said
+    few = "All 16 steps have fewer than 1,000 tokens or 5 rollouts: rules judge neighbours together, until they have"
+    assert f"{few} as many." in said
     assert "fail steps 10 to 15: k3_kl is 0.1" in said
     assert "The last, steps 14 to 15: " in said
     assert "; they fail k3_kl and warn of " in said
@@ -194,6 +195,35 @@ def test_small_steps_are_judged_with_their_neighbours(small: str) -> None:
     assert judged == [None, *(f"{first} to {first + 1}" for first in range(0, 16, 2))]
     pooled = json.loads(run("check", small, "--pool", "--json").out)
     assert not [one for one in pooled["findings"] if one["key"]]
+
+
+def _row_of(step: int, out: str) -> str:
+    """The line of a step in the table of steps."""
+    (line,) = (line for line in out.splitlines() if line.startswith(f"  {step} ") and line.split()[1].isdigit())
+    return line
+
+
+def test_small_steps_are_marked_where_their_range_breaks_a_rule(small: str) -> None:
+    out = run("analyze", small).out
+    assert "Steps 10 to 15 break the rule" in " ".join(out.split())
+    marked = [step for step in (0, 10, 11, 15) if "!" in _row_of(step, out)]
+    assert marked == [10, 11, 15]
+    assert "! marks all steps of a range that breaks a rule together." in out
+    assert "range that breaks" not in run("analyze", COLLAPSE).out
+
+
+def test_steps_that_are_asked_for_are_judged_one_by_one_and_all_shown(small: str, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nmetric = "k3_kl"\nmax = 0.05\nover = "groups"\n')
+    out = run("analyze", small, "--group-by", "step").out
+    assert [("!" in _row_of(step, out)) for step in range(16)] == [False] * 10 + [True] * 6
+    assert "together" not in out
+    said = " ".join(run("check", small, "--group-by", "step", "--rules", str(rules)).out.split())
+    assert "fail steps 10 to 15: k3_kl is" in said
+    assert re.search("The last, step 15: [^;]*; it fails k3_kl and warns of", said)
+    rules.write_text('defaults = false\n[[rule]]\nmetric = "k3_kl"\nmax = 0.5\nover = "total"\n')
+    said = " ".join(run("check", small, "--rules", str(rules)).out.split())
+    assert re.search("The last, steps 14 to 15: [^;.]*[.]", said)  # no rule judges it, so it passes none
 
 
 def test_a_range_has_the_numbers_of_its_rows(small: str) -> None:
@@ -226,7 +256,8 @@ def test_ranges_are_those_of_parts_and_of_saved_reports(small: str, tmp_path: Pa
 def test_a_small_step_between_large_ones_is_not_judged(tmp_path: Path) -> None:
     rows = [each for step in (0, 1, 2) for each in rows_of(step)[: 4 if step == 1 else N_ROWS]]
     ran = run("check", parquet(tmp_path / "d.parquet", rows))
-    assert "1 of 3 steps are too small for rules: a step needs 1,000 tokens" in " ".join(ran.out.split())
+    said = " ".join(ran.out.split())
+    assert "1 of 3 steps has fewer than 1,000 tokens or 5 rollouts: no rule judges it." in said
     rows += [{**each, "step": 3, "sample_id": f"3-{i}"} for i, each in enumerate(rows_of(9)[:4])]
     rows += [{**each, "step": 4, "sample_id": f"4-{i}"} for i, each in enumerate(rows_of(10)[:4])]
     rows += [{**each, "step": 5, "sample_id": "5-0"} for each in rows_of(11)[:1]]

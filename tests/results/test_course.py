@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlcorr_cli.results.course import Course, Rise, course, is_judged, neighbours, reliable
+from rlcorr_cli.causes.wording import steps_named
+from rlcorr_cli.results.course import AtStep, Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.words import steps_named, steps_that_break
+from rlcorr_cli.show.words import rise_sentence, steps_that_break
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.row_keys import DistinctKeys
 
@@ -51,6 +52,53 @@ def test_a_rise_holds_from_where_k3_stays_above_twice_its_first_value() -> None:
     assert since(1e-8, 1.1e-6, 1.1e-6) == (1, 110)
 
 
+def test_what_is_flat_at_first_rises_from_where_it_leaves_that() -> None:
+    flat = [0.001, 0.0011, 0.0009, 0.00105, 0.001, 0.00095, 0.001, 0.0011, 0.001]
+    steady = rise(*flat, *(0.001 * 2 ** (n / 1.5) for n in range(1, 9)))
+    assert steady is not None
+    assert steady.flat == AtStep(8, 0.001)
+    assert (steady.since, steady.factor) == (9, pytest.approx(2 ** (8 / 1.5)))
+    assert steady.doubling == pytest.approx(1.5)  # of the rise alone
+    jump = rise(*flat, 0.01, 0.011, 0.0105, 0.011)
+    assert jump is not None
+    assert (jump.flat, jump.since, jump.doubling) == (AtStep(8, 0.001), 9, None)
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.2, 16))
+    for from_the_start in (
+        [0.001 * 1.4**n * float(noise[n]) for n in range(16)],
+        [0.001 * (1 + n) for n in range(16)],
+        [0.001, 0.002, 0.0005, *(0.001 * 1.5**n for n in range(1, 9))],
+    ):
+        found = rise(*from_the_start)
+        assert found is not None
+        assert found.flat is None
+    growth = of([*flat, *(0.001 * 2**n for n in range(1, 7))])
+    assert growth is not None
+    said = "k3_kl stays near 0.00100 until step 8, then rises to 0.0640 at step 14 (64x, doubling every step)."
+    assert rise_sentence(growth) == said
+
+
+def test_what_steps_have_too_few_of_is_said() -> None:
+    def said(*sizes: tuple[int, int], together: tuple[int, ...] = ()) -> tuple[str, ...]:
+        steps = [
+            Step({"step": n}, {"k3_kl": 0.01}, {"sequences": 64, "tokens": tokens}, clusters)
+            for n, (tokens, clusters) in enumerate(sizes)
+        ]
+        judged = [step for step in steps if is_judged(step)]
+        if together:
+            judged.append(Step({"step": f"{together[0]} to {together[-1]}"}, {}, of_steps=together))
+        found = course(steps, judged, RULES, known={"k3_kl": 0.01}, unit="prompt")
+        assert found is not None
+        return found.small
+
+    of_range = "rules judge neighbours together, until they have as many."
+    assert said((5_000, 5), (5_000, 5)) == ()
+    assert said((5_000, 4), (5_000, 4), together=(0, 1)) == (f"Both steps have fewer than 5 prompts: {of_range}",)
+    assert said((900, 5), (800, 5), (5_000, 5), together=(0, 1)) == (
+        f"2 of 3 steps have fewer than 1,000 tokens: {of_range}",
+    )
+    assert said((900, 4), (5_000, 5)) == ("1 of 2 steps has fewer than 1,000 tokens or 5 prompts: no rule judges it.",)
+
+
 def test_without_an_order_or_all_values_there_is_no_rise() -> None:
     assert rise(0.01, 0.1) is None
     assert rise(0.01, None, 0.1) is None
@@ -85,6 +133,10 @@ def test_steps_are_named_by_the_rules_that_they_break() -> None:
     assert steps_named(range(90, 100), "step") == "steps 90 to 99"
     assert steps_named([1, 2, 3, 5, 8], "step") == "steps 1 to 3, 5 and 8"
     assert steps_named([1, 3, 5, 8, 9, 11], "step") == "6 steps from 1 to 11"
+    assert steps_named([3, 7, 11], "step") == "steps 3, 7 and 11"
+    assert steps_named(range(10, 100, 10), "step") == "steps 10 to 90 (10 apart)"
+    assert steps_named(range(20, 100, 10), every=range(0, 100, 10)) == "steps 20 to 90"
+    assert steps_named([0, 3, 4, 5, 8], every=[0, 3, 4, 5, 8, 9]) == "steps 0 to 8"
     assert steps_named(list("abcde"), "step") == "5 steps from a to e"
 
 
