@@ -215,10 +215,11 @@ class _Run:
         killed over."""
         from rlcorr_cli.show.stdout import has_reader
 
-        if not once:
-            n = self.following.n_steps
-            told = f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before." if n else "No step was told yet."
-            self.told(f"Following {' '.join(self.job.reading.paths)}: {told} Ctrl-C ends it.")
+        n, state = self.following.n_steps, str(self.state.path)
+        begun = f"Following {' '.join(self.job.reading.paths)}, of which "
+        begun += f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before." if n else "no step was told yet."
+        begun += f" What was read is kept in {state}{'' if '/' in state else ', in the working directory'}."
+        self.told(begun if once else f"{begun} Ctrl-C ends it.")
         try:
             self._waits += self.following.untold
             self.following = replace(self.following, untold=())

@@ -78,6 +78,20 @@ def test_every_step_is_told_once_and_a_restart_goes_on(here: Path) -> None:
     assert (steps(found), found["n_steps"], found["status"]) == ([9, 10, 11], 6, "passed")
 
 
+def test_the_first_line_says_where_is_kept_what_was_read(here: Path) -> None:
+    step_file(here / "run/step_1.parquet", 1)
+    for told, more in (
+        ("no step was told yet", ()),
+        ("1 step was told before", ()),
+        ("no step", ("--state", "a.rlcorr")),
+    ):
+        text = " ".join(run("watch", "run/", "--once", *more).out.split())
+        state = more[-1] if more else "watch.rlcorr"
+        assert text.startswith(f"Following run/, of which {told}")
+        assert f"What was read is kept in {state}, in the working directory." in text
+        assert (here / state).is_file()
+
+
 def test_a_line_says_what_analyze_says_of_the_step(here: Path) -> None:
     path = step_file(here / "run/step_4.parquet", 4)
     (line,) = looked("--preset", "geo_rs")["steps"]

@@ -50,7 +50,7 @@ class Shown:
 
 def told(dump: str) -> list[Any]:
     """All that `watch` tells of a dump whose later steps break a rule, and what came of it."""
-    said: list[Any] = ["Following a folder: no step was told yet. Ctrl-C ends it."]
+    said: list[Any] = ["Following a folder, of which no step was told yet. Ctrl-C ends it."]
     result = watched(dump, max={"k3_kl": 1e-4}, told=said.append)
     return [*said, result]
 
