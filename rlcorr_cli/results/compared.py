@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, Diagnosis
+from rlcorr_cli.causes.diagnosis import Diagnosis
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
@@ -16,8 +16,6 @@ from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.reading.names import ROLLOUTS
 from rlcorr_cli.records.fields import HIDDEN, Form, computed, plain
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import sequence_distances
@@ -224,54 +222,20 @@ class ComparisonRun(MeasuredRun):
 
 
 def comparison_of(run: ComparisonRun) -> Comparison:
-    """The comparison of a run."""
-    comparison = compared(
-        run.measured,
-        run.plans,
-        group_by=run.provenance.groups,
-        inputs=run.inputs,
-        skipped=run.skipped,
-        notes=run.notes,
-        anomalies=run.anomalies,
-        problems=run.problems.by_class(),
-        n_bad_rows=run.problems.n_rows,
-        objectives=run.objectives,
-        batch_by=run.provenance.batch,
-        cluster_by=str(run.provenance.settings["cluster_by"]),
-    )
-    if run.has_advantages and comparison.metrics["advantage_shift"] is None:
-        comparison = replace(comparison, notes=(*comparison.notes, NO_SHIFT))
-    return comparison
-
-
-def compared(
-    measured: Measured,
-    plans: Sequence[NamedPlan],
-    *,
-    group_by: tuple[str, ...],
-    inputs: tuple[Input, ...],
-    skipped: tuple[Skipped, ...],
-    notes: tuple[str, ...],
-    anomalies: tuple[AnomalyFinding, ...],
-    problems: Problems,
-    n_bad_rows: int = 0,
-    objectives: Mapping[Plan, Objective] | None = None,
-    batch_by: str | None = None,
-    cluster_by: str = ROLLOUTS,
-) -> Comparison:
-    """A comparison of finished totals.  batch_by: the column of training batches, None where all rows are one.
-    cluster_by: as of Clusters.
-    A dump without rows or without a valid token is a DataError."""
+    """The comparison of a run.  A dump without rows or without a valid token is a DataError."""
+    measured, plans, anomalies = run.measured, run.plans, run.anomalies
+    batch_by, group_by = run.provenance.batch, run.provenance.groups
     mode = plans[0].plan.mode
     counts = counts_of(None if measured.totals is None else measured.totals.numbers.whole, mode)
+    n_bad_rows = run.problems.n_rows
     counts = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
-    refuse_empty(counts, inputs)
+    refuse_empty(counts, run.inputs)
     assert measured.totals is not None, "a dump with a valid token has totals"
     totals = normalized(measured.totals, [named.plan for named in plans])
     whole_total = with_whole(totals.whole, measured.whole)
     by_values = totals.regrouped(lambda key: key[1:])
     n_batches = len({batch for batch, *_ in totals.keys})
-    clusters = Clusters.of(cluster_by, measured.replicates.get(mode))
+    clusters = Clusters.of(run.provenance.settings["cluster_by"], measured.replicates.get(mode))
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
     drawn_intervals = intervals(metrics, measured.replicates.get(mode))
     diagnosis = None if measured.sample is None else search(measured.sample).diagnosis
@@ -289,20 +253,21 @@ def compared(
         clusters=clusters,
     )
     groups = _groups(by_values, group_by=group_by, plans=plans, story=story) if group_by else []
-    if objectives:
-        whole = _with_objectives(whole, measured.totals, objectives, batch_by)
-        groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
+    if run.objectives:
+        whole = _with_objectives(whole, measured.totals, run.objectives, batch_by)
+        groups = _with_group_objectives(groups, measured.totals, run.objectives) if groups else groups
+    lacks_shift = run.has_advantages and whole.metrics["advantage_shift"] is None
     return Comparison(
-        inputs=inputs,
+        inputs=run.inputs,
         whole=whole,
         groups=tuple(groups),
         intervals=drawn_intervals,
         clusters=clusters,
-        skipped=skipped,
+        skipped=run.skipped,
         story=story,
         anomalies=anomalies,
-        problems=problems,
-        notes=(*notes, *(() if clusters is None else clusters.notes)),
+        problems=run.problems.by_class(),
+        notes=(*run.notes, *(() if clusters is None else clusters.notes), *([NO_SHIFT] if lacks_shift else [])),
     )
 
 

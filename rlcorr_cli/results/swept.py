@@ -16,7 +16,6 @@ from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SH
 from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
-from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, refuse_empty
@@ -208,40 +207,13 @@ def add_units(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) ->
 
 
 def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapping[int, Candidates]) -> Sweep:
-    """The sweep of a run.  candidates: as of `swept_report`."""
-    sample = run.measured.sample
-    story = Story() if sample is None else story_of(run.anomalies, search(sample).diagnosis)
-    swept = swept_report(
-        None if run.measured.totals is None else run.measured.totals.whole,
-        run.curve,
-        run.swept,
-        targets=targets,
-        candidates=candidates,
-        n_points=n_points,
-        inputs=run.inputs,
-        notes=run.notes,
-        n_bad_rows=run.problems.n_rows,
-    )
-    return replace(swept, story=story)
-
-
-def swept_report(
-    totals: Totals | None,
-    curve: Curve | None,
-    swept: Swept,
-    *,
-    targets: Targets,
-    candidates: Mapping[int, Candidates],
-    n_points: int,
-    inputs: tuple[Input, ...],
-    notes: tuple[str, ...],
-    n_bad_rows: int,
-) -> Sweep:
-    """The sweep of finished totals, of all rows as one group.  candidates: by their group's place on the curve, those
-    that targets cut."""
+    """The sweep of a run, of all rows as one group.  candidates: by their group's place on the curve, those that
+    targets cut."""
+    measured, swept, curve = run.measured, run.swept, run.curve
+    totals = None if measured.totals is None else measured.totals.whole
     counts = counts_of(totals, swept.base.mode)
-    counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
-    refuse_empty(counts, inputs)
+    counts |= {"rows": counts["rows"] + run.problems.n_rows, "bad_rows": run.problems.n_rows}
+    refuse_empty(counts, run.inputs)
     assert totals is not None
     assert curve is not None, "a dump with a valid token has units"
     if not len(curve.thresholds):
@@ -254,8 +226,9 @@ def swept_report(
     reading = _Reading(totals, curve, swept)
     record = swept.record
     what = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"
+    story = Story() if measured.sample is None else story_of(run.anomalies, search(measured.sample).diagnosis)
     return Sweep(
-        inputs=inputs,
+        inputs=run.inputs,
         counts=counts,
         what=what,
         units=swept.units,
@@ -263,7 +236,8 @@ def swept_report(
         n_units=curve.n_units,
         points=tuple(reading.point_at(place) for place in _shown(curve, n_points)),
         target=reading.target(targets, candidates),
-        notes=notes,
+        notes=run.notes,
+        story=story,
     )
 
 
