@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, standing
+from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search
@@ -20,7 +20,6 @@ from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import intervals
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS
 from rlcorr_cli.metrics.table import CountRow, MetricTable
-from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
@@ -37,7 +36,7 @@ from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
-from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
+from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
@@ -50,37 +49,25 @@ if TYPE_CHECKING:
     from rlcorr_cli.frameworks.framework import Framework
 
 
-def build(
-    *,
-    totals: Totals | None,
-    replicates: Mapping[str, Replicates],
-    group_by: tuple[str, ...],
-    step_at: int | None = None,
-    step_clusters: Mapping[Any, DistinctKeys] | None = None,
-    plan: Plan,
-    profile: "Framework | None",
-    inputs: Sequence[Input],
-    notes: Sequence[str],
-    problems: BadRowCounts,
-    anomalies: tuple[AnomalyFinding, ...],
-    whole_totals: WholeDump | None = None,
-    objective: Objective | None = None,
-    batch_by: str | None = None,
-    group_replicates: GroupReplicates = None,
-    group_bins: Mapping[tuple[Any, ...], BinnedTotals] | None = None,
-    cluster_by: Any = ROLLOUTS,
-) -> Report:
-    """A report of finished totals.  A dump without rows or without a valid token is a DataError.
+def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick | None = None) -> Report:
+    """The report of a run.  A dump without rows or without a valid token is a DataError.
 
-    group_by: the columns of a report's groups, with which a group's key goes on after its training batch; batches are
-    not told apart in a report, but by an objective.  step_at: the place of the step behind the batch, where the key has
-    it; step_clusters: those of each step.  batch_by: the column of batches, None where all rows are one.
-    group_replicates: of each group's values, where groups have intervals.  group_bins: the same, where they have curves
-    of their own.  cluster_by: as of Clusters.
+    group_intervals: whether groups have intervals without pictures, too.  clean: as of `search`.
+
+    The columns of a report's groups go on after the training batch in a group's key; batches are not told apart in a
+    report, but by an objective.
     """
+    measured, plan, provenance, problems = run.measured, run.plan, run.provenance, run.problems
+    totals, whole_totals, profile = measured.totals, measured.whole, profile_called(run.profile)
+    columns, step_at = provenance.groups, None  # the place of the step behind the batch, where the key has several
+    places = [place for place, name in enumerate(columns) if name in STEPS]
+    if places and totals is not None and len({key[1 + places[0]] for key in totals.keys}) > 1:
+        step_at = places[0]
+    group_by = columns[:-1] if provenance.adds_step and step_at is None else provenance.asked_groups
+    objective, cluster_by = run.objective, provenance.settings["cluster_by"]
     whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
     whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
-    refuse_empty(whole_counts, inputs)
+    refuse_empty(whole_counts, run.inputs)
     assert totals is not None, "a dump with a valid token has totals"
     divided = factors(totals, plan, CANONICAL if profile is None else profile.batch_mean) if plan.normalizes else None
     of_objective, of_groups = None, dict[tuple[Any, ...], Values]()
@@ -89,7 +76,7 @@ def build(
             {} if divided is None else {key[0]: mean for key, mean in zip(totals.keys, divided.tolist(), strict=True)}
         )
         batches = by_batch(totals, whole_totals)
-        of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=batch_by)
+        of_objective = objective_report(batches, plan, objective, batch_means=batch_means, batch_by=provenance.batch)
         if group_by:
             asked = totals.regrouped(lambda key: key[: 1 + len(group_by)])
             of_groups = group_objectives(asked, plan, objective, batch_means=batch_means)
@@ -101,7 +88,7 @@ def build(
     groups = _groups(by_values, group_by, plan=plan, profile=profile) if group_by else []
     steps, ranges = list[Group](), list[Group]()
     if step_at is not None:
-        of_steps = dict[Any, DistinctKeys]() if step_clusters is None else step_clusters
+        of_steps = measured.step_clusters or {}
 
         def counted(group: Group) -> Group:
             clusters = of_steps.get(*group.key.values())
@@ -117,10 +104,11 @@ def build(
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
-    if group_replicates and profile is None:
-        groups = [_with_intervals(group, group_replicates, plan.mode) for group in groups]
-    if group_bins:
-        groups = [_with_curves(group, group_bins, by_values, plan) for group in groups]
+    has_intervals = group_intervals or measured.pictures is not None
+    if has_intervals and measured.group_replicates and profile is None:
+        groups = [_with_intervals(group, measured.group_replicates, plan.mode) for group in groups]
+    if measured.group_bins:
+        groups = [_with_curves(group, measured.group_bins, by_values, plan) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
@@ -128,33 +116,44 @@ def build(
         peer_metrics=None if profile is None else profile.write(numbers, plan),
         objective={} if of_objective is None else of_objective.named_metrics,
     )
-    clusters = Clusters.of(cluster_by, replicates.get(plan.mode))
-    drawn_intervals = intervals(whole.values, replicates.get(plan.mode))
-    return Report(
-        inputs=tuple(inputs),
+    replicates = measured.replicates.get(plan.mode)
+    clusters = Clusters.of(cluster_by, replicates)
+    report = Report(
+        inputs=run.inputs,
         plan=plan,
         profile=profile.name if profile else "canonical",
         whole=whole,
-        intervals=drawn_intervals if profile is None else {},
+        intervals=intervals(whole.values, replicates) if profile is None else {},
         groups=tuple(groups),
         steps=tuple(steps),
         ranges=tuple(ranges),
         notes=(
-            *notes,
+            *run.notes,
+            *_batch_notes(run),
+            *run.setting_notes,
+            *([POOLED] if provenance.is_pooled else []),
             *(() if profile is None else profile.remarks(numbers, plan)),
             *_notes(whole.values, problems, whole_counts["sequences"], numbers.tail("sequence").n_fitted),
-            *_lacking_notes(numbers, inputs),
+            *_lacking_notes(numbers, run.inputs),
             *(_alike(whole_totals) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
         ),
         log_ratios=numbers.histogram("log_ratio"),
         problems=problems.by_class(),
-        anomalies=anomalies,
+        anomalies=run.anomalies,
         clusters=clusters,
         suggestions=_suggestions(numbers, whole.values, plan),
         geometric=geometric_bounds(sequence_distances(numbers)),
         objective=of_objective,
     )
+    if measured.sample is not None:
+        diagnosis = search(measured.sample, clean=clean).diagnosis
+        anomalies, cause = standing(run.anomalies, diagnosis)
+        story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
+        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
+        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
+    follows_steps = provenance.adds_step and step_at is not None
+    return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
 
 
 def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:
@@ -307,44 +306,6 @@ def _alike(whole_totals: WholeDump | None) -> list[str]:
         return [f"All rows have equal rollout log-probs, so there are no intervals; {_SAMPLE_ID}"]
     shared = f"{100 * rows.shared_fraction:.0f}% of the rows have equal rollout log-probs"
     return [f"{shared}: they are resampled together, and intervals may be too wide; {_SAMPLE_ID}"]
-
-
-def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick | None = None) -> Report:
-    """The report of a run.  group_intervals: whether groups have intervals without pictures, too.  clean: as of
-    `search`."""
-    measured, plan, provenance = run.measured, run.plan, run.provenance
-    groups, step_at = provenance.groups, None
-    places = [place for place, name in enumerate(groups) if name in STEPS]
-    if places and measured.totals is not None and len({key[1 + places[0]] for key in measured.totals.keys}) > 1:
-        step_at = places[0]
-    asked = groups[:-1] if provenance.adds_step and step_at is None else provenance.asked_groups
-    report = build(
-        totals=measured.totals,
-        replicates=measured.replicates,
-        group_by=asked,
-        step_at=step_at,
-        step_clusters=measured.step_clusters,
-        plan=plan,
-        profile=profile_called(run.profile),
-        inputs=run.inputs,
-        notes=(*run.notes, *_batch_notes(run), *run.setting_notes, *([POOLED] if provenance.is_pooled else [])),
-        problems=run.problems,
-        anomalies=run.anomalies,
-        whole_totals=measured.whole,
-        objective=run.objective,
-        batch_by=provenance.batch,
-        group_replicates=measured.group_replicates if group_intervals or measured.pictures is not None else None,
-        group_bins=measured.group_bins,
-        cluster_by=provenance.settings["cluster_by"],
-    )
-    if measured.sample is not None:
-        diagnosis = search(measured.sample, clean=clean).diagnosis
-        anomalies, cause = standing(run.anomalies, diagnosis)
-        story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
-        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
-        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
-    follows_steps = provenance.adds_step and step_at is not None
-    return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
 
 
 def _batch_notes(run: RunTotals) -> list[str]:

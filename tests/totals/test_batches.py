@@ -13,7 +13,8 @@ from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.build import build
+from rlcorr_cli.results.build import report_of
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.runs.analyze import measure, opened
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
@@ -35,21 +36,12 @@ def reports(dump: Dump, *plans: Plan) -> list[dict[str, Any]]:
     """Each plan's report of one reading with all of them."""
     bounds = {name: of for plan in plans for name, of in search_budgets(dump, plan, CPU).bounds.items()}
     measured = measure(Reading.alone(dump, CPU), Observation(plans=plans), bounds=bounds)
-    return [
-        build(
-            totals=measured.totals,
-            replicates=measured.replicates,
-            group_by=dump.request.group_by,
-            plan=plan,
-            profile=None,
-            inputs=dump.inputs(measured.rows),
-            notes=(),
-            problems=BadRowCounts(),
-            anomalies=(),
-            whole_totals=measured.whole,
-        ).to_dict()
+    inputs, problems = tuple(dump.inputs(measured.rows)), BadRowCounts()
+    runs = [
+        RunTotals(measured=measured, plan=plan, profile="canonical", inputs=inputs, notes=(), problems=problems)
         for plan in plans
     ]
+    return [report_of(run).to_dict() for run in runs]
 
 
 def assert_same(found: Any, expected: Any) -> None:
