@@ -101,14 +101,16 @@ def amounts(counts: Mapping[str, int], clusters: Clusters | None) -> list[str]:
     return parts if clusters is None or clusters.n == counts["sequences"] else [*parts, clusters.counted]
 
 
-def sparkline(values: Sequence[float | None], unicode: bool, low: float | None = None) -> str:
-    """One character a value, from the smallest to the largest; a blank for no data."""
+def sparkline(values: Sequence[float | None], unicode: bool, low: float | None = None, least_span: float = 0.0) -> str:
+    """One character a value, from the smallest to the largest; a blank for no data.  Values that differ by much less
+    than least_span are drawn flat."""
     known = [v for v in values if v is not None]
     if not known:
         return ""
     bottom, top = (min(known) if low is None else low), max(known)
     blocks = BLOCKS if unicode else ASCII_BLOCKS
-    scale = (len(blocks) - 1) / (top - bottom) if top > bottom else 0.0
+    span = max(top - bottom, least_span)
+    scale = (len(blocks) - 1) / span if span else 0.0
     return "".join(" " if v is None else blocks[round((v - bottom) * scale)] for v in values)
 
 

@@ -268,6 +268,9 @@ K3, LOG_FROM = "k3_kl", 20.0
 evenly there."""
 COURSE = (K3, "seq_ess", "ppl_ratio")
 """Metrics of MAIN that are drawn over many groups; where several share a character it shows the worst of them."""
+LEAST_FACTOR, LEAST_SPANS = 1.5, {"seq_ess": 0.05, "ppl_ratio": 0.005}
+"""Changes that fill the height of a line of characters: k3_kl's as a factor.  Smaller ones fill less, so that what
+chance moves by a few percent looks flat."""
 
 
 def _group_tables(report: Report) -> Iterator[Block]:
@@ -358,7 +361,12 @@ def _course(groups: Sequence[Group]) -> Table:
         bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
         drawn = [max(part, key=MAIN[metric], default=None) for part in bins]
         is_log = metric == K3 and min(known) > 0 and max(known) >= LOG_FROM * min(known)
-        line = sparkline([log(v) if is_log and v is not None else v for v in drawn], is_unicode())
+        least_span = LEAST_SPANS.get(metric, (LEAST_FACTOR - 1) * abs(min(known)))
+        line = sparkline(
+            [log(v) if is_log and v is not None else v for v in drawn],
+            is_unicode(),
+            least_span=0 if is_log else least_span,
+        )
         worst = max(known, key=MAIN[metric])
         where = f"{number(worst)} at {', '.join(map(_key, groups[values.index(worst)].key.values()))}"
         if len(known) < len(values):  # the worst may be among the others

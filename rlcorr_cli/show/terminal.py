@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from rlcorr_cli.show.document import (
+    BLANK,
     ROOMY,
     Block,
     Document,
@@ -49,9 +50,9 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
     """Print blocks, and an empty line below each table that something follows."""
     is_below_table = False
     for row in _rows(blocks, console.width):
-        if is_below_table:
-            console.print()
         block = row[0]
+        if is_below_table and block != BLANK:
+            console.print()
         match block:
             case Table():
                 if len(row) > 1:

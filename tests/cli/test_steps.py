@@ -67,6 +67,15 @@ def test_the_worst_ppl_ratio_is_the_farthest_from_1_on_either_side(tmp_path: Pat
     assert {each["metric"]: each["worst"]["step"] for each in metrics}["ppl_ratio"] == 1
 
 
+def test_steps_that_differ_by_chance_alone_are_drawn_flat(tmp_path: Path) -> None:
+    for step in range(4):
+        parquet(tmp_path / f"{step}.parquet", [each | {"step": step} for each in rows_of(0)[step:]])
+    ran = run("analyze", str(tmp_path))
+    (drawn,) = re.findall(r"^  k3_kl +(\S{4}) +\S+ at", ran.out, re.MULTILINE)
+    assert set(drawn) <= {"_", "."}  # the lowest two of eight
+    assert "\n\n\n" not in ran.out
+
+
 def test_the_gate_fails_at_the_steps_that_break_a_rule(folder: Path) -> None:
     assert run("check", str(folder), "--pool").status == 0
     ran = run("check", str(folder))
