@@ -4,7 +4,7 @@ A framework is a module that says where its keys stand, which plan they mean and
 and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped spreads) live in that module alone.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -27,7 +27,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.plans.preset_configs import CONFIGS
+from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -37,6 +37,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
 
 PROFILES: dict[str, Framework] = {framework.name: framework for framework in FRAMEWORKS if framework.is_profile}
 """Those whose own numbers can be had, by the name that --profile takes."""
+
+OWN_KEYS = tuple(each.name for each in fields(Plan))
+"""The keys of our own records."""
 
 LISTED = 6
 """Presets that an error names, and options that a note does."""
@@ -87,6 +90,9 @@ def _own_records(data: dict[str, Any]) -> PlanFile:
     """The plan of our own records; a UsageError that says whose configs are read where they are none."""
     own = dict(data)
     block = own.pop("objective", None)
+    readers = () if any(key in OWN_KEYS for key in own) else _readers(own)
+    if readers:
+        raise UsageError("it does not tell whose options it holds.", " ".join(readers))
     try:
         plan = plan_from_dict(own)
     except UsageError as error:
@@ -96,10 +102,22 @@ def _own_records(data: dict[str, Any]) -> PlanFile:
     return PlanFile(plan, (), None if block is None else objective_block(block))
 
 
+def _readers(data: dict[str, Any]) -> tuple[str, ...]:
+    """How options would be read that stand where they tell no framework: in blocks of one, and by a profile."""
+    places: list[str] = []
+    for each in (framework for framework in FRAMEWORKS if any(key in framework.common for key in data)):
+        paths = [".".join(path) for path in (*each.own, *each.blocks)]
+        whole = [path for path in paths if not any(other.endswith(f".{path}") for other in paths)]
+        places.append(f"under {' or '.join(whole)} for {each.name}")
+    profiles = [each for each in PROFILES.values() if each.knows(data) and _understood(data, each) is not None]
+    sentences = (f"Write them {', or '.join(places)}.",) if places else ()
+    return (*sentences, f"--profile {profiles[-1].name} reads them as they are.") if profiles else sentences
+
+
 def preset_in(row: Preset, profile: Framework) -> PlanFile:
     """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
     config = CONFIGS.get(row.name)
-    plan = None if config is None or not config.reader else _understood(config.text, profile)
+    plan = None if config is None or not config.reader else _understood(_options(config), profile)
     if config is None or plan is None or _meaning(plan) != _meaning(row.plan):
         names = presets_of(profile)
         has = f"It has {', '.join(names[:LISTED])}{', …' if len(names) > LISTED else ''}; or name" if names else "Name"
@@ -110,7 +128,7 @@ def preset_in(row: Preset, profile: Framework) -> PlanFile:
 
 def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
-    plans = {row: _understood(CONFIGS[row.name].text, profile) for row in _with_reader()}
+    plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in _with_reader()}
     same = (row for row, plan in plans.items() if plan is not None and _meaning(plan) == _meaning(row.plan))
     return tuple(min((row.name, *row.aliases), key=len) for row in same)
 
@@ -119,12 +137,17 @@ def _with_reader() -> tuple[Preset, ...]:
     return tuple(row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader)
 
 
-def _understood(text: str, profile: Framework) -> Plan | None:
-    """The plan of a config; None where the release does not know an option, or refuses a value."""
+def _options(config: PeerConfig) -> dict[str, Any]:
+    """What its text holds."""
     from rlcorr_cli.plans.yaml_files import parse_yaml  # here, not above: most runs read no YAML
 
+    return parse_yaml(config.text).data
+
+
+def _understood(data: dict[str, Any], profile: Framework) -> Plan | None:
+    """The plan of a config; None where the release does not know an option, or refuses a value."""
     try:
-        return plan_in(parse_yaml(text).data, profile).plan
+        return plan_in(data, profile).plan
     except UsageError:
         return None
 

@@ -172,6 +172,28 @@ def test_what_is_no_config_is_refused_with_the_frameworks_whose_configs_are_read
         assert name in err
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("rollout_is_mode: truncate", "Write them under rollout_is for xtuner."),
+        ("level: token\nmetric: binary_kl", "Write them under actor.rejection_sampling or actor for AReaL."),
+        (
+            "algorithm: {rollout_is_mode: truncate, rollout_is_threshold: 2.0}",
+            "--profile verl-mismatch reads them as they are.",
+        ),
+        ("rollout_is: token\nrollout_is_threshold: 2.0", "for verl. --profile verl-0.9 reads them as they are."),
+    ],
+)
+def test_options_that_tell_no_framework_are_refused_with_where_they_are_read(
+    text: str, advice: str, tmp_path: Path
+) -> None:
+    status, _, err = analyzed(text, tmp_path)
+    error = json.loads(err)["error"]
+    assert status == 2
+    assert error["message"].endswith("it does not tell whose options it holds.")
+    assert error["hint"].endswith(advice)
+
+
 def test_options_of_two_frameworks_are_refused_by_their_names(tmp_path: Path) -> None:
     status, _, err = analyzed("use_rho_correction: true\nvllm_importance_sampling_mode: token_mask", tmp_path)
     assert status == 2
