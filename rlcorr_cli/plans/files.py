@@ -1,4 +1,4 @@
-"""Plan files: TOML, YAML or JSON as plain data, and rlcorr's own records in them as a Plan.
+"""Plan files: TOML, YAML, JSON or a launch script as plain data, and rlcorr's own records in them as a Plan.
 
 Frameworks' configs are known by their keys (`frameworks/`).
 
@@ -54,7 +54,7 @@ OBJECTIVE_CHOICES: Mapping[str, tuple[str, ...]] = {
 MOST_DOTS = 100
 """Of a line of TOML: the time that tomllib takes grows with the square of a dotted key's length."""
 
-SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".sh")
 FAULTS = 5
 """How many of a file's faults an error names."""
 RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
@@ -81,7 +81,8 @@ def _toml_line(key: str, value: Any) -> str:
 
 
 def load(path: str, what: str = "plan file", records: str = RECORDS) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """A mapping from a TOML, YAML or JSON file, by suffix, and notes on scalars that may not mean what they show.
+    """A mapping from a TOML, YAML or JSON file, or a launch script, by suffix, and notes on scalars that may not mean
+    what they show.
 
     path: of the disk, or a URI.  what: the kind of file, for messages.  records: the hint for a file that holds no
     mapping.
@@ -123,12 +124,16 @@ def objective_block(data: Any) -> ObjectiveBlock:
 
 
 def parse(text: str, suffix: str) -> Document:
-    """What a text in TOML, YAML or JSON holds, as plain values within the limits."""
+    """What a text in TOML, YAML or JSON, or a launch script, holds, as plain values within the limits."""
     try:
         if suffix == ".toml":
             document = Document(_toml(text))
         elif suffix == ".json":
             document = Document(parse_json(text))
+        elif suffix == ".sh":
+            from rlcorr_cli.plans.launch_scripts import parse_script
+
+            document = parse_script(text)
         else:
             # Here, not above: presets and explain read no YAML, and it takes time to load.
             from rlcorr_cli.plans.yaml_files import parse_yaml
