@@ -71,8 +71,8 @@ def thousands(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, with two decimals below one second."""
-    return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    """Seconds in four characters up to 99.9, so that how fast a run was moves nothing to another line."""
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
 
 
 def signed(value: float | None) -> str:
