@@ -3,7 +3,8 @@
 The names are in `reading/names.py`.  A mapping is a plain dict, canonical name -> the dump's column.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
@@ -117,6 +118,22 @@ class Roles:
         of_rows = (self.row_advantage, self.batch, *read_for(self.group_keys), *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
+
+    def without(self, names: Collection[str]) -> "Roles":
+        """What is read where some columns of rows are not in a file: a lag as its other column."""
+
+        def others(columns: Iterable[str]) -> tuple[str, ...]:
+            return tuple(column for column in columns if column not in names)
+
+        return replace(
+            self,
+            batch=None if self.batch in names else self.batch,
+            group_keys=others(read_for(self.group_keys)),
+            ids=others(self.ids),
+            cluster=None if self.cluster in names else self.cluster,
+            rollouts=others(self.rollouts),
+            levels=tuple((name, column) for name, column in self.levels if column not in names),
+        )
 
 
 def resolve(

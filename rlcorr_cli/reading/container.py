@@ -34,6 +34,11 @@ class Partition:
     values: tuple[tuple[str, Value], ...] = ()
     whole: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns."""
+        return tuple(name for name, _ in self.values)
+
     def fields(self) -> list[pa.Field]:
         """The columns with their types: whole numbers where all files' values are, else text."""
         return [pa.field(name, pa.int64() if name in self.whole else pa.string()) for name, _ in self.values]
@@ -46,22 +51,6 @@ class Partition:
     def added_to(self, schema: pa.Schema) -> pa.Schema:
         """A file's columns and these."""
         return pa.schema([*schema, *self.fields()], metadata=schema.metadata)
-
-    def without(self, roles: Roles) -> Roles:
-        """The roles of the columns that are in the file."""
-        if not self.values:
-            return roles
-        names = {name for name, _ in self.values}
-        return replace(
-            roles,
-            batch=None if roles.batch in names else roles.batch,
-            group_keys=tuple(name for name in roles.group_keys if name not in names),
-            ids=tuple(name for name in roles.ids if name not in names),
-            drawn_by=tuple(name for name in roles.drawn_by if name not in names),
-            cluster=None if roles.cluster in names else roles.cluster,
-            rollouts=tuple(name for name in roles.rollouts if name not in names),
-            levels=tuple((name, column) for name, column in roles.levels if column not in names),
-        )
 
     def given_to(self, rows: Rows, needed: Sequence[str]) -> Rows:
         """Rows of the file with these columns, those of `needed` and all of a row that is whole."""

@@ -241,7 +241,7 @@ def _shards(sources: Sequence[Source], indexes: Mapping[str, Index], roles: Role
     shards: list[Shard] = []
     for source in sources:
         index = indexes[source.path]
-        inner = index.partition.without(roles)
+        inner = roles.without(index.partition.names)
         schema = pa.schema([index.schema.field(name) for name in inner.needed])
         for part, n_bytes in reader(source.format).parts(source, index, inner):
             shard = Shard(

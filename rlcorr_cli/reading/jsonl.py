@@ -13,7 +13,7 @@ from rlcorr_cli.places import STDIN, Place, shown
 from rlcorr_cli.reading.arrow_values import holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
-from rlcorr_cli.reading.columns import ALIASES, Roles
+from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
@@ -91,7 +91,7 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: 
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
     by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
     named = [*roles.ids, *([roles.cluster] if roles.cluster is not None and by_text else [])]
-    ids = [name for name in dict.fromkeys(named) if name not in (roles.batch, *roles.group_keys)]
+    ids = [name for name in dict.fromkeys(named) if name not in (roles.batch, *read_for(roles.group_keys))]
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}

@@ -36,7 +36,7 @@ def samples(dump: Dump) -> Iterator[Sample]:
     roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
     for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
         shard, index = firsts[i], dump.indexes[firsts[i].path]
-        inner = index.partition.without(roles)
+        inner = roles.without(index.partition.names)
         schema = pa.schema([index.schema.field(name) for name in inner.needed])
         with blaming_changes(shard.files, shard.format):
             rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)

@@ -72,7 +72,8 @@ class ShardReader:
 
     def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
         read = reader(shard.format).read
-        for rows in read(shard, shard.partition.without(self.roles), self.stdin, batch_tokens, whole=whole):
+        roles = self.roles.without(shard.partition.names)
+        for rows in read(shard, roles, self.stdin, batch_tokens, whole=whole):
             yield shard.partition.given_to(rows, self.roles.needed)
 
     def checked(

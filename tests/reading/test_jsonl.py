@@ -116,6 +116,16 @@ def test_masks_of_mixed_kinds_are_read_by_python(tmp_path: Path, first: Any, sec
     assert [r["rollout"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows)))] == [[-1.0], [-1.0]]
 
 
+def test_a_lag_is_read_where_the_step_is_part_of_an_id_too(tmp_path: Path) -> None:
+    masks = ([1, 1], [True, 1], [1, 0])  # of mixed kinds, so that pyarrow refuses the lines
+    rows = [
+        row([-1.0, -2.0], [-1.0, -2.0], mask, sample_id=f"r{i}", step=3, policy_version=i)
+        for i, mask in enumerate(masks)
+    ]
+    dump = opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("lag",))
+    assert [r["key"] for r in read_rows(dump)] == [(3,), (2,), (1,)]
+
+
 def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None:
     n = reading.LOOKED_AT
     rows = [*plain(n, step=None, level=1, reward=0), plain(1, step="s", level=1.5, reward=0.5)[0], *plain(1)]

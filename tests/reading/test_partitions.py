@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dumps import Row, jsonl, parquet, row
 
 from rlcorr_cli import analyze, check, convert, filter, inspect, plot
 from rlcorr_cli.errors import DataError
@@ -63,6 +65,15 @@ def test_every_command_reads_folders_that_name_columns(tmp_path: Path, form: str
     assert convert(dump, tmp_path / "converted.jsonl").rows == 15
     rows = [json.loads(line) for line in (tmp_path / "converted.jsonl").read_text().splitlines()]
     assert [(row["step"], row["source"]) for row in rows] == [(1, "c")] * 5 + [(2, "a b")] * 5 + [(10, "a b")] * 5
+
+
+@pytest.mark.parametrize("write", [parquet, jsonl])
+def test_a_lag_may_be_of_a_step_that_folders_name(tmp_path: Path, write: Callable[[Path, list[Row]], str]) -> None:
+    for step in (4, 6):
+        (tmp_path / f"step={step}").mkdir()
+        write(tmp_path / f"step={step}" / f"x.{write.__name__}", [row([-1.0], [-1.5], policy_version=3)] * step)
+    groups = analyze(str(tmp_path), group_by="lag").groups
+    assert [(group.key, group.counts["rows"]) for group in groups] == [({"lag": 1}, 4), ({"lag": 3}, 6)]
 
 
 def test_folders_name_columns_of_a_frameworks_files(tmp_path: Path) -> None:
