@@ -160,7 +160,8 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         named = folders[source.path]
 
         def needed(schema: pa.Schema) -> list[str]:
-            columns = needed_columns(source.path, named.beside(schema).added_to(schema), request, plan_columns)
+            every = named.beside(schema).added_to(schema)
+            columns = needed_columns(source.path, every, request, plan_columns, alone=len(sources) == 1)
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):

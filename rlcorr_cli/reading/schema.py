@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
-from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, read_for, resolve
+from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
@@ -41,10 +42,11 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
-OF_EACH_TOKEN = ("token_ids", "kept_sets", "versions")
-"""Roles of what a diagnosis looks at of each token."""
-LISTS = ("heads", "kept_parts")
-"""Roles of several columns."""
+ALTERNATIVES = (
+    *chain(*LEVELS.values(), *HEADS, *KEPT_PARTS, TOKENS, KEPT_SETS, VERSIONS, PROMPTS),
+    *chain(*((name, *ALIASES[name]) for name in ("prefill_log_probs", "advantages"))),
+)
+"""Columns of which those are read that are the first of their kind that all files have."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 
@@ -117,25 +119,22 @@ def resolve_schema(
     )
 
 
-def needed_columns(path: str, schema: pa.Schema, request: ReadRequest, plan_columns: PlanColumns) -> list[str]:
+def needed_columns(
+    path: str, schema: pa.Schema, request: ReadRequest, plan_columns: PlanColumns, *, alone: bool
+) -> list[str]:
     """Every column of one file that may be read, steps and versions included, whether or not rows are grouped by them.
 
-    At least what `resolve_schema` will name, so that a file is checked while it is open for the first time.
+    At least what `resolve_schema` will name of all files, so that each is checked while it is open for the first time.
+    alone: whether it is the only file.
     """
-    optional = _optional(plan_columns)
-    columns = _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=[])
     batch = plan_columns.batch
-    required = (batch,) if batch is not None and plan_columns.batch_required else ()
-    keys = _keys(path, schema, (*required, *request.group_by), request)
-    marks = [_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ()))]
-    names = [*columns.values(), *read_for(keys.values()), *(name for name in marks if name), *_ids(schema, request)]
-    looked_into = _looked_into({path: schema}, request, plan_columns)
-    names += [column for _, column in looked_into["levels"]]
-    names += [looked_into[role] for role in (*OF_EACH_TOKEN, "prefill", "row_advantage") if looked_into[role]]
-    names += [column for role in LISTS for column in looked_into[role] if column]
-    cluster = _cluster({path: schema}, request, plan_columns)
-    names += [cluster] if cluster else []
-    return list(dict.fromkeys(names))
+    if not plan_columns.batch_required:  # other files may lack it, and what it holds is not looked at then
+        plan_columns = replace(plan_columns, batch=None)
+    roles = resolve_schema({path: schema}, request, plan_columns).roles
+    marks = (_mark(name, schema, request) for name in (*MARKS, *((batch,) if batch else ())))
+    is_chosen_by_all = not alone and (plan_columns.levels or plan_columns.clusters)
+    others = (name for name in ALTERNATIVES if name in schema.names) if is_chosen_by_all else ()
+    return list(dict.fromkeys((*roles.needed, *filter(None, marks), *others)))
 
 
 def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
@@ -219,13 +218,9 @@ def _lag(schema: pa.Schema, request: ReadRequest) -> str | None:
 
 
 def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_columns: PlanColumns) -> dict[str, Any]:
-    """The levels, prefill, row_advantage and OF_EACH_TOKEN of Roles: columns of every file, in a type that serves."""
+    """What a diagnosis looks into, by the names of Roles: columns of every file, in a type that serves."""
     if not plan_columns.levels:
-        return (
-            {"levels": (), "prefill": None, "row_advantage": None}
-            | dict.fromkeys(LISTS, ())
-            | dict.fromkeys(OF_EACH_TOKEN)
-        )
+        return {}
 
     def everywhere(columns: Iterable[str], fits: Callable[[pa.DataType], bool]) -> str | None:
         shared = (

@@ -1,10 +1,12 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from dumps import jsonl, opened, parquet, plain, read_rows, row
+from dumps import Row, jsonl, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.reading.request import PlanColumns
 
 
 def test_columns_are_reported_in_order_with_what_was_chosen(tmp_path: Path) -> None:
@@ -99,6 +101,18 @@ def test_keys_must_be_scalars_that_every_file_has(tmp_path: Path) -> None:
         opened(one, group_by=("old_log_probs",))
     with pytest.raises(DataError, match=r"b.parquet: There is no column 'uid'"):
         opened([one, parquet(tmp_path / "b.parquet", plain(1))], group_by=("uid",))
+
+
+@pytest.mark.parametrize("write", [parquet, jsonl])
+def test_a_column_is_taken_that_every_file_has(tmp_path: Path, write: Callable[[Path, list[Row]], str]) -> None:
+    """Not the first of its kind that one of them has."""
+    both, one = {"worker": 1, "worker_id": 2, "uid": "u", "prompt": "p"}, {"worker_id": 3, "uid": "v"}
+    paths = [write(tmp_path / f"{i}.x", plain(2, **more)) for i, more in enumerate((both, one))]
+    format = "jsonl" if write is jsonl else "parquet"
+    dump = opened(paths, PlanColumns(levels=True, clusters=True), format=format)
+    assert dict(dump.roles.levels)["worker"] == "worker_id"
+    assert dump.cluster == "uid"
+    assert len(read_rows(dump)) == 4
 
 
 def test_a_column_name_used_twice_is_an_error(tmp_path: Path) -> None:
