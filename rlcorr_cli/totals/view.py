@@ -37,6 +37,7 @@ class Numbers:
         """at: the place of the one group whose numbers are read; None for all at once."""
         self.prefix = ""
         self._source, self._blocks, self._at = source, (*(f"{block}." for block in blocks), ""), at
+        self._histograms: dict[str, Any] = {}  # each serves many quantiles, and knows its order once it was asked
 
     @classmethod
     def of_plan(cls, totals: Totals, plan: Plan, at: int | None = None) -> "Numbers":
@@ -100,7 +101,10 @@ class Numbers:
     def histogram(self, name: str) -> Any:
         """A histogram; Histograms of all groups."""
         assert isinstance(self._source, Totals)
-        return self._source.histogram(self._found(self._source.histograms, name), self._at)
+        full_name = self._found(self._source.histograms, name)
+        if full_name not in self._histograms:
+            self._histograms[full_name] = self._source.histogram(full_name, self._at)
+        return self._histograms[full_name]
 
     def tail(self, name: str) -> Any:
         """An upper tail; Tails of all groups."""
