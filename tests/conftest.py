@@ -3,7 +3,7 @@
 Examples hang on the text of a test and on nothing else.  Hypothesis also draws constants that it finds in the modules
 that are loaded, so that examples would change with every commit, and with what a worker happened to import before; here
 that pool stays empty (tests/test_examples.py holds it).  `--hypothesis-profile=search` looks at other examples, new
-ones each time, with constants of the code among them.
+ones each time and three times as many, with constants of the code among them.
 
 And the same surroundings everywhere: one torch thread, as workers of rlcorr have it, in the commands that tests start,
 too (tensors of tests are small, and two threads take twice the time); and no GitHub Actions, where `check` would write
@@ -42,7 +42,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("search", settings.get_profile("rlcorr"), derandomize=False)
+settings.register_profile("search", settings.get_profile("rlcorr"), derandomize=False, max_examples=120)
 settings.load_profile("rlcorr")
 
 

@@ -43,6 +43,8 @@ SIGNED = ("ratio", "log_ratio", "k1", "prob_gap", "binary_kl_signed")
 WEIGHT_SCOPES: tuple[WeightScope, ...] = get_args(WeightScope)
 OUTSIDES: tuple[Outside, ...] = ("clamp", "zero")
 WEIGHT_BOUNDS = (Bounds(None, 2.0), Bounds(0.5, 2.0), Bounds(0.97, 1.02), Bounds(0.98, None), Bounds())
+FEW_DUMPS = settings(max_examples=settings().max_examples // 3)
+"""For tests that measure dozens of plans on each dump."""
 
 
 def assert_equal_to_oracle(rows: list[Row], *plans: Plan) -> None:
@@ -101,7 +103,7 @@ def splitting(rows: list[Row], statistic: str, scope: Scope, ends: str = "both")
     return Bounds(None if ends == "high" else low, None if ends == "low" else high)
 
 
-@settings(max_examples=30)
+@FEW_DUMPS
 @given(rows=dumps())
 @example(rows=edges())
 def test_presets(rows: list[Row]) -> None:
@@ -123,7 +125,7 @@ def with_current(rows: list[Row]) -> None:
         one.current = one.current or [a - (t % 7 - 3) / 128 - 1 / 32 + OFF for t, a in enumerate(one.train)]
 
 
-@settings(max_examples=25)
+@FEW_DUMPS
 @given(rows=dumps(), of=st.sampled_from(["mismatch", "drift", "total"]), normalize=st.sampled_from(["none", "batch"]))
 @example(rows=edges(), of="total", normalize="batch")
 def test_records_that_look_at_advantages_and_drift(rows: list[Row], of: Of, normalize: Normalize) -> None:
@@ -140,7 +142,7 @@ def test_records_that_look_at_advantages_and_drift(rows: list[Row], of: Of, norm
     assert_equal_to_oracle(rows, *(plan(scope, gate) for scope, gate in product(WEIGHT_SCOPES, [*SIGNS, "any"])))
 
 
-@settings(max_examples=25)
+@FEW_DUMPS
 @given(rows=dumps(), of=st.sampled_from(["mismatch", "drift", "total"]))
 @example(rows=edges(), of="total")
 def test_sequences_that_lose_the_tokens_for_which_a_gate_is_open(rows: list[Row], of: Of) -> None:
@@ -156,7 +158,7 @@ def test_sequences_that_lose_the_tokens_for_which_a_gate_is_open(rows: list[Row]
     assert_equal_to_oracle(rows, *(plan(gate, scope) for gate, scope in product([*SIGNS, "onward"], SCOPES)))
 
 
-@settings(max_examples=25)
+@FEW_DUMPS
 @given(rows=dumps(), below=st.sampled_from([1e-6, 1e-3, 0.04, 1.0]), of=st.sampled_from(["mismatch", "drift", "total"]))
 @example(rows=edges(), below=0.04, of="mismatch")
 def test_budgets(rows: list[Row], below: float, of: Of) -> None:
@@ -177,7 +179,7 @@ def test_a_budget_is_kept_in_each_batch_by_dropping_some() -> None:
     assert_equal_to_oracle(rows, plan)
 
 
-@settings(max_examples=20)
+@FEW_DUMPS
 @given(rows=dumps(), ends=st.sampled_from(["both", "low", "high"]))
 @example(rows=edges(), ends="both")
 def test_rejections(rows: list[Row], ends: str) -> None:
@@ -188,7 +190,7 @@ def test_rejections(rows: list[Row], ends: str) -> None:
     assert_equal_to_oracle(rows, *(Plan(rejections=(rejection,)) for rejection in rejections))
 
 
-@settings(max_examples=30)
+@FEW_DUMPS
 @given(rows=dumps(), bounds=st.sampled_from(WEIGHT_BOUNDS))
 @example(rows=edges(), bounds=Bounds())
 @example(rows=edges(), bounds=Bounds(0.5, 2.0))
