@@ -36,7 +36,7 @@ from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show.forms import PAGES, sheet_destinations, write
 

@@ -10,7 +10,8 @@ from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName, kind_of, one_of
 from rlcorr_cli.commands.declared import Opt, PythonOnly
 from rlcorr_cli.errors import UsageError, plain
-from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan, profile_called
+from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
+from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection

@@ -45,7 +45,7 @@ def writable_frameworks() -> Offers:
 
 def profiles() -> Offers:
     """Every profile."""
-    from rlcorr_cli.frameworks.chosen import RELEASES
+    from rlcorr_cli.metrics.framework_names import RELEASES
 
     return offers_of(RELEASES)
 

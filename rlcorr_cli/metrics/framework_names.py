@@ -1,7 +1,7 @@
 """What frameworks call our metrics on their dashboards, and where their arithmetic departs from ours.
 
-LOGGED has names as they are logged; verl's many follow a rule (`VERL_PREFIXES` and our own name), so only its
-departures stand here.
+RELEASES are the profiles: the releases whose own numbers a report can give.  LOGGED has names as they are logged;
+verl's many follow a rule (`VERL_PREFIXES` and our own name), so only its departures stand here.
 """
 
 from rlcorr_cli.frozen import frozen
@@ -32,6 +32,20 @@ _XTUNER = "rollout_is/mismatch/"
 
 PROFILED = ("verl", "slime")
 """Frameworks whose own numbers a profile gives."""
+
+CANONICAL = "canonical"
+"""What a profile is called that is none: rlcorr's own names and numbers."""
+
+RELEASES: dict[str, str] = {
+    CANONICAL: "our own arithmetic and names, those of `rlcorr explain metrics`.",
+    "verl-mismatch": "config keys and arithmetic of verl in 2025-10, its names under mismatch/.",
+    "verl-0.6": "config keys and arithmetic of verl 0.6.x and 0.7.0, its names under rollout_corr/.",
+    "verl-0.7": "config keys and arithmetic of verl 0.7.1, its names under rollout_corr/.",
+    "verl-0.8": "config keys and arithmetic of verl 0.8.0, its names under rollout_corr/.",
+    "verl-0.9": "config keys and arithmetic of verl 0.9.x, its names under rollout_corr/.",
+    "slime": "options and arithmetic of slime's mis.py (2026-08), its names mis_....",
+}
+"""Profile -> what a report under it holds."""
 
 VERL_PREFIXES = ("rollout_corr/", "mismatch/")
 """verl's groups of metrics: since 0.6, and in 2025-10."""

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, field, replace
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frozen import frozen
@@ -27,9 +27,11 @@ from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
-from rlcorr_cli.results.usable import SEQUENCE_ESS, Answer
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.limits import LARGEST_SHAPE
+from rlcorr_cli.totals.limits import LARGEST_SHAPE, SEQUENCE_ESS
+
+if TYPE_CHECKING:
+    from rlcorr_cli.results.usable import Answer
 
 Severity = Literal["fail", "warn"]
 Over = Literal["total", "groups", "both"]
@@ -389,7 +391,7 @@ class RemedyContext:
     is_exact: bool = False
     told: str = ""
     is_far: bool = False
-    sequence: Answer = "no"
+    sequence: "Answer" = "no"
 
     def needs_no(self, metric: str) -> bool:
         """Whether the default remedy of a metric is left out, because it treats or guesses what is known."""

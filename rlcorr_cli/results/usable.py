@@ -35,6 +35,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.limits import SEQUENCE_ESS
 
 Answer = Literal["no", "unsure", "yes"]
 ANSWERS: tuple[Answer, ...] = ("no", "unsure", "yes")
@@ -42,8 +43,6 @@ ANSWERS: tuple[Answer, ...] = ("no", "unsure", "yes")
 
 TOKEN_ESS = 0.5
 """At a smaller effective share of the tokens no weight repairs the sample."""
-SEQUENCE_ESS = 0.3
-"""At a smaller effective share of the sequences their weights cost more than they correct."""
 SURE_ESS = 0.5
 """At a larger effective share of the sequences no few of them carry the sample, whatever their tail looks like."""
 

@@ -16,11 +16,12 @@ from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.frameworks.chosen import CANONICAL, ChosenPlan
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
+from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan

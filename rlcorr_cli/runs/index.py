@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem, located
-from rlcorr_cli.frameworks.chosen import CANONICAL
+from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.places import scheme
 from rlcorr_cli.results.checked import measurements_of
 from rlcorr_cli.results.indexed import IndexedReport, ReportIndex

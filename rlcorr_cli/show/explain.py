@@ -13,8 +13,8 @@ from typing import Any
 
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, KINDS, Cause
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.frameworks.chosen import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_as, names
+from rlcorr_cli.metrics.framework_names import RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.plan import STATISTICS
 from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES

@@ -4,12 +4,12 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
 from rlcorr_cli.plans.presets import COMPARED, FAMILIES, PRESETS, Preset, families, of_family, preset
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.write import Lines
+    from rlcorr_cli.plans.preset_configs import PeerConfig
 
 WIDTH = 80
 DEEDS = {
@@ -93,6 +93,7 @@ def shortest_name(row: Preset) -> str:
 def print_preset(name: str) -> None:
     """Print one preset, with the framework's config and the plan file that mean the same."""
     from rlcorr_cli.plans.files import plan_to_toml
+    from rlcorr_cli.plans.preset_configs import CONFIGS
 
     row = preset(name)
     config = CONFIGS.get(row.name)
@@ -142,7 +143,7 @@ def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
-def _how_to_read(config: PeerConfig) -> str:
+def _how_to_read(config: "PeerConfig") -> str:
     return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
 
 

@@ -6,6 +6,9 @@ LARGEST_SHAPE = 0.7
 A sample of n bears less: `Tail.limit`, which every verdict, recommendation and default rule goes by.
 """
 
+SEQUENCE_ESS = 0.3
+"""At a smaller effective share of the sequences their weights cost more than they correct (`results/usable.py`)."""
+
 FEWEST_IN_TAIL = 20
 """Weights of a tail that it takes to judge its Pareto shape: of 100 sequences a fifth, the largest.
 

@@ -9,9 +9,9 @@ from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
 from rlcorr_cli.commands import app
 from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
-from rlcorr_cli.frameworks.chosen import CANONICAL, RELEASES
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
+from rlcorr_cli.metrics.framework_names import CANONICAL, RELEASES
 from rlcorr_cli.metrics.objective import BY_FULL_NAME
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import ALIASES, FAMILIES, PRESETS, families, of_family

@@ -6,8 +6,8 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
-from rlcorr_cli.frameworks.chosen import RELEASES
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
+from rlcorr_cli.metrics.framework_names import RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import PRESETS, SCOPE_TERMS, TERMS, presets_with
