@@ -418,11 +418,41 @@ class Weights:
 
 
 def looked_at(rows: Sequence[Row], record: dict) -> list[Row]:
-    """The rows with a record's two policies: training and rollout, current and old (drift) or rollout (total)."""
-    if record.get("of", "mismatch") == "mismatch":
-        return list(rows)
-    base = {"drift": lambda row: row.train, "total": lambda row: row.rollout}[record["of"]]
-    return [replace(row, train=row.current, rollout=base(row)) for row in rows]
+    """The rows with a record's two policies: training and rollout, current and old (drift) or rollout (total); each
+    token's l limited where the plan says so of all tokens."""
+    pairs = list(rows)
+    if record.get("of", "mismatch") != "mismatch":
+        base = {"drift": lambda row: row.train, "total": lambda row: row.rollout}[record["of"]]
+        pairs = [replace(row, train=row.current, rollout=base(row)) for row in rows]
+    limit = record["log_ratio_limit"]
+    if record["limit_on"] != "first" or limit is None:
+        return pairs
+    return [
+        replace(
+            row,
+            train=[
+                a if abs(a - b) <= limit else b + limited(a - b, limit)
+                for a, b in zip(row.train, row.rollout, strict=True)
+            ],
+        )
+        for row in pairs
+    ]
+
+
+def of_plan(record: dict, plan: Plan) -> dict:
+    """A plan's record, which knows the plan's limit and what is limited: each token before all else ("first"), each
+    before it is reduced ("token"), or what it is reduced to."""
+    return {
+        **record,
+        "limit_on": plan.get("limit_on", "reduced"),
+        "log_ratio_limit": plan.get("log_ratio_limit", 20.0),
+    }
+
+
+def weighting_of(plan: Plan) -> dict | None:
+    """A plan's weighting; None without one."""
+    weighting = plan.get("weighting")
+    return of_plan(weighting, plan) if weighting else None
 
 
 OPENS: dict[str, Callable[[float], bool]] = {
@@ -526,7 +556,7 @@ def applied_weight_metrics(weights: Weights, weighting: dict) -> dict[str, Value
 
 def weight_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
     """Section 2; absent without a weighting."""
-    weighting = plan.get("weighting")
+    weighting = weighting_of(plan)
     if not weighting:
         return {}
     weights = compute_weights(rows, weighting, plan.get("log_ratio_limit", 20.0))
@@ -656,8 +686,8 @@ def rejection_mask(seq: Seq, rejection: dict, limit: float | None) -> list[int]:
 
 
 def rejections_of(plan: Plan) -> list[dict]:
-    """A plan's rejections, each knowing whether tokens are limited before they are reduced."""
-    return [{**one, "limit_on": plan.get("limit_on", "reduced")} for one in plan.get("rejections") or []]
+    """A plan's rejections."""
+    return [of_plan(one, plan) for one in plan.get("rejections") or []]
 
 
 def kept_masks(rows: Sequence[Row], plan: Plan) -> list[list[int]]:
@@ -675,7 +705,7 @@ def kept_masks(rows: Sequence[Row], plan: Plan) -> list[list[int]]:
 
 def budgets_of(plan: Plan) -> list[dict]:
     """A plan's budgets as rejections without bounds."""
-    return [{**one, "scope": "token"} for one in plan.get("budgets") or []]
+    return [of_plan({**one, "scope": "token"}, plan) for one in plan.get("budgets") or []]
 
 
 def spend(rows: Sequence[Row], batch: object, budget: dict, limit: float | None, masks: list[list[int]]) -> None:
@@ -755,7 +785,7 @@ def kept_weight_metrics(rows: Sequence[Row], plan: Plan) -> dict[str, Value]:
 
     Absent without weights or without rejections, and where weights are divided by batch means.
     """
-    weighting = plan.get("weighting")
+    weighting = weighting_of(plan)
     rejects = plan.get("rejections") or plan.get("budgets")
     if not weighting or not rejects or weighting.get("normalize", "none") == "batch":
         return {}
@@ -781,7 +811,7 @@ def metrics(rows: list[Row], plan: Plan) -> dict[str, float | None]:
 
 def weights_and_mask(rows: list[Row], plan: Plan) -> tuple[list[list[float]] | None, list[list[int]]]:
     """(applied weight of every token, 0 on masked ones; None without a weighting; the modified masks)."""
-    masks, weighting = kept_masks(rows, plan), plan.get("weighting")
+    masks, weighting = kept_masks(rows, plan), weighting_of(plan)
     if not weighting:
         return None, masks
     applied = compute_weights(rows, weighting, plan.get("log_ratio_limit", 20.0)).applied

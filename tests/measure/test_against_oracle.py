@@ -25,6 +25,7 @@ from rlcorr_cli.plans.plan import (
     Bounds,
     Budget,
     Gate,
+    LimitOn,
     Normalize,
     Of,
     Outside,
@@ -246,12 +247,14 @@ def test_limits_on_tokens(rows: list[Row], scope: Scope, limit: float) -> None:
     assert_equal_to_oracle(rows, Plan(rejections=rejections, log_ratio_limit=limit, limit_on="token"))
 
 
+@FEW_DUMPS
 @given(rows=dumps())
 @example(rows=edges())
 def test_other_limits(rows: list[Row]) -> None:
     rejections = (Rejection("ratio", "seq_sum", Bounds(0.9, 1.1)), Rejection("k3", "token", Bounds(None, 0.001)))
     plan = Plan(weighting=Weighting("geometric", Bounds(0.98, 1.02)), rejections=rejections)
-    assert_equal_to_oracle(rows, *(replace(plan, log_ratio_limit=limit) for limit in (0.05, 1.0, None)))
+    limits = product((0.05, 1.0, None), get_args(LimitOn))
+    assert_equal_to_oracle(rows, *(replace(plan, log_ratio_limit=limit, limit_on=on) for limit, on in limits))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
