@@ -121,6 +121,7 @@ def _become(request: dict[str, Any]) -> list[str]:
             os.open(os.devnull, os.O_RDONLY)
     os.closerange(3, 64)
     resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"],) * 2)
+    sys.dont_write_bytecode = True  # under that limit Python cuts byte code short, and keeps it for all who come after
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     os.environ.clear()
     os.environ.update(request["environment"])

@@ -233,6 +233,7 @@ def _taken_over(
     for number in {0, 1, 2}.difference(numbers):
         os.close(number)
     resource.setrlimit(resource.RLIMIT_FSIZE, resource.prlimit(client, resource.RLIMIT_FSIZE))
+    sys.dont_write_bytecode = True  # under that limit Python cuts byte code short, and keeps it for all who come after
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
