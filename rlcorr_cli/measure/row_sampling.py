@@ -19,19 +19,32 @@ from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
 
 
+@dataclass
+class LeastLevel:
+    """The least level that the sample of the whole dump can have, as far as it is known: below it no row is copied.
+
+    It rises as shards come in, for those that are read after them; in another process it stays as it was.
+    """
+
+    level: int = 0
+
+    def raise_to(self, level: int) -> None:
+        """Hold it to the level of a part of the dump."""
+        self.level = max(self.level, level)
+
+
 @frozen(kw_only=True)
 class Sampling:
     """How rows are sampled.
 
     mode: which trained policy is compared with the rollout's.  groups: the columns that rows are grouped by, where the
-    sample is to tell groups apart.  most: as of RowSample.  level: the least that the sample of the whole dump can
-    have, so that fewer rows are copied.
+    sample is to tell groups apart.  most: as of RowSample.
     """
 
     mode: Mode = "decoupled"
     groups: tuple[str, ...] = ()
     most: int = MOST_TOKENS
-    level: int = 0
+    least: LeastLevel = field(default_factory=LeastLevel)
 
 
 @dataclass
@@ -45,7 +58,7 @@ class RowSampler:
     @property
     def level(self) -> int:
         """The level at which rows are taken."""
-        return max(self.sampling.level, self._taken.level)
+        return max(self.sampling.least.level, self._taken.level)
 
     def take(self, rows: CheckedRows) -> None:
         """Take those of these rows that belong to the sample."""

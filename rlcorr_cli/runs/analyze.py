@@ -20,7 +20,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
-from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
+from rlcorr_cli.measure.row_sampling import LeastLevel, RowSampler, Sampling
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
@@ -126,7 +126,7 @@ def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = 
     is_parquet = all(source.format == "parquet" for source in dump.sources)
     largest = LARGEST_TOKEN if is_parquet else LARGEST_TEXT
     level = max(0, math.floor(LEVELS * math.log2(max(1, dump.n_bytes) / (largest * most))))
-    return Sampling(mode=mode, groups=groups, most=most, level=level)
+    return Sampling(mode=mode, groups=groups, most=most, least=LeastLevel(level))
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -202,6 +202,8 @@ def measure(
     gathering = MeasuredSum()
     for _, part in reading.each(work):
         gathering.add(part)
+        if sampling is not None:
+            sampling.least.raise_to(gathering.samples.level)
         if by_group:
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:

@@ -60,6 +60,7 @@ def diagnose(
             for key, of_group in part.counts.items():
                 add_counts(counts, key, of_group)
             samples_of_shards.add(part.sample)
+            sampling.least.raise_to(samples_of_shards.level)
             contents += [] if part.contents is None else [part.contents]
         reading.check()
         run = DiagnosisRun(

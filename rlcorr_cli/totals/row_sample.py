@@ -172,11 +172,9 @@ class RowSample:
     @property
     def fitted(self) -> "RowSample":
         """The same at the lowest level at which it holds `most` tokens at most."""
-        highest = highest_levels(self.keys)
-        n_from = np.bincount(highest, self.n_valid, MOST_LEVEL + 1)[::-1].cumsum()[::-1]
-        level = min(MOST_LEVEL, self.level + int((n_from[self.level :] > self.most).sum()))
-        left = np.flatnonzero(highest >= level)
-        return replace(self if len(left) == len(highest) else self.rows(left), level=level)
+        level = level_of(tokens_by_level(self), self.level, self.most)
+        left = np.flatnonzero(highest_levels(self.keys) >= level)
+        return replace(self if len(left) == self.n_rows else self.rows(left), level=level)
 
     @property
     def ordered(self) -> "RowSample":
@@ -254,6 +252,18 @@ def highest_levels(keys: Keys) -> Index:
     return (LEVELS * (64 - np.log2(np.maximum(keys, 1).astype(np.float64)))).astype(np.int64)
 
 
+def tokens_by_level(sample: RowSample) -> NDArray[np.float64]:
+    """Valid tokens of the rows of each highest level: f64[MOST_LEVEL + 1]."""
+    return np.bincount(highest_levels(sample.keys), sample.n_valid, MOST_LEVEL + 1)
+
+
+def level_of(tokens: NDArray[np.float64], level: int, most: int) -> int:
+    """The lowest level, from `level` on, that holds `most` valid tokens at most.  tokens: as tokens_by_level has
+    them."""
+    n_from = tokens[::-1].cumsum()[::-1]
+    return min(MOST_LEVEL, level + int((n_from[level:] > most).sum()))
+
+
 def sample_of(parts: Sequence[RowSample]) -> RowSample:
     """The sample of the rows of one part or more, as one reading would have taken it; a ValueError of samples of two
     sizes."""
@@ -275,23 +285,23 @@ class SampleSum:
     """The sum of many samples, added one at a time.
 
     What was added waits until it is as much as the sum so far, because joining copies all rows and lists all files.
+    level: that of the sum, whether or not all of it is joined: no row below it will stay.
     """
 
+    level: int = 0
     _sum: RowSample | None = None
     _waiting: list[RowSample] = field(default_factory=list[RowSample])
     _weight: int = 0
+    _tokens: NDArray[np.float64] = field(default_factory=partial(np.zeros, MOST_LEVEL + 1))
 
     def add(self, part: RowSample) -> None:
         """Add one more."""
         self._waiting.append(part)
         self._weight += _weight(part)
+        self._tokens += tokens_by_level(part)
+        self.level = level_of(self._tokens, max(self.level, part.level), part.most)
         if self._weight >= (0 if self._sum is None else _weight(self._sum)):
             self._join()
-
-    @property
-    def level(self) -> int:
-        """Of what is joined so far: no row below it will stay."""
-        return 0 if self._sum is None else self._sum.level
 
     @property
     def sample(self) -> RowSample | None:
