@@ -64,7 +64,7 @@ def _binned(sample: RowSample, of: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     b, a = rows.rollout.astype(np.float64), rows.train.astype(np.float64)
     surprise = np.digitize(logit(b), SURPRISE_EDGES)
     place = np.arange(len(b)) - np.repeat(starts_of(rows.n_valid), rows.n_valid)
-    at = surprise * N_PLACES + np.digitize(place, INDEX_EDGES)
+    at = surprise * N_PLACES + np.digitize(np.arange(place.max(initial=0) + 1), INDEX_EDGES)[place]
     size, shape = N_SURPRISE * N_PLACES, (N_SURPRISE, N_PLACES)
     squares = (a - b) ** 2 if rows.unscored is None else np.where(rows.unscored, 0.0, (a - b) ** 2)
     counts, sums = np.bincount(at, minlength=size), np.bincount(at, squares, size)

@@ -371,10 +371,10 @@ def unnormalised(case: Case) -> CauseFinding | None:
 
 def top_k(case: Case) -> CauseFinding | None:
     """Mass lost over many tokens, by rollout or by training, without tokens at b = 0."""
-    f, beyond, step = case.features, case.beyond, case.step
-    if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (beyond is not None and beyond.holds):
+    f, step = case.features, case.step
+    if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (step is not None and step.unsure < MIN_UNSURE):
         return None
-    if step is not None and step.unsure < MIN_UNSURE:
+    if case.beyond is not None and case.beyond.holds:
         return None
     for mean, error, share_against, cut, whole in (
         (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
@@ -387,12 +387,13 @@ def top_k(case: Case) -> CauseFinding | None:
 
 def padded_vocabulary(case: Case) -> CauseFinding | None:
     """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
-    f, beyond, step = case.features, case.beyond, case.step
-    if beyond is None or not beyond.holds or f.positive >= TOP_K_POSITIVE:
-        return None
-    if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error:
+    f, step = case.features, case.step
+    if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error or f.positive >= TOP_K_POSITIVE:
         return None
     if step is not None and step.cut >= MIN_CUT_SHARP:
+        return None
+    beyond = case.beyond
+    if beyond is None or not beyond.holds:
         return None
     return CauseFinding(
         cause="padded_vocabulary",

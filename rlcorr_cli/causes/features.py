@@ -16,9 +16,7 @@ from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, w
 from rlcorr_cli.causes.prefixes import SharedPrefixes, shared_prefixes
 from rlcorr_cli.causes.vocabulary import Beyond, ByToken, Repetition, beyond_vocabulary, by_token, repetition
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.gap import gap_totals
-from rlcorr_cli.measure.row_sampling import batch_of
 from rlcorr_cli.totals.gap import (
     BODY,
     CERTAIN_LEAST,
@@ -398,9 +396,7 @@ class Case:
             return None
         context, sample = self.context, self.sample
         sample = replace(sample, rollout=sample.train, train=sample.rollout)
-        batch, around = batch_of(sample)
-        totals = gap_totals(batch, around, np.arange(sample.n_rows), device=CPU).totals
-        return Case(totals, replace(context, rollout=context.train, train=context.rollout), sample)
+        return Case(gap_totals(sample).totals, replace(context, rollout=context.train, train=context.rollout), sample)
 
     @property
     def widest_noise(self) -> float:

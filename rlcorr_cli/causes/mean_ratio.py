@@ -16,13 +16,12 @@ import numpy as np
 from rlcorr_cli.causes.diagnosis import Impossible
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import CPU
-from rlcorr_cli.measure.chosen_rows import rollout_keys
-from rlcorr_cli.measure.tokens import Tokens, scored_rollout
+from rlcorr_cli.measure.gap import RowGaps
+from rlcorr_cli.measure.row_contents import rollout_keys
 from rlcorr_cli.metrics.interval import t_quantile
-from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import DistinctKeys
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
 RATIO_MEAN = "ratio_mean"
@@ -63,26 +62,28 @@ class Mean:
 
 
 @np.errstate(all="ignore")
-def impossible_ratio(batch: Batch) -> Impossible | None:
-    """The mean ratio of some rows, none of them empty, where it proves that a column is not what it is taken for."""
-    tokens = Tokens.of(batch, CPU)
-    rollout = scored_rollout(batch, "decoupled")
-    keys = bootstrap.row_keys(rollout, batch.offsets, batch.row_keys)
+def impossible_ratio(sample: RowSample, rows: RowGaps) -> Impossible | None:
+    """The mean ratio of a sample, where it proves that a column is not what it is taken for.  rows: sums over each."""
+    lengths = sample.n_valid
+    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < LEAST:
+        return None
+    rollout = sample.rollout if sample.unscored is None else np.where(sample.unscored, sample.train, sample.rollout)
+    ids = sample.ids if sample.ids.any() else None
+    keys = bootstrap.row_keys(rollout.astype(np.float32), np.concatenate([[0], np.cumsum(lengths)]), ids)
     if DistinctKeys.of(keys, FEWEST).exact:
         return None
     # A rollout of few tokens is known by what tells rows apart.
-    rollouts = np.where(batch.lengths < bootstrap.TELLING_TOKENS, keys, rollout_keys(batch))
+    rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, keys, rollout_keys(sample.rollout, lengths))
     buckets = (rollouts % np.uint64(BUCKETS)).astype(np.int64)
-    n, rho_minus_1, chi2 = (
-        np.bincount(buckets, of_rows, minlength=BUCKETS).astype(np.float64)
-        for of_rows in (
-            batch.lengths,
-            tokens.rho_minus_1_sum,
-            tokens.rho_deviation + 2 * tokens.rho_minus_1_sum,  # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
-        )
+    # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
+    of_rows = (lengths, rows.rho_minus_1, rows.square + 2 * rows.rho_minus_1)
+    n, by_bucket, squares = (np.bincount(buckets, each, BUCKETS).astype(np.float64) for each in of_rows)
+    mean = _mean(n, by_bucket, 1.0)
+    tail = (
+        Tail.of(sample.train - rollout.astype(np.float64), WHOLE_SIZE) if mean is not None and mean.value > 1 else None
     )
-    tail = Tail.of(tokens.log_ratio, WHOLE_SIZE)
-    return proof(_mean(n, rho_minus_1, 1.0), _mean(n, chi2, 0.0), shape=tail.pareto_k, limit=tail.limit)
+    shape, limit = (None, None) if tail is None else (tail.pareto_k, tail.limit)
+    return proof(mean, _mean(n, squares, 0.0), shape=shape, limit=limit)
 
 
 def proof(mean: Mean | None, square: Mean | None, *, shape: float | None, limit: float | None) -> Impossible | None:

@@ -37,7 +37,7 @@ def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
 
 def jackknife(statistic: Callable[[Floats], float], groups: Floats) -> float:
     """The standard error of a statistic of sums.  groups: as `without_each` takes them."""
-    return jackknife_error(np.array([statistic(sums) for sums in without_each(groups)]))
+    return float(jackknife_error(np.array([statistic(sums) for sums in without_each(groups)])))
 
 
 def without_each(groups: Floats) -> Floats:
@@ -50,10 +50,11 @@ def without_each(groups: Floats) -> Floats:
     return some.sum(axis=0) - some if len(some) > 1 else some[:0]
 
 
-def jackknife_error(without: Floats) -> float:
-    """sqrt((k - 1) / k sum (theta - their mean)^2) of a statistic's k values without one group each; 0.0 of none."""
+def jackknife_error(without: Floats) -> Floats:
+    """sqrt((k - 1) / k sum (theta - their mean)^2) of a statistic's k values without one group each, [k, ...]; 0 of
+    none."""
     k = len(without)
-    return sqrt((k - 1) / k * float(((without - without.mean()) ** 2).sum())) if k else 0.0
+    return np.sqrt((k - 1) / k * ((without - without.mean(axis=0)) ** 2).sum(axis=0)) if k else np.zeros(())
 
 
 def typical(mean_x: float) -> float:

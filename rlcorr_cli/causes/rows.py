@@ -302,14 +302,12 @@ def _share_intervals(parts: Floats, whole: Floats) -> list[Interval | None]:
     sums = np.concatenate([whole, parts.T], axis=1)
     if (whole[:, 0] > 0).sum() < 2 or not whole[:, 1].sum():
         return [None] * len(parts)
-    # Of the whole first, then without one group each: [1 + k, 2 + L], of which each level's share of all, [L, 1 + k].
+    # Of the whole first, then without one group each: [1 + k, 2 + L], of which each level's share of all, [1 + k, L].
     sums = np.concatenate([sums.sum(axis=0)[None], without_each(sums)])
-    levels = np.ascontiguousarray(sums[:, 2:].T)
-    intervals: list[Interval | None] = []
-    for share, *without in ratios(levels, np.broadcast_to(sums[:, 1], levels.shape)).tolist():
-        error = jackknife_error(np.array(without))
-        intervals.append((max(0.0, share - 2 * error), min(1.0, share + 2 * error)))
-    return intervals
+    share, *without = ratios(sums[:, 2:], np.broadcast_to(sums[:, 1:2], sums[:, 2:].shape))
+    errors = jackknife_error(np.stack(without))
+    low, high = np.maximum(0.0, share - 2 * errors), np.minimum(1.0, share + 2 * errors)
+    return list(zip(low.tolist(), high.tolist(), strict=True))
 
 
 def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, float]:

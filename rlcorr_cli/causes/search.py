@@ -21,9 +21,7 @@ from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set
 from rlcorr_cli.causes.rows import order_of_keys
 from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import CPU
-from rlcorr_cli.measure.gap import gap_totals
-from rlcorr_cli.measure.row_sampling import batch_of
+from rlcorr_cli.measure.gap import RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows
@@ -50,7 +48,8 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
-    totals, context = totals_of(sample), Context(*sample.columns, clean)
+    sums, context = gap_totals(sample), Context(*sample.columns, clean)
+    totals = _with_worst(sample, sums)
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
@@ -61,7 +60,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         head=head,
         kept=kept,
         versions=version_gaps(sample),
-        impossible=impossible_ratio(batch_of(sample)[0]),
+        impossible=impossible_ratio(sample, sums),
         legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample, sample.levels.get(STEP)),
     )
@@ -156,8 +155,10 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
 
 def totals_of(sample: RowSample) -> GapTotals:
     """The sums over a sample's rows."""
-    batch, around = batch_of(sample)
-    sums = gap_totals(batch, around, np.arange(sample.n_rows), device=CPU)
+    return _with_worst(sample, gap_totals(sample))
+
+
+def _with_worst(sample: RowSample, sums: RowGaps) -> GapTotals:
     odd, far = (_worst(sample, values) for values in (sums.odd, sums.far))
     return replace(sums.totals, odd_rows=odd, far_rows=far)
 

@@ -1,6 +1,6 @@
-"""A batch and its surroundings -> GapTotals: the statistics that tell why two policies differ.
+"""A sample of rows -> GapTotals: the statistics that tell why two policies differ.
 
-One table of sums, by row and bin of u, is made of a batch's tokens; what is kept by level, by the jackknife's group and
+One table of sums, by row and bin of u, is made of the tokens; what is kept by level, by the jackknife's group and
 over all comes from folding its rows, so that a column of levels costs a row's work and not a token's.  Tokens that
 stand in special parts are few, and added up apart.
 """
@@ -14,10 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, Device, as_floats, bin_counts, host
-from rlcorr_cli.measure.gap_rows import GapRows, TokenGaps, sums_at
-from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.batch import Batch, TokenContext
+from rlcorr_cli.measure.gap_rows import GapRows, sums_at
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import (
     BODY,
@@ -33,6 +30,7 @@ from rlcorr_cli.totals.gap import (
     Vocabulary,
 )
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_sample import RowSample, starts_of
 
 MOST_ROWS, TOKENS_AT_ONCE = 4096, 1 << 16
 """Rows whose table is made at once, 15 MB, and tokens of whole rows: few enough for a processor's cache."""
@@ -42,33 +40,39 @@ LN_2 = math.log(2)
 Index = NDArray[np.int64]
 
 
-@frozen
+@frozen(kw_only=True)
 class RowGaps:
-    """GapTotals of B rows without the lists of worst ones, and what these are made of: f64[B], NaN of rows that do not
-    belong in the list.  odd: the sum of l^2 of odd rows.  far: y of the others."""
+    """GapTotals of B rows without the lists of worst ones, and what is known of each row, f64[B].
+
+    odd: the sum of l^2 of odd rows, far: y of the others; NaN of rows that are none.  rho_minus_1, square: sums of
+    e^l - 1 and of (e^l - 1)^2.
+    """
 
     totals: GapTotals
     odd: Floats
     far: Floats
+    rho_minus_1: Floats
+    square: Floats
 
 
 @np.errstate(all="ignore")
-def gap_totals(batch: Batch, around: TokenContext, rows: Index, *, device: Device, mode: Mode = "decoupled") -> RowGaps:
-    """The statistics of some rows of a batch, in the order of these rows; those without a valid token are none.
-
-    mode: which trained policy is compared with the rollout's.
-    """
-    totals = GapTotals()
-    odd, far = np.full(len(rows), math.nan), np.full(len(rows), math.nan)
-    filled = np.flatnonzero(batch.filled[rows])
-    ends = np.cumsum(batch.lengths[rows][filled])
-    cuts = np.searchsorted(ends, np.arange(0, int(ends[-1]) if len(ends) else 0, TOKENS_AT_ONCE))
-    for first, last in pairwise(sorted({*cuts.tolist(), *range(0, len(filled), MOST_ROWS), len(filled)})):
-        portion = filled[first:last]
-        of_portion = _Sums(GapRows.of(batch, around, rows[portion], device=device, mode=mode))
+def gap_totals(sample: RowSample) -> RowGaps:
+    """The statistics of a sample's rows, in their order."""
+    totals, n_rows = GapTotals(), sample.n_rows
+    of_rows: list[tuple[Floats, ...]] = [(np.zeros(0),) * 4]
+    ends = np.cumsum(sample.n_valid)
+    cuts = np.searchsorted(ends, np.arange(0, sample.n_valid_tokens, TOKENS_AT_ONCE))
+    for first, last in pairwise(sorted({*cuts.tolist(), *range(0, n_rows, MOST_ROWS), n_rows})):
+        of_portion = _Sums(GapRows.of(sample, first, last))
         totals += of_portion.totals
-        odd[portion], far[portion] = of_portion.odd_gap, of_portion.far_size
-    return RowGaps(totals, odd, far)
+        of_rows.append((of_portion.odd_gap, of_portion.far_size, *of_portion.ratio_sums))
+    odd, far, rho_minus_1, square = (np.concatenate(column) for column in zip(*of_rows, strict=True))
+    return RowGaps(totals=totals, odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
+
+
+ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0
+"""A row is odd if, over at least ODD_TOKENS body tokens, its two log-probs (clipped below at ODD_LEAST) correlate below
+ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x exceeds ODD_SIZE."""
 
 
 @frozen
@@ -78,22 +82,59 @@ class _Sums:
     rows: GapRows
 
     @cached_property
-    def _table(self) -> Floats:
-        """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
-        n = self.rows.n_rows * N_SURPRISE
-        at = self.rows.tokens.xp.where(self.rows.in_table, self.rows.cell, n)
-        return self.rows.values.sums(at, n + 1)[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
+    def _apart(self) -> list[NDArray[Any]]:
+        """What TOKEN_SUMS add up, of the tokens that are not in their row's body."""
+        return [column[self.rows.apart] for column in self.rows.values.columns.values()]
 
     @cached_property
-    def _special(self) -> TokenGaps:
-        """The tokens that are not in the table."""
-        return self.rows.values.chosen(self.rows.special)
+    def _body(self) -> Floats:
+        """TOKEN_SUMS of body tokens, of odd rows too: f64[R, N_SURPRISE, K]."""
+        n = self.rows.n_rows * N_SURPRISE
+        at = np.where(self.rows.in_body, self.rows.cell, n)
+        sums = sums_at(at, n + 1, self.rows.values.columns.values())
+        return sums[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
 
     @cached_property
     def _whole(self) -> Floats:
         """TOKEN_SUMS of all tokens: f64[R, N_SURPRISE, K]."""
-        sums = self._special.sums(self.rows.cell[self.rows.special], self.rows.n_rows * N_SURPRISE)
-        return self._table + sums.reshape(self._table.shape)
+        sums = sums_at(self.rows.cell[self.rows.apart], self.rows.n_rows * N_SURPRISE, self._apart)
+        return self._body + sums.reshape(self._body.shape)
+
+    @cached_property
+    def _table(self) -> Floats:
+        """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
+        return np.where(self.odd[:, None, None], self._whole, self._body) if self.odd.any() else self._body
+
+    @cached_property
+    def odd(self) -> NDArray[np.bool_]:
+        """Rows whose columns do not belong to each other, [R]."""
+        rows = self.rows
+        n, n_graded, x = (self._body[:, :, TOKEN_SUMS.index(name)].sum(axis=1) for name in ("n", "n_graded", "x"))
+        far = (n >= ODD_TOKENS) & (x / n_graded > ODD_SIZE)
+        if not far.any():
+            return far
+        tokens = np.flatnonzero(far[rows.row] & rows.in_body)
+        a, b = (np.maximum(column[tokens], ODD_LEAST) for column in (rows.values.a, rows.values.b))
+        sums = sums_at(rows.row[tokens], rows.n_rows, (a, b, a * a, b * b, a * b))
+        mean_a, mean_b, aa, bb, ab = (column / n for column in sums.T)
+        spread_a, spread_b = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
+        correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
+        return far & (correlation < ODD_CORRELATION) & (np.minimum(spread_a, spread_b) > ODD_DEVIATION)
+
+    @cached_property
+    def _odd_tokens(self) -> NDArray[np.bool_]:
+        """Tokens of odd rows."""
+        return self.odd[self.rows.row] if self.odd.any() else np.zeros(len(self.rows.row), np.bool_)
+
+    @cached_property
+    def _part(self) -> Index:
+        """The part of each token."""
+        return np.where(self._odd_tokens, ODD, self.rows.places.part) if self.odd.any() else self.rows.places.part
+
+    @cached_property
+    def _inside(self) -> NDArray[np.bool_]:
+        """Tokens inside that are in the table."""
+        return (self.rows.in_body | self._odd_tokens) & self.rows.values.inside
 
     def _of_whole(self, name: str) -> Floats:
         """One of the sums of all tokens, over each row: f64[R]."""
@@ -104,18 +145,24 @@ class _Sums:
         """GAP_SUMS of all tokens: f64[R, N_SURPRISE, 3]."""
         return self._whole[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]]
 
+    @property
+    def ratio_sums(self) -> tuple[Floats, Floats]:
+        """The sums of rho - 1 and of its square over each row."""
+        starts, rho_minus_1 = starts_of(self.rows.lengths), self.rows.values.rho_minus_1
+        return np.add.reduceat(rho_minus_1, starts), np.add.reduceat(rho_minus_1 * rho_minus_1, starts)
+
     @cached_property
     def far_size(self) -> Floats:
         """y of each row, NaN of odd ones and of those without a graded token."""
         graded = self._of_whole("n_graded")
         with np.errstate(invalid="ignore", divide="ignore"):
             size = self._of_whole("x") / graded
-        return np.where(self.rows.odd | (graded == 0), math.nan, size)
+        return np.where(self.odd | (graded == 0), math.nan, size)
 
     @cached_property
     def odd_gap(self) -> Floats:
         """The sum of l^2 of odd rows, NaN of others."""
-        return np.where(self.rows.odd, self._every[:, :, 1].sum(axis=1), math.nan)
+        return np.where(self.odd, self._every[:, :, 1].sum(axis=1), math.nan)
 
     @cached_property
     def totals(self) -> GapTotals:
@@ -126,7 +173,7 @@ class _Sums:
         return GapTotals(
             **self._of_tokens(),
             n_rows=self.rows.n_rows,
-            n_odd=int(self.rows.odd.sum()),
+            n_odd=int(self.odd.sum()),
             turns=turns,
             turns_surprise=turns_surprise,
             surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
@@ -142,45 +189,38 @@ class _Sums:
 
     def _of_tokens(self) -> dict[str, Any]:
         """What single tokens are added up by, of GapTotals: their part and place, d, and how sure they are."""
-        rows, values, xp = self.rows, self.rows.values, self.rows.tokens.xp
-        tokens = np.zeros((len(PARTS), N_SURPRISE, len(TOKEN_SUMS)))
-        at = rows.part[rows.special] * N_SURPRISE + self._special.surprise
-        tokens += self._special.sums(at, len(PARTS) * N_SURPRISE).reshape(tokens.shape)
-        tokens[ODD] += self._table[rows.odd].sum(axis=0)
-        tokens[BODY] += self._table[~rows.odd].sum(axis=0)
+        rows, values, part = self.rows, self.rows.values, self._part
+        at = (part[rows.apart] * N_SURPRISE) + values.surprise[rows.apart]
+        tokens = sums_at(at, len(PARTS) * N_SURPRISE, self._apart).reshape(len(PARTS), N_SURPRISE, -1)
+        tokens[ODD] = self._whole[self.odd].sum(axis=0)
+        tokens[BODY] = self._body[~self.odd].sum(axis=0)
 
-        far = abs(values.log_ratio) > LN_2
+        far = np.abs(values.log_ratio) > LN_2
         of_parts = tokens.sum(axis=1)[:, [TOKEN_SUMS.index(name) for name in gap.PLACE_SUMS[:-1]]]
         n = len(gap.INDEX_EDGES)
-        index = rows.places.index
-        bins = np.searchsorted(gap.INDEX_EDGES, np.arange(index.max(initial=0) + 1), side="right") - 1
-        at = xp.where(rows.part == BODY, rows.on_device(bins[index]), n)
-        of_index = sums_at(at, n + 1, (*values.gap_columns, *values.size_columns))
-        indexes = np.column_stack([of_index, _counts_at(at[far], n + 1)])[:n]
+        bins = np.searchsorted(gap.INDEX_EDGES, np.arange(rows.places.index.max(initial=0) + 1), side="right") - 1
+        at = np.where(part == BODY, bins[rows.places.index], n)
+        of_index = sums_at(at, n + 1, [*(values.columns[name] for name in gap.PLACE_SUMS[:-1]), far])[:n]
 
-        at = xp.astype(~rows.odd_tokens, xp.int64) * N_SURPRISE + values.surprise
-        at = (at * gap.N_SPREAD + values.spread_bin())[rows.in_table & values.inside]
+        even = ~self._odd_tokens
+        at = ((even * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin())[self._inside]
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
-        certain = _counts_at(values.certain_bin()[~rows.odd_tokens], 2 * gap.N_CERTAIN)
-        unsure = values.b[(values.b < 0) & ~rows.odd_tokens]
+        unsure = values.b[(values.b < 0) & even]
         return {
             "tokens": tokens,
-            "places": np.column_stack([of_parts, _counts_at(rows.part[far], len(PARTS))]),
-            "indexes": indexes,
+            "places": np.column_stack([of_parts, _counts_at(part[far], len(PARTS))]),
+            "indexes": of_index,
             "spread": _counts_at(at, math.prod(shape)).reshape(shape),
-            "certain": certain.reshape(2, gap.N_CERTAIN),
+            "certain": _counts_at(values.certain_bin()[even], 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN),
             "largest_unsure": float(unsure.max()) if len(unsure) else -math.inf,
-            "firsts": self._firsts(host(far)),
+            "firsts": self._firsts(far),
         }
 
     def _firsts(self, far: NDArray[np.bool_]) -> Floats:
         """First tokens by prompt, and those that are far off."""
-        first = np.flatnonzero(host(self.rows.part) == PARTS.index("first"))
-        prompts = self.rows.prompts[host(self.rows.row)[first]]
-        columns = (np.ones(len(first)), far[first])
-        return np.column_stack([np.bincount(prompts, column, gap.FIRST_BUCKETS) for column in columns]).astype(
-            np.float64
-        )
+        first = np.flatnonzero(self._part == PARTS.index("first"))
+        prompts = self.rows.prompts[self.rows.row[first]]
+        return sums_at(prompts, gap.FIRST_BUCKETS, (np.ones(len(first)), far[first]))
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
@@ -189,10 +229,9 @@ class _Sums:
             turns[0] = _folded(self._every.sum(axis=1), self.rows.group, GROUPS)
             surprise[0] = self._every[:, :, 0].sum(axis=0)
             return turns, surprise
-        turn = self.rows.on_device(np.minimum(self.rows.places.turn, gap.TURNS - 1))
-        values = self.rows.values
-        at = turn * GROUPS + self.rows.on_device(self.rows.group)[self.rows.row]
-        by_group = sums_at(at, gap.TURNS * GROUPS, values.gap_columns)
+        turn, values = np.minimum(self.rows.places.turn, gap.TURNS - 1), self.rows.values
+        at = turn * GROUPS + self.rows.group[self.rows.row]
+        by_group = sums_at(at, gap.TURNS * GROUPS, [values.columns[name] for name in gap.GAP_SUMS])
         surprise = _counts_at(turn * N_SURPRISE + values.surprise, gap.TURNS * N_SURPRISE)
         return by_group.reshape(shape), surprise.reshape(gap.TURNS, N_SURPRISE)
 
@@ -200,7 +239,7 @@ class _Sums:
         """ROW_SUMS of rows whose body differs somewhere, and SIZE_SUMS of rows by y."""
         sums = self._table.sum(axis=1)
         positive, differing = (sums[:, TOKEN_SUMS.index(name)] for name in ("n_positive", "n_differing"))
-        leaning = ~self.rows.odd & (differing > 0)
+        leaning = ~self.odd & (differing > 0)
         p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
         known = np.abs(a) <= LARGEST_ADVANTAGE
         s, t, a = (p / np.sqrt(v))[known], np.sqrt(v)[known], a[known]
@@ -216,10 +255,10 @@ class _Sums:
         return np.array([*of_rows, *of_advantages]), sizes.astype(np.float64)
 
     def _columns(self) -> dict[str, Levels]:
-        lengths = np.floor(np.log2(self.rows.tokens.rows.sizes)).astype(np.int64)
+        lengths = np.floor(np.log2(self.rows.lengths)).astype(np.int64)
         used, codes = np.unique(lengths, return_inverse=True)
         by_column = {**self.rows.levels, "length": (codes.astype(np.int64), tuple(used.tolist()))}
-        size, odd = self.far_size, self.rows.odd
+        size, odd = self.far_size, self.odd
         known = np.isfinite(size)
         of_rows, of_known = (
             self._every.sum(axis=1),
@@ -246,21 +285,19 @@ class _Sums:
     def _vocabulary(self) -> Vocabulary | None:
         if self.rows.token_ids is None or self.rows.again is None:
             return None
-        counted = host((self.rows.part == BODY) & self.rows.values.inside) & (self.rows.token_ids >= 0)
-        tokens = np.flatnonzero(counted)
-        surprise, row = (host(column)[tokens] for column in (self.rows.values.surprise, self.rows.row))
-        d = host(self.rows.values.d)[tokens]
+        values = self.rows.values
+        tokens = np.flatnonzero((self._part == BODY) & values.inside & (self.rows.token_ids >= 0))
         return vocabulary(
             self.rows.token_ids[tokens],
             again=self.rows.again[tokens],
-            surprise=surprise,
-            prompts=self.rows.prompts[row] % PROMPT_BUCKETS,
-            d=d,
+            surprise=values.surprise[tokens],
+            prompts=self.rows.prompts[self.rows.row[tokens]] % PROMPT_BUCKETS,
+            d=values.d[tokens],
         )
 
     def _jackknifed(self) -> tuple[Floats, Floats, Floats]:
         """moments, curves, lines of GapTotals."""
-        field = np.where(self.rows.odd, 0, 1) * GROUPS + self.rows.group
+        field = np.where(self.odd, 0, 1) * GROUPS + self.rows.group
         n = len(gap.FIELDS) * GROUPS
         by_group = dict(zip(TOKEN_SUMS, np.moveaxis(_folded(self._table, field, n), -1, 0), strict=True))
         moments = np.stack([by_group[name].sum(axis=1) for name in ("rho_minus_1", "inverse_minus_1")], axis=-1)
@@ -269,16 +306,13 @@ class _Sums:
         lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
         high, low = np.flatnonzero(lower >= 1), np.flatnonzero(upper <= -1)
         lines = np.stack([on_u.sum(axis=1), on_u[:, high].sum(axis=1), on_u[:, low].sum(axis=1)], axis=1)
-        # On v the bins are no use: all tokens, those above 1 and those below -1.
-        v, d = self.rows.values.v, self.rows.values.d
-        counted = self.rows.in_table & self.rows.values.inside
-        total = self.rows.tokens.rows.sum
-        by_row: list[Floats] = []
-        for among in (counted, counted & (v > 1), counted & (v < -1)):
-            among = as_floats(among)
-            on, off = v * among, d * among
-            by_row.append(np.stack([total(each) for each in (among, on, off, on * v, off * d, on * d)], axis=-1))
-        lines = np.concatenate([lines, _folded(np.stack(by_row, axis=1), field, n)], axis=1)
+        # On v the bins are no use: all tokens are in its line, those above 1 in another, those below -1 in a third.
+        values = self.rows.values
+        v, d, dd = values.v, values.d, values.columns["d2"]
+        zone = np.where(self._inside, (v > 1) + 2 * (v < -1), 3)
+        sums = sums_at(field[self.rows.row] * 4 + zone, 4 * n, (np.ones(len(v)), v, d, v * v, dd, v * d))
+        between, above, below, _ = sums.reshape(n, 4, -1).swapaxes(0, 1)
+        lines = np.concatenate([lines, np.stack([between + above + below, above, below], axis=1)], axis=1)
         shape = len(gap.FIELDS), GROUPS
         return (
             moments.reshape(*shape, 2),
@@ -287,9 +321,9 @@ class _Sums:
         )
 
 
-def _counts_at(at: Array, n: int) -> Floats:
+def _counts_at(at: Index, n: int) -> Floats:
     """How many at each of 0 .. n - 1: f64[n]."""
-    return bin_counts(at, n).astype(np.float64)
+    return np.bincount(at, minlength=n).astype(np.float64)
 
 
 def _folded(rows: Floats, at: Index, n: int) -> Floats:
@@ -319,18 +353,14 @@ def vocabulary(
     """Of inside body tokens that have an id, each [V]: whether it came before in its row, its bin of u, its prompt's
     bucket and d, the difference in log-odds."""
     held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
-    repeats = _sums(surprise * 2 + again, N_SURPRISE * 2, (np.ones(len(d)), held, held**2))
+    repeats = sums_at(surprise * 2 + again, N_SURPRISE * 2, (np.ones(len(d)), held, held**2))
     held = d.clip(-ID_LIMIT, ID_LIMIT)
-    by_id = _sums(prompts * ID_BUCKETS + ids % ID_BUCKETS, PROMPT_BUCKETS * ID_BUCKETS, (np.ones(len(d)), held))
+    by_id = sums_at(prompts * ID_BUCKETS + ids % ID_BUCKETS, PROMPT_BUCKETS * ID_BUCKETS, (np.ones(len(d)), held))
     return Vocabulary(
         repeats=repeats.reshape(N_SURPRISE, 2, -1),
         by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
         spread=np.array([len(held), held.sum(), (held**2).sum()]),
     )
-
-
-def _sums(at: NDArray[np.int64], n: int, columns: tuple[Floats, ...]) -> Floats:
-    return np.stack([np.bincount(at, column, n) for column in columns], axis=-1).astype(np.float64)
 
 
 BF16_BITS, FP16_BITS = 7, 10
@@ -340,11 +370,12 @@ BF16_BITS, FP16_BITS = 7, 10
 def grid_sums(values: NDArray[Any]) -> Floats:
     """GRID_SUMS of a column's values: f64[K].  values: float32 or float64 [V], nats."""
     values = values[values != 0]
-    narrow = values.astype(np.float32)
+    narrow = values.astype(np.float32, copy=False)
     bits = narrow.view(np.uint32)
-    as_stored = narrow == values  # a float64 between two float32s is on no coarser grid
-    bf16 = as_stored & ((bits & 0xFFFF) == 0)
-    of_10_bits = narrow[as_stored & ((bits & 0x1FFF) == 0)]  # which is what float16 has; its range is narrower, too
+    # A float64 between two float32s is on no coarser grid.
+    as_stored = True if values.dtype == np.float32 else narrow == values
+    bf16 = ((bits & 0xFFFF) == 0) & as_stored
+    of_10_bits = narrow[((bits & 0x1FFF) == 0) & as_stored]  # which is what float16 has; its range is narrower, too
     with np.errstate(over="ignore"):
         fp16 = of_10_bits.astype(np.float16) == of_10_bits
     # A step between neighbours is 2^(exponent - bits of the mantissa).
@@ -352,9 +383,10 @@ def grid_sums(values: NDArray[Any]) -> Floats:
     squares = float((n_by_exponent * 4.0 ** (np.arange(256) - 127)).sum())
     steps = [squares / 4.0**mantissa / 12 for mantissa in (BF16_BITS, FP16_BITS)]
     # Values within a rounding of their type of a decimal of 4 places, and those of them that have 3.
-    scaled = np.abs(values.astype(np.float64)) * 1e4
+    scaled = np.abs(values, dtype=np.float64)
+    scaled *= 1e4
     rounding = np.finfo(values.dtype).eps
-    scaled = scaled[np.abs(scaled - np.round(scaled)) <= scaled * rounding]
+    scaled = scaled[np.abs(scaled - np.rint(scaled)) <= scaled * rounding]
     tenths = scaled / 10
-    decimals = int((np.abs(tenths - np.round(tenths)) <= tenths * rounding).sum()), len(scaled)
+    decimals = int((np.abs(tenths - np.rint(tenths)) <= tenths * rounding).sum()), len(scaled)
     return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)

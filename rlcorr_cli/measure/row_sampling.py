@@ -1,4 +1,4 @@
-"""Rows of checked batches into a RowSample, and a RowSample back into a batch with what stands around its tokens."""
+"""Rows of checked batches into a RowSample."""
 
 from dataclasses import dataclass, field
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.chosen_rows import HEAD, ChosenRows, rollout_keys
+from rlcorr_cli.measure.row_contents import head_keys, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.arrow_values import as_numpy, call
-from rlcorr_cli.reading.batch import Batch, TokenContext
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import prefill, token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.row_keys import Keys, joined, keys_of_floats
+from rlcorr_cli.totals.row_keys import Keys, joined
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
 
 
@@ -91,12 +91,8 @@ class RowSampler:
 
     def _keys(self, batch: Batch) -> Keys:
         """A hash of how both policies' log-probs begin, of the length and of the row's own id: u64[B]."""
-        lengths = np.minimum(batch.lengths, HEAD)
         trained, _ = trained_policies(batch, self.sampling.mode)
-        heads = keys_of_floats(
-            trained[stretches(batch.offsets[:-1], lengths)], np.concatenate([[0], np.cumsum(lengths)])
-        )
-        keys = joined(rollout_keys(batch), heads)
+        keys = joined(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
         return keys if batch.row_keys is None else joined(keys, batch.row_keys)
 
     def _sampled(self, rows: CheckedRows, at: NDArray[np.int64], keys: Keys) -> RowSample:
@@ -148,40 +144,6 @@ class RowSampler:
             paths=(rows.places.path,),
             units=(rows.places.unit,),
         )
-
-
-def batch_of(sample: RowSample) -> ChosenRows:
-    """The rows of a sample as one batch, whose trained policy is the one that was compared."""
-    n_rows = sample.n_rows
-    has_prompts, has_ids = bool(sample.prompts.any()), bool(sample.ids.any())
-    batch = Batch(
-        offsets=np.concatenate([[0], np.cumsum(sample.n_valid)]),
-        rollout_logp=sample.rollout,
-        old_logp=sample.train,
-        current_logp=None,
-        advantages=None,
-        n_masked=sample.n_tokens - sample.n_valid,
-        reward=None,
-        group_index=np.zeros(n_rows, np.int32),
-        group_keys=((None,),),
-        row_keys=sample.ids if has_ids else None,
-        unscored=sample.unscored,
-    )
-    around = TokenContext(
-        offsets=np.concatenate([[0], np.cumsum(sample.n_tokens)]),
-        valid=sample.valid,
-        token_ids=sample.token_ids,
-        kept_sizes=sample.kept_sizes,
-        kept_by_rollout=sample.kept_by_rollout,
-        kept_by_train=sample.kept_by_train,
-        versions=sample.versions,
-        head_tv=sample.head_tv,
-        head_kl=sample.head_kl,
-        levels={name: (column.codes, column.values) for name, column in sample.levels.items()},
-        prompts=sample.prompts if has_prompts else None,
-        advantages=sample.advantages,
-    )
-    return batch, around
 
 
 def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

@@ -13,8 +13,8 @@ from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import sweep as sweeping
-from rlcorr_cli.measure.chosen_rows import content_sample
 from rlcorr_cli.measure.observe import Observation
+from rlcorr_cli.measure.row_contents import content_sample
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.plans.flags import Swept

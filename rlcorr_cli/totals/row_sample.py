@@ -254,7 +254,7 @@ def highest_levels(keys: Keys) -> Index:
 
 def tokens_by_level(sample: RowSample) -> NDArray[np.float64]:
     """Valid tokens of the rows of each highest level: f64[MOST_LEVEL + 1]."""
-    return np.bincount(highest_levels(sample.keys), sample.n_valid, MOST_LEVEL + 1)
+    return np.bincount(highest_levels(sample.keys), sample.n_valid, MOST_LEVEL + 1).astype(np.float64)
 
 
 def level_of(tokens: NDArray[np.float64], level: int, most: int) -> int:
@@ -280,7 +280,7 @@ def sample_of(parts: Sequence[RowSample]) -> RowSample:
     return replace(filled[0] if len(filled) == 1 else _joined(filled), level=level).fitted
 
 
-@dataclass
+@dataclass(kw_only=True)
 class SampleSum:
     """The sum of many samples, added one at a time.
 

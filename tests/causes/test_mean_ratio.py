@@ -10,12 +10,27 @@ from oracle import Row
 
 from rlcorr_cli.causes.diagnosis import Impossible
 from rlcorr_cli.causes.mean_ratio import TOO_HIGH, TOO_LOW, Mean, impossible_ratio, proof
+from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.totals.row_sample import RowSample
 
 VOCABULARY = 40
 
 
 def concluded(rows: list[Row]) -> Impossible | None:
-    return impossible_ratio(batch(rows))
+    of = batch(rows)
+    assert of.old_logp is not None
+    none = np.zeros(of.n_rows, np.uint64)
+    sample = RowSample(
+        keys=none,
+        n_valid=of.lengths,
+        n_tokens=of.lengths,
+        ids=none,
+        prompts=none,
+        advantages=np.full(of.n_rows, np.nan),
+        rollout=of.rollout_logp,
+        train=of.old_logp,
+    )
+    return impossible_ratio(sample, gap_totals(sample))
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:
