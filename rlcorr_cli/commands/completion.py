@@ -30,10 +30,10 @@ def presets() -> Offers:
 
 def preset_words() -> Offers:
     """What `rlcorr presets` takes: a preset, or a framework."""
-    from rlcorr_cli.plans.presets import FAMILIES
+    from rlcorr_cli.plans.presets import PRESET_FAMILIES
 
     listed = ("list", "Every preset, with what it is for.")
-    return [*offers_of(FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
+    return [*offers_of(PRESET_FAMILIES), ("show", "One preset, with its plan file."), listed, *presets()]
 
 
 def writable_frameworks() -> Offers:

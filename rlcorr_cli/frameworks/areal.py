@@ -9,7 +9,7 @@ probability 1.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, first_key, flag, number, positive
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {
@@ -26,7 +26,7 @@ _NEW = ("level", "action", "metric", "agg", "upper", "lower")
 
 
 def _read(config: Config) -> Plan:
-    old, new = (next((key for key in keys if key in config), None) for keys in ((_MODE, _CAP), _NEW))
+    old, new = first_key(config, (_MODE, _CAP)), first_key(config, _NEW)
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
     if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
@@ -39,10 +39,10 @@ def _read(config: Config) -> Plan:
 
 
 def _new(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
-    level = choice(config, "level", ("token", "sequence"), "token") or "token"
-    action = choice(config, "action", ("mask", "clamp"), "mask") or "mask"
-    metric = choice(config, "metric", tuple(_METRICS), "ratio") or "ratio"
-    agg = choice(config, "agg", tuple(_SCOPES), "mean") or "mean"
+    level = choice(config, "level", ("token", "sequence"), "token")
+    action = choice(config, "action", ("mask", "clamp"), "mask")
+    metric = choice(config, "metric", tuple(_METRICS), "ratio")
+    agg = choice(config, "agg", tuple(_SCOPES), "mean")
     bounds = _bounds(config, metric)
     scope: WeightScope = "geometric" if level == "sequence" and metric == "ratio" else "token"
     if action == "clamp":
@@ -65,7 +65,7 @@ def _bounds(config: Config, metric: str) -> Bounds:
 
 
 def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
-    mode, cap = choice(config, _MODE, _MODES, "token_mask") or "token_mask", positive(config, _CAP, 5.0)
+    mode, cap = choice(config, _MODE, _MODES, "token_mask"), positive(config, _CAP, 5.0)
     if mode == "disabled":
         return None, ()
     level, _, how = mode.partition("_")

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Scope, WeightScope
+from rlcorr_cli.plans.plan import LEVELS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
@@ -63,20 +63,34 @@ def flag(config: Config, key: str, default: bool = False) -> bool:
     return value
 
 
+@overload
+def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option) -> Option: ...
+@overload
+def choice(config: Config, key: str, allowed: tuple[Option, ...], default: None = None) -> Option | None: ...
 def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option | None = None) -> Option | None:
-    """One of `allowed`, or None."""
-    value = config.get(key, default)
-    if value is None or value in allowed:
+    """One of `allowed`; the default where the option is null or left out."""
+    value = config.get(key)
+    if value is None:
+        return default
+    if value in allowed:
         return value
     raise UsageError(
         f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
     )
 
 
+@overload
+def ratio_level(config: Config, key: str, default: WeightScope) -> WeightScope: ...
+@overload
+def ratio_level(config: Config, key: str, default: None = None) -> WeightScope | None: ...
 def ratio_level(config: Config, key: str, default: WeightScope | None = None) -> WeightScope | None:
-    """The scope of a ratio that verl and slime call its level, or None."""
-    name = choice(config, key, tuple(LEVELS), default)
-    return next((scope for scope in LEVELS if scope == name), None)
+    """The scope of a ratio that verl and slime call its level; the default where it is null or left out."""
+    return choice(config, key, tuple(LEVELS)) or default
+
+
+def first_key(config: Config, keys: tuple[str, ...]) -> str | None:
+    """The first of some options that a config has, if only as null."""
+    return next((key for key in keys if key in config), None)
 
 
 def contradiction(first: str, second: str, hint: str) -> UsageError:
@@ -119,6 +133,16 @@ def under(path: str, options: Config) -> dict[str, Any]:
     """Options under a dotted path."""
     first, *rest = path.split(".")
     return {first: under(".".join(rest), options) if rest else options}
+
+
+def dppo_bounds(plan: Plan, statistic: str, losing: Gate = "nonpositive") -> tuple[float, float | None] | None:
+    """How far down and up a plan's DPPO mask lets a statistic go; None where it has no such mask.
+
+    losing: the gate of its lower end.
+    """
+    bounds = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
+    low = bounds[losing].low if bounds.keys() == {"positive", losing} else None
+    return None if low is None else (-low, bounds["positive"].high)
 
 
 def rejections_by(plan: Plan) -> dict[tuple[str, Scope], Rejection]:

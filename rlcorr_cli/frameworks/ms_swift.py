@@ -9,7 +9,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, number, positive, rejections_by
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, opsm
 
 _MODE, _THRESHOLD = "rollout_importance_sampling_mode", "rollout_importance_sampling_threshold"
 _DELTA, _LOG = "off_policy_sequence_mask_delta", "log_rollout_offpolicy_metrics"
@@ -34,7 +34,7 @@ def _read(config: Config) -> Plan:
             rejections = (Rejection("ratio", "seq_mean", bounds, "geometric"),)
     delta = number(config, _DELTA)
     if delta is not None:
-        rejections += (Rejection("k1", "seq_mean", Bounds(None, delta), "opsm", of="total", gate="negative"),)
+        rejections += (opsm(delta, "total"),)
     return Plan("ms-swift", weighting, rejections, limit_on="first")
 
 
@@ -47,8 +47,8 @@ def _to_config(plan: Plan) -> Config:
         level = "sequence" if weighting.scope == "geometric" or geometric is not None else "token"
         bounds = weighting.bounds if geometric is None else geometric.bounds
         options = {_MODE: f"{level}_{how}", _THRESHOLD: bounds.high}
-    opsm = rejections.get(("k1", "seq_mean"))
-    return options | ({} if opsm is None else {_DELTA: opsm.bounds.high})
+    masks = rejections.get(("k1", "seq_mean"))
+    return options | ({} if masks is None else {_DELTA: masks.bounds.high})
 
 
 MS_SWIFT = Framework(

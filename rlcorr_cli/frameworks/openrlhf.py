@@ -13,6 +13,7 @@ from rlcorr_cli.frameworks.framework import (
     Framework,
     choice,
     contradiction,
+    first_key,
     flag,
     positive,
     rejections_by,
@@ -27,20 +28,20 @@ _TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis":
 
 
 def _read(config: Config) -> Plan:
-    new, old = (next((key for key in keys if key in config), None) for keys in (_NEW, _OLD))
+    new, old = first_key(config, _NEW), first_key(config, _OLD)
     if new and old:
         raise contradiction(new, old, f"{old} is of an older release: keep one kind.")
     if old:
-        kind = choice(config, _OLD[1], tuple(_TYPES), "tis") or "tis"
+        kind = choice(config, _OLD[1], tuple(_TYPES), "tis")
         if not flag(config, _OLD[0]) and old != _OLD[0]:
             raise contradiction(old, f"{_OLD[0]}: false", f"Set {_OLD[0]}: true, or leave {old} out.")
         level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
         bounds = _bounds(config, _OLD[2])
     else:
         # YAML takes a bare `off` for false.
-        level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq")) or "off"
-        mode = choice(config, _NEW[1], ("mask", "clip"), "mask") or "mask"
-        gating = choice(config, _NEW[2], ("ratio", *_DIVERGENCES), "ratio") or "ratio"
+        level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq"), "off")
+        mode = choice(config, _NEW[1], ("mask", "clip"), "mask")
+        gating = choice(config, _NEW[2], ("ratio", *_DIVERGENCES), "ratio")
         bounds = _bounds(config, _NEW[3])
         if gating != "ratio" and level != "off":
             return _by_divergence(gating, level, mode, bounds)

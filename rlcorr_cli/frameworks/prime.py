@@ -7,8 +7,18 @@ Bounds are strict there and so inclusive for what stays.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, number, rejections_by, under
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    dppo_bounds,
+    first_key,
+    number,
+    rejections_by,
+    under,
+)
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, dppo
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
 _IPO = ("ipo_threshold",)
@@ -18,7 +28,7 @@ _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high
 
 
 def _read(config: Config) -> Plan:
-    first_keys = {keys: next((key for key in keys if key in config), None) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
+    first_keys = {keys: first_key(config, keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
     kind = choice(config, "type", ("default", "ipo", "kpop"))
     own = ((_IPO, "ipo"), (_KPOP, "kpop"), (_LEGACY, "legacy"))
     meant = kind or next((name for keys, name in own if first_keys[keys]), "default")
@@ -33,10 +43,7 @@ def _read(config: Config) -> Plan:
 
 def _dppo(config: Config) -> tuple[Rejection, ...]:
     low, high = (_gap(config, key, 0.2) for key in _DPPO)
-    return (
-        Rejection("prob_gap", "token", Bounds(None, high), "dppo_high", gate="positive"),
-        Rejection("prob_gap", "token", Bounds(-low, None), "dppo_low", gate="nonpositive"),
-    )
+    return dppo("prob_gap", low, high)
 
 
 def _gap(config: Config, key: str, default: float) -> float:
@@ -78,14 +85,14 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
 
 def _to_config(plan: Plan) -> Config:
     rejections = rejections_by(plan)
-    by_gate = {each.gate: each.bounds for each in plan.rejections if each.statistic == "prob_gap"}
+    masks, gap = dppo_bounds(plan, "prob_gap"), rejections.get(("prob_gap", "token"))
     options: dict[str, Any] = {"type": "default"}
     if ("binary_kl", "token") in rejections:
         options = {"type": "kpop", "kpop_threshold": rejections["binary_kl", "token"].bounds.high}
-    elif "any" in by_gate:
-        options = {"type": "ipo", "ipo_threshold": by_gate["any"].high}
-    elif by_gate.keys() == {"positive", "nonpositive"} and by_gate["nonpositive"].low is not None:
-        options |= {"dppo_mask_low": -by_gate["nonpositive"].low, "dppo_mask_high": by_gate["positive"].high}
+    elif masks is not None:
+        options |= dict(zip(_DPPO, masks, strict=True))
+    elif gap is not None:
+        options = {"type": "ipo", "ipo_threshold": gap.bounds.high}
     elif ("ratio", "token") in rejections:
         options = {}
         for stem, scope in (("token", "token"), ("geo", "seq_mean")):

@@ -76,7 +76,7 @@ def _rejections(config: Config) -> tuple[Rejection, ...]:
 
 
 def _level(block: Config, key: str) -> str:
-    level = choice(block, key, (*_LEVELS, _SEGMENT), "token") or "token"
+    level = choice(block, key, (*_LEVELS, _SEGMENT), "token")
     if level == _SEGMENT:
         raise UsageError(
             f"{key}: {_SEGMENT} cannot be read as a plan: it takes each run of loss tokens by itself.",

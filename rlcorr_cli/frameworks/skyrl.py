@@ -12,8 +12,17 @@ delta_high in their advantage's direction; its ratio is current / rollout.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, positive, rejections_by, under
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    dppo_bounds,
+    positive,
+    rejections_by,
+    under,
+)
+from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope, dppo
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
     "token": ("token_tis_ratio_clip_high", 2.0),
@@ -60,15 +69,11 @@ def _read(config: Config) -> Plan:
 
 
 def _dppo(config: Config) -> tuple[Rejection, ...]:
-    kind = choice(config, "dppo_type", tuple(_DIVERGENCES), "binary_tv") or "binary_tv"
+    kind = choice(config, "dppo_type", tuple(_DIVERGENCES), "binary_tv")
     low, high = (positive(config, f"delta_{end}", 0.2) for end in ("low", "high"))
     if low is None or high is None:
         raise UsageError("SkyRL's dppo needs delta_low and delta_high.", "For example 0.2 for both.")
-    statistic = _DIVERGENCES[kind]
-    return (
-        Rejection(statistic, "token", Bounds(None, high), "dppo_high", of="total", gate="positive"),
-        Rejection(statistic, "token", Bounds(-low, None), "dppo_low", of="total", gate="negative"),
-    )
+    return dppo(_DIVERGENCES[kind], low, high, of="total", losing="negative")
 
 
 def _to_config(plan: Plan) -> Config:
@@ -89,9 +94,9 @@ def _to_config(plan: Plan) -> Config:
             options |= {f"{short}_mask_low": bounds.low, f"{short}_mask_high": bounds.high}
     algorithm: Config = {"off_policy_correction": options}
     for kind, statistic in _DIVERGENCES.items():
-        ends = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
-        if ends.keys() == {"positive", "negative"} and ends["negative"].low is not None:
-            deltas = {"delta_low": -ends["negative"].low, "delta_high": ends["positive"].high}
+        masks = dppo_bounds(plan, statistic, "negative")
+        if masks is not None:
+            deltas = {"delta_low": masks[0], "delta_high": masks[1]}
             algorithm = {"policy_loss_type": "dppo", "dppo": {"dppo_type": kind, **deltas}}
     return under("trainer.algorithm", algorithm)
 

@@ -30,7 +30,7 @@ from rlcorr_cli.frameworks.framework import (
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, opsm, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
@@ -59,9 +59,9 @@ def _read(config: Config) -> Plan:
     rejections = _rejected(config, bounds) if flag(config, "use_rs") else ()
     if not flag(config, "use_tis", True):
         return Plan("slime")
-    scope = ratio_level(config, "tis_level", "token") or "token"
+    scope = ratio_level(config, "tis_level", "token")
     mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
-    kept = {"truncate": Bounds(None, bounds.high), "clip": bounds, "mask": Bounds()}[mode or "truncate"]
+    kept = {"truncate": Bounds(None, bounds.high), "clip": bounds, "mask": Bounds()}[mode]
     normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
     if normalize == "batch" and scope == "geometric":
         raise contradiction(
@@ -75,7 +75,7 @@ def _read(config: Config) -> Plan:
 def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
     low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
     own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
-    scope = ratio_level(config, "rs_level", "token") or "token"
+    scope = ratio_level(config, "rs_level", "token")
     threshold = positive(config, "rs_veto_threshold")
     return (Rejection("ratio", LEVELS[scope], own, "rs"), *(() if threshold is None else (veto(threshold),)))
 
@@ -184,18 +184,16 @@ def _read_run(config: Config) -> Plan:
         plan = replace(plan, weighting=Weighting("token", Bounds(low, high), outside))
     delta = number(config, "opsm_delta", 1e-4)
     if flag(config, "use_opsm") and delta is not None:
-        bounds = Bounds(None, delta)
-        opsm = Rejection("k1", "seq_mean", bounds, "opsm", of="drift", gate="negative", gate_on="token")
-        plan = replace(plan, rejections=(*plan.rejections, opsm))
+        plan = replace(plan, rejections=(*plan.rejections, opsm(delta, "drift", "token")))
     return replace(plan, mode="bypass") if flag(config, "use_rollout_logprobs") else plan
 
 
 def _to_config(plan: Plan) -> Config:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {"use_tis": weighting is not None}
-    opsm = rejections.get(("k1", "seq_mean"))
-    if opsm is not None:
-        options |= {"use_opsm": True, "opsm_delta": opsm.bounds.high}
+    masks = rejections.get(("k1", "seq_mean"))
+    if masks is not None:
+        options |= {"use_opsm": True, "opsm_delta": masks.bounds.high}
     if weighting is not None and weighting.outside == "zero":
         options |= {"tis_clip": weighting.bounds.high, "tis_clip_low": weighting.bounds.low or 0.0}
         options["custom_tis_function_path"] = "slime.backends.megatron_utils.loss.icepop_function"

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, rejections_by
-from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Rejection, Weighting, WeightScope
+from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Weighting, WeightScope, opsm
 
 _PREFIX = "vllm_importance_sampling"
 MODES: dict[str, tuple[WeightScope, Outside]] = {
@@ -23,15 +23,13 @@ def _read(config: Config) -> Plan:
     high, low = _high(config), number(config, f"{_PREFIX}_clip_min")
     weighting = None
     if flag(config, f"{_PREFIX}_correction", True):
-        mode = choice(config, f"{_PREFIX}_mode", tuple(MODES), "sequence_mask") or "sequence_mask"
+        mode = choice(config, f"{_PREFIX}_mode", tuple(MODES), "sequence_mask")
         if high is None and low is None:
             raise UsageError(f"{_PREFIX}_clip_max and _clip_min are both off.", "TRL needs one of them.")
         scope, outside = MODES[mode]
         weighting = Weighting(scope, Bounds(low, high), outside)
     threshold = number(config, "off_policy_mask_threshold")
-    rejections: tuple[Rejection, ...] = ()
-    if threshold is not None:
-        rejections = (Rejection("k1", "seq_mean", Bounds(None, threshold), "opsm", of="total", gate="negative"),)
+    rejections = () if threshold is None else (opsm(threshold, "total"),)
     return Plan("trl", weighting, rejections, log_ratio_limit=None)
 
 
@@ -51,8 +49,8 @@ def _to_config(plan: Plan) -> Config:
         bounds = plan.weighting.bounds
         options |= {f"{_PREFIX}_mode": mode, f"{_PREFIX}_clip_max": bounds.high}
         options |= {f"{_PREFIX}_clip_min": bounds.low} if bounds.low else {}
-    opsm = rejections_by(plan).get(("k1", "seq_mean"))
-    return options | ({} if opsm is None else {"off_policy_mask_threshold": opsm.bounds.high})
+    masks = rejections_by(plan).get(("k1", "seq_mean"))
+    return options | ({} if masks is None else {"off_policy_mask_threshold": masks.bounds.high})
 
 
 TRL = Framework(

@@ -23,7 +23,7 @@ KEYS = (
 
 def _read(config: Config) -> Plan:
     checked(config, KEYS, "verl-mismatch")
-    scope = ratio_level(config, "rollout_is_level", "token") or "token"
+    scope = ratio_level(config, "rollout_is_level", "token")
     mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
     high = positive(config, "rollout_is_threshold")
     if high is None:

@@ -8,9 +8,9 @@ in their advantage's direction, and weigh the others by current / old, at most c
 from dataclasses import replace
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, positive, under
+from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, dppo_bounds, positive, under
 from rlcorr_cli.frameworks.verl import BLOCKS, KEYS_0_6, VERL_0_6, VERL_0_9
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, dppo
 
 _STATISTICS = {"dppo_tv": "prob_gap", "dppo_kl": "binary_kl_signed"}
 _LOSS = ("loss_mode", "clip_ratio", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c")
@@ -32,12 +32,9 @@ def _read(config: Config) -> Plan:
     low, high = (positive(config, f"clip_ratio_{end}", both) for end in ("low", "high"))
     if low is None or high is None:
         raise UsageError("DPPO needs clip_ratio_low and clip_ratio_high.", "For example 0.05 for both.")
-    dppo = (
-        Rejection(statistic, "token", Bounds(None, high), "dppo_high", of="drift", gate="positive"),
-        Rejection(statistic, "token", Bounds(-low, None), "dppo_low", of="drift", gate="nonpositive"),
-    )
+    masks = dppo(statistic, low, high, of="drift")
     ratio = Weighting("token", Bounds(None, positive(config, "clip_ratio_c", 3.0)), of="drift")
-    return replace(plan, weighting=ratio, rejections=(*plan.rejections, *dppo), loss="reinforce")
+    return replace(plan, weighting=ratio, rejections=(*plan.rejections, *masks), loss="reinforce")
 
 
 def _correction(config: Config) -> Config:
@@ -69,9 +66,9 @@ def _config_notes(config: Config) -> tuple[str, ...]:
 def _to_config(plan: Plan) -> Config | None:
     """DPPO's losses; what the releases have is written by their profiles."""
     for mode, statistic in _STATISTICS.items():
-        ends = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
-        if ends.keys() == {"positive", "nonpositive"} and ends["nonpositive"].low is not None and plan.weighting:
-            bounds = {"clip_ratio_low": -ends["nonpositive"].low, "clip_ratio_high": ends["positive"].high}
+        masks = dppo_bounds(plan, statistic)
+        if masks is not None and plan.weighting:
+            bounds = {"clip_ratio_low": masks[0], "clip_ratio_high": masks[1]}
             options = {"policy_loss": {"loss_mode": mode}, **bounds, "clip_ratio_c": plan.weighting.bounds.high}
             bypass = under("algorithm.rollout_correction", {"bypass_mode": True}) if plan.mode == "bypass" else {}
             return under(".".join(_ACTOR), options) | bypass

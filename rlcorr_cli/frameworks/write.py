@@ -13,8 +13,7 @@ from rlcorr_cli.frameworks.framework import DIGITS, Framework, scalar
 from rlcorr_cli.frameworks.read import FRAMEWORKS, plan_in
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import STATISTICS, Plan, Rejection
-
-_ALSO = {"nemo": "nemo_rl", "prime": "prime_rl", "miles": "slime", "swift": "ms_swift"}
+from rlcorr_cli.plans.presets import framework_key
 
 
 @frozen(kw_only=True)
@@ -50,22 +49,17 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
 
 def names() -> tuple[str, ...]:
     """The frameworks whose lines can be had."""
-    return tuple(_key(framework.name) for framework in FRAMEWORKS if not framework.is_profile)
+    return tuple(each.name.lower().replace("-", "_") for each in FRAMEWORKS if not each.is_profile)
 
 
 def _called(name: str) -> tuple[Framework, ...]:
     """A framework of a name, however it is written; verl's releases, newest first."""
-    key = _key(name)
-    key = _ALSO.get(key, key)
-    found = tuple(each for each in FRAMEWORKS if not each.is_profile and _key(each.name) == key)
+    key = framework_key(name)
+    found = tuple(each for each in FRAMEWORKS if not each.is_profile and framework_key(each.name) == key)
     if not found:
         raise UsageError(f"Unknown framework '{name}'.", f"Try one of: {', '.join(names())}.")
     releases = (each for each in reversed(FRAMEWORKS) if each.is_profile and each.name.startswith(f"{key}-0"))
     return (*releases, *found)
-
-
-def _key(name: str) -> str:
-    return name.strip().lower().replace("-", "_")
 
 
 def _notes(plan: Plan, found: Plan) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ _LEVEL, _MODE, _THRESHOLD, _MASK, _VETO = _KEYS
 
 
 def _read(config: Config) -> Plan:
-    scope = ratio_level(config, _LEVEL, "token") or "token"
-    mode = choice(config, _MODE, ("truncate", "mask", "both"), "truncate") or "truncate"
+    scope = ratio_level(config, _LEVEL, "token")
+    mode = choice(config, _MODE, ("truncate", "mask", "both"), "truncate")
     bounds, mask, veto = (_bounds(config, key) for key in (_THRESHOLD, _MASK, _VETO))
     weighting, rejections = None, []
     if bounds is not None:

@@ -411,3 +411,25 @@ def veto(low: float) -> Rejection:
     if not 0 < low < 1:
         raise UsageError(f"A veto threshold must lie between 0 and 1, got {low:g}.", "verl's default is 1e-4.")
     return Rejection("ratio", "seq_min", Bounds(low, None), "veto")
+
+
+def opsm(delta: float, of: Of, gate_on: GateOn = "unit") -> Rejection:
+    """Reject a sequence of negative advantage whose mean of -l is above delta: off-policy sequence masking.
+
+    Source: DeepSeek-V3.2.
+    """
+    return Rejection("k1", "seq_mean", Bounds(None, delta), "opsm", of=of, gate="negative", gate_on=gate_on)
+
+
+def dppo(
+    statistic: str, low: float, high: float, *, of: Of = "mismatch", losing: Gate = "nonpositive"
+) -> tuple[Rejection, Rejection]:
+    """Reject a token whose statistic is above `high` where A > 0, and below -`low` where A <= 0, or as `losing` says.
+
+    The statistic has the sign of l, so a token goes that has moved too far in the direction of its advantage.  Source:
+    DPPO, arXiv 2602.04879.
+    """
+    return (
+        Rejection(statistic, "token", Bounds(None, high), "dppo_high", of=of, gate="positive"),
+        Rejection(statistic, "token", Bounds(-low, None), "dppo_low", of=of, gate=losing),
+    )

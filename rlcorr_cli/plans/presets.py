@@ -13,7 +13,7 @@ import math
 
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Mode, Plan, Rejection, Weighting, veto
+from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Mode, Plan, Rejection, Weighting, dppo, opsm, veto
 
 
 @frozen(kw_only=True)
@@ -397,8 +397,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         "prime_dppo",
         "Mask tokens whose probability moved by 0.2 in the direction of their advantage.",
         f"{_PRIME} default, dppo_mask_high 0.2, dppo_mask_low 0.2",
-        Rejection("prob_gap", "token", Bounds(None, 0.2), "dppo_high", gate="positive"),
-        Rejection("prob_gap", "token", Bounds(-0.2, None), "dppo_low", gate="nonpositive"),
+        *dppo("prob_gap", 0.2, 0.2),
     ),
     _prime(
         "prime_ipo",
@@ -421,24 +420,14 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         Rejection("ratio", "seq_max", Bounds(None, 100.0), "sequence_high"),
     ),
     Preset(
-        plan=Plan(
-            "opsm",
-            None,
-            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="drift", gate="negative", gate_on="token"),),
-            log_ratio_limit=None,
-        ),
+        plan=Plan("opsm", None, (opsm(1e-4, "drift", "token"),), log_ratio_limit=None),
         aliases=("off_policy_sequence_mask",),
         when="Drop sequences of negative advantage that the policy moved away from.",
         source="DeepSeek-V3.2; slime and miles, --use-opsm, --opsm-delta 1e-4",
         note=_DRIFT,
     ),
     Preset(
-        plan=Plan(
-            "trl_opsm",
-            None,
-            (Rejection("k1", "seq_mean", Bounds(None, 1e-4), "opsm", of="total", gate="negative"),),
-            log_ratio_limit=None,
-        ),
+        plan=Plan("trl_opsm", None, (opsm(1e-4, "total"),), log_ratio_limit=None),
         when="Like opsm, but compares with the policy that sampled.",
         source="TRL 1.16, off_policy_mask_threshold, which has no default; here 1e-4",
         note=_DRIFT.replace("old one", "rollout one"),
@@ -523,10 +512,7 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         plan=Plan(
             "dppo_kl",
             Weighting("token", Bounds(None, 20.0), of="drift"),
-            (
-                Rejection("binary_kl_signed", "token", Bounds(None, 0.05), "dppo_high", of="drift", gate="positive"),
-                Rejection("binary_kl_signed", "token", Bounds(-0.05, None), "dppo_low", of="drift", gate="nonpositive"),
-            ),
+            dppo("binary_kl_signed", 0.05, 0.05, of="drift"),
             limit_on="token",
             loss="reinforce",
         ),
@@ -605,7 +591,7 @@ COMPARED: tuple[Preset, ...] = tuple(PRESETS[name] for name in _COMPARED)
 """The presets that `compare` takes where none is named: verl's, and one of every other framework.  Among plans that are
 worth the same and have equally many records, the first in this order is recommended."""
 
-FAMILIES: dict[str, str] = {
+PRESET_FAMILIES: dict[str, str] = {
     "verl": "verl, rollout correction guide",
     "verl_0.9": "verl 0.9",
     "slime": "slime and miles",
@@ -623,14 +609,18 @@ FAMILIES: dict[str, str] = {
 }
 """Family -> its heading.  Presets start with their family's name, but for verl's and those of papers."""
 
-_ALSO = {"miles": "slime", "nemo_rl": "nemo", "prime_rl": "prime"}
+_OTHER_NAMES = {"miles": "slime", "nemo_rl": "nemo", "prime_rl": "prime", "swift": "ms_swift"}
+
+
+def framework_key(name: str) -> str:
+    """The key in PRESET_FAMILIES of a framework's name, however it is written; another name as a key would be."""
+    return _OTHER_NAMES.get(_key(name), _key(name))
 
 
 def families(name: str) -> tuple[str, ...]:
     """The families of a framework's name, however it is written; none of any other name."""
-    key = name.strip().lower().replace("-", "_")
-    key = _ALSO.get(key, key)
-    return tuple(each for each in FAMILIES if each == key or each.startswith(f"{key}_"))
+    key = framework_key(name)
+    return tuple(each for each in PRESET_FAMILIES if each == key or each.startswith(f"{key}_"))
 
 
 def of_family(key: str) -> tuple[Preset, ...]:
@@ -643,7 +633,7 @@ def _family_of(row: Preset) -> str:
         return "verl"
     if row in _VERL_ROWS:
         return "verl_0.9"
-    return next((key for key in FAMILIES if row.name.startswith(f"{key}_")), "methods")
+    return next((key for key in PRESET_FAMILIES if row.name.startswith(f"{key}_")), "methods")
 
 
 TERMS: dict[str, str] = {

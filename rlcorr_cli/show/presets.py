@@ -4,7 +4,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.presets import COMPARED, FAMILIES, PRESETS, Preset, families, of_family, preset
+from rlcorr_cli.plans.presets import COMPARED, PRESET_FAMILIES, PRESETS, Preset, families, of_family, preset
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def print_presets(name: str | None = None) -> None:
         emit("\n".join(_overview()) + "\n")
         return
     if name == "list":
-        lines = [line for key in FAMILIES for line in about_family(key)]
+        lines = [line for key in PRESET_FAMILIES for line in about_family(key)]
         emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan, --preset NAME takes it.", ""]))
         return
     keys = families(name)
@@ -43,9 +43,9 @@ def print_presets(name: str | None = None) -> None:
 
 def _overview() -> list[str]:
     """Every name, by framework and by what a plan does, to be taken in at once."""
-    width = max(map(len, FAMILIES)) + 2
+    width = max(map(len, PRESET_FAMILIES)) + 2
     lines = [*textwrap.wrap("  ".join(f"{deed}: {what}." for deed, what in DEEDS.items()), WIDTH), ""]
-    for key in FAMILIES:
+    for key in PRESET_FAMILIES:
         head = f"{key:{width}}"
         for deed in DEEDS:
             names = [shortest_name(row) for row in of_family(key) if _deed(row.plan) == deed]
@@ -82,7 +82,7 @@ def about_family(key: str) -> list[str]:
     width = max(len(name) for name, _ in rows) + 2
     indent = " " * (width + 2)
     lines = (textwrap.wrap(f"  {name:{width}}{when}", WIDTH, subsequent_indent=indent) for name, when in rows)
-    return [FAMILIES[key], *(line for wrapped in lines for line in wrapped)]
+    return [PRESET_FAMILIES[key], *(line for wrapped in lines for line in wrapped)]
 
 
 def shortest_name(row: Preset) -> str:

@@ -14,7 +14,7 @@ from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.framework_names import CANONICAL, RELEASES
 from rlcorr_cli.metrics.objective import BY_FULL_NAME
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
-from rlcorr_cli.plans.presets import ALIASES, FAMILIES, PRESETS, families, of_family
+from rlcorr_cli.plans.presets import ALIASES, PRESET_FAMILIES, PRESETS, families, of_family
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.pages import PAGES
 
@@ -128,9 +128,9 @@ def test_tables_that_stand_for_heavier_ones_are_the_same() -> None:
 
 
 def test_every_preset_has_a_family() -> None:
-    rows = [row for key in FAMILIES for row in of_family(key)]
+    rows = [row for key in PRESET_FAMILIES for row in of_family(key)]
     assert sorted(row.name for row in rows) == sorted(PRESETS)
-    assert all(of_family(key) for key in FAMILIES)
+    assert all(of_family(key) for key in PRESET_FAMILIES)
     assert families("verl") == ("verl", "verl_0.9")
     assert families("NeMo-RL") == ("nemo",)
     assert families("token_is") == ()
