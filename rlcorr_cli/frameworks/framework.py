@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.plans.plan import LEVELS, Gate, Plan, Rejection, Scope, WeightScope
+from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
@@ -150,6 +150,37 @@ def rejections_by(plan: Plan) -> dict[tuple[str, Scope], Rejection]:
     return {(each.statistic, each.scope): each for each in plan.rejections}
 
 
+def meaning(plan: Plan) -> object:
+    """What a plan does to tokens whose log-ratio is far from any limit, whatever its records are called."""
+    weighting = plan.weighting
+    weights: object = None
+    if weighting is not None:
+        low, high = weighting.bounds.low or None, weighting.bounds.high
+        outside = "clamp" if (low, high) == (None, None) or weighting.outside == "cap" else weighting.outside
+        low = None if weighting.outside == "cap" else low
+        of = "mismatch" if plan.mode == "bypass" else weighting.of
+        weights = (weighting.scope, _rounded(low), _rounded(high), outside, weighting.normalize, of, weighting.gate)
+    rejections = sorted(repr(_rejection(each, plan)) for each in plan.rejections)
+    budgets = sorted(repr((each.statistic, each.mean_below, each.of)) for each in plan.budgets)
+    return weights, rejections, budgets, plan.mode, plan.loss
+
+
+def _rejection(rejection: Rejection, plan: Plan) -> tuple[object, ...]:
+    statistic, low, high = rejection.statistic, rejection.bounds.low, rejection.bounds.high
+    if statistic in ("k1", "log_ratio") and rejection.scope in ("token", "seq_sum", "seq_mean"):
+        if statistic == "k1":
+            low, high = (None if high is None else -high), (None if low is None else -low)
+        statistic, low, high = "ratio", *(None if end is None else math.exp(end) for end in (low, high))
+    of = "mismatch" if plan.mode == "bypass" else rejection.of
+    low = None if STATISTICS[statistic].nonnegative and not low else low
+    acts = (of, rejection.gate, rejection.gates_tokens, rejection.applied)
+    return (statistic, rejection.scope, _rounded(low), _rounded(high), *acts)
+
+
+def _rounded(bound: float | None) -> float | None:
+    return None if bound is None else float(f"{bound:.{DIGITS}g}")
+
+
 def _nothing(*_: object) -> tuple[str, ...]:
     return ()
 
@@ -204,6 +235,11 @@ class Framework:
         """Whether its own numbers can be had."""
         return self.write is not no_numbers
 
+    @property
+    def _places(self) -> tuple[Path, ...]:
+        """Where its options may stand, beside the top level."""
+        return (*self.own, *self.blocks)
+
     def knows(self, data: Mapping[str, Any]) -> bool:
         """Whether a config has any of the framework's keys at its place."""
         if any(key in self.keys and key not in self.common for key in data):
@@ -219,9 +255,7 @@ class Framework:
     def _only_block(self, data: Config) -> Config:
         """Those under the first of its blocks that has any, else those at top level."""
         for path in self.blocks:
-            inner: Any = data
-            for key in path:
-                inner = inner.get(key) if isinstance(inner, Mapping) else None
+            inner = _value(data, path)
             if isinstance(inner, Mapping) and any(key in self.keys for key in inner):
                 block = {str(key): value for key, value in inner.items()}
                 # A whole trainer config's block holds options of other parts, too; a correction block does not.
@@ -236,7 +270,7 @@ class Framework:
     def _all_blocks(self, data: Config) -> Config:
         """Those of all its blocks together."""
         options: dict[str, Any] = {}
-        for path in (*self.own, *self.blocks, ()):
+        for path in (*self._places, ()):
             block = _at(data, path)
             self._check(block, path)
             # At the top level such a key belongs to something else, once the peer's own block has been found.
@@ -251,21 +285,20 @@ class Framework:
     def unread(self, data: Config) -> tuple[str, ...]:
         """The options that stand beside its own and are not read, by their dotted names; blocks are others' parts."""
         names: list[str] = []
-        for path in (*self.own, *self.blocks, ()):
+        for path in (*self._places, ()):
             block = _at(data, path)
             if not any(key in self.keys for key in block):
                 continue
             for key in (key for key, value in block.items() if not isinstance(value, Mapping)):
-                places = any(_under(str(key), at) for at in (*self.own, *self.blocks))
-                if key not in (*self.keys, *self.others) and not places:
+                is_block = any(_under(str(key), at) for at in self._places)
+                if key not in (*self.keys, *self.others) and not is_block:
                     names.append(".".join((*path, str(key))))
         return tuple(dict.fromkeys(names))
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
-            places = (*self.own, *self.blocks)
             if key in (*self.keys, *self.others) or (
-                path == () and any(key == at[0] or _under(key, at) for at in places)
+                path == () and any(key == at[0] or _under(key, at) for at in self._places)
             ):
                 continue
             if path in self.own or get_close_matches(key, self.keys, 1, CLOSE):

@@ -4,12 +4,12 @@ A framework is a module that says where its keys stand, which plan they mean and
 and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped spreads) live in that module alone.
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.areal import AREAL
-from rlcorr_cli.frameworks.framework import Framework
+from rlcorr_cli.frameworks.framework import Framework, meaning
 from rlcorr_cli.frameworks.ms_swift import MS_SWIFT
 from rlcorr_cli.frameworks.nemo import NEMO
 from rlcorr_cli.frameworks.open_instruct import OPEN_INSTRUCT
@@ -26,7 +26,7 @@ from rlcorr_cli.frameworks.xtuner import XTUNER
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import ObjectiveBlock
-from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
@@ -118,7 +118,7 @@ def preset_in(row: Preset, profile: Framework) -> PlanFile:
     """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
     config = CONFIGS.get(row.name)
     plan = None if config is None or not config.reader else _understood(_options(config), profile)
-    if config is None or plan is None or _meaning(plan) != _meaning(row.plan):
+    if config is None or plan is None or meaning(plan) != meaning(row.plan):
         names = presets_of(profile)
         has = f"It has {', '.join(names[:LISTED])}{', …' if len(names) > LISTED else ''}; or name" if names else "Name"
         raise UsageError(f"{profile.name} has no preset '{row.name}'.", f"{has} its own config with --plan.")
@@ -129,7 +129,7 @@ def preset_in(row: Preset, profile: Framework) -> PlanFile:
 def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
     plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in _with_reader()}
-    same = (row for row, plan in plans.items() if plan is not None and _meaning(plan) == _meaning(row.plan))
+    same = (row for row, plan in plans.items() if plan is not None and meaning(plan) == meaning(row.plan))
     return tuple(min((row.name, *row.aliases), key=len) for row in same)
 
 
@@ -150,12 +150,3 @@ def _understood(data: dict[str, Any], profile: Framework) -> Plan | None:
         return plan_in(data, profile).plan
     except UsageError:
         return None
-
-
-def _meaning(plan: Plan) -> object:
-    """What a plan does to a dump, apart from what its records are called and where a release limits log-ratios."""
-    weighting = plan.weighting
-    if weighting is not None and weighting.outside == "clamp" and not weighting.bounds.low:
-        weighting = replace(weighting, bounds=Bounds(None, weighting.bounds.high))
-    rejections = tuple(replace(rejection, name="r") for rejection in plan.rejections)
-    return weighting, rejections, plan.budgets, plan.mode, plan.loss

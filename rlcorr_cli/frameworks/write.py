@@ -4,15 +4,14 @@ Each framework proposes options for a plan (`to_config`), as well as it can; wha
 answer only where it is read as the same plan.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import DIGITS, Framework, scalar
+from rlcorr_cli.frameworks.framework import Framework, meaning, scalar
 from rlcorr_cli.frameworks.read import FRAMEWORKS, plan_in
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.plans.plan import STATISTICS, Plan, Rejection
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import framework_key
 
 
@@ -37,7 +36,7 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
             found = plan_in(dict(config), framework if framework.is_profile else None).plan
         except UsageError:
             continue
-        if _meaning(found) == _meaning(plan):
+        if meaning(found) == meaning(plan):
             return Lines(
                 framework=framework.name,
                 text="\n".join(_toml(config) if framework.toml else _yaml(config)),
@@ -72,37 +71,6 @@ def _notes(plan: Plan, found: Plan) -> tuple[str, ...]:
 
 def _limit(plan: Plan) -> str:
     return "none" if plan.log_ratio_limit is None else f"+-{plan.log_ratio_limit:g}"
-
-
-def _meaning(plan: Plan) -> object:
-    """What a plan does to tokens whose log-ratio is far from any limit; of what its records are called, nothing."""
-    weighting = plan.weighting
-    weights: object = None
-    if weighting is not None:
-        low, high = weighting.bounds.low or None, weighting.bounds.high
-        outside = "clamp" if (low, high) == (None, None) or weighting.outside == "cap" else weighting.outside
-        low = None if weighting.outside == "cap" else low
-        of = "mismatch" if plan.mode == "bypass" else weighting.of
-        weights = (weighting.scope, _rounded(low), _rounded(high), outside, weighting.normalize, of, weighting.gate)
-    rejections = sorted(repr(_rejection(each, plan)) for each in plan.rejections)
-    budgets = sorted(repr((each.statistic, each.mean_below, each.of)) for each in plan.budgets)
-    return weights, rejections, budgets, plan.mode, plan.loss
-
-
-def _rejection(rejection: Rejection, plan: Plan) -> tuple[object, ...]:
-    statistic, low, high = rejection.statistic, rejection.bounds.low, rejection.bounds.high
-    if statistic in ("k1", "log_ratio") and rejection.scope in ("token", "seq_sum", "seq_mean"):
-        if statistic == "k1":
-            low, high = (None if high is None else -high), (None if low is None else -low)
-        statistic, low, high = "ratio", *(None if end is None else math.exp(end) for end in (low, high))
-    of = "mismatch" if plan.mode == "bypass" else rejection.of
-    low = None if STATISTICS[statistic].nonnegative and not low else low
-    acts = (of, rejection.gate, rejection.gates_tokens, rejection.applied)
-    return (statistic, rejection.scope, _rounded(low), _rounded(high), *acts)
-
-
-def _rounded(bound: float | None) -> float | None:
-    return None if bound is None else float(f"{bound:.{DIGITS}g}")
 
 
 def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
