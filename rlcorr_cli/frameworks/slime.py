@@ -13,7 +13,7 @@ or less.  Limits act after reducing.  With use_tis off slime returns before it r
 from dataclasses import replace
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import (
     Config,
@@ -180,7 +180,13 @@ def _read_run(config: Config) -> Plan:
         plan = _read(own)
     elif flag(own, "use_tis"):
         low, high = number(config, "tis_clip_low", 0.0), positive(config, "tis_clip", 2.0)
-        outside = "zero" if "icepop" in str(config.get("custom_tis_function_path", "")) else "clamp"
+        function = config.get("custom_tis_function_path")
+        if function is not None and "icepop" not in str(function):
+            raise UsageError(
+                f"custom_tis_function_path: {shortened(function)} cannot be read as a plan.",
+                "Of mis.py's function name the file of custom_config_path, which holds tis_mode and the like.",
+            )
+        outside = "clamp" if function is None else "zero"
         plan = replace(plan, weighting=Weighting("token", Bounds(low, high), outside))
     delta = number(config, "opsm_delta", 1e-4)
     if flag(config, "use_opsm") and delta is not None:

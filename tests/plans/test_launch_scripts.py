@@ -69,6 +69,17 @@ def test_a_launch_script_is_read_as_the_trainer_would(
     assert plan.rejections == rejections
 
 
+MIS = "--custom-config-path mis.yaml --custom-tis-function-path examples.train_infer_mismatch_helper.mis.compute"
+
+
+def test_a_weight_function_of_another_file_is_refused_without_its_options(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"custom_tis_function_path: .* cannot be read as a plan") as refused:
+        read_plan(written(f"python3 train.py --use-tis {MIS}", tmp_path), None)
+    assert "the file of custom_config_path" in refused.value.hint
+    plan = read_plan(written(f"python3 train.py --use-tis --tis-mode clip {MIS}", tmp_path), None).plan
+    assert plan.weighting == Weighting("token", Bounds(0.5, 2.0))
+
+
 def test_a_launch_script_is_read_by_a_profile_too(tmp_path: Path) -> None:
     plan = read_plan(written(VERL, tmp_path), profile_called("verl-0.9")).plan
     assert plan.name == "verl-0.9"
