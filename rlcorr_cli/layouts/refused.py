@@ -4,11 +4,13 @@ A row of REFUSED is for a kind of file without log-probs, or one that rlcorr doe
 which a file is.  A row of texts and scores is only taken for one where no value of its is a list: people add columns.
 """
 
+import os
 import re
 from collections.abc import Callable
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.places import scheme
 
 SAVE_DUMP = "`rlcorr help dumps` has the lines that write a dump from a trainer."
 VERL = (
@@ -42,6 +44,15 @@ def _has_numbers(value: object) -> bool:
 
 def _named(*suffixes: str) -> Callable[[FileStart], bool]:
     return lambda start: start.name.lower().endswith(suffixes)
+
+
+def _lies(start: FileStart, place: str) -> bool:
+    """Whether a file of prime-rl's monitor lies so, a pattern.
+
+    While a run goes on, such a file may be empty or end within its first line.
+    """
+    path = start.path if scheme(start.path) else os.path.abspath(start.path)
+    return re.search(rf"/{place}$", path.replace("\\", "/")) is not None
 
 
 def _completions(start: FileStart) -> bool:
@@ -79,17 +90,17 @@ REFUSED: tuple[Refused, ...] = (
         "Name the sample.jsonl beside it.",
         lambda start: start.row.get("kind") == "train_op",
     ),
-    Refused("prime-rl's log of metrics", MONITOR, _texts("step", "time", "producer")),
+    Refused(
+        "prime-rl's log of metrics",
+        MONITOR,
+        lambda start: _lies(start, "file/metrics.jsonl") or _texts("step", "time", "producer")(start),
+    ),
     Refused(
         "an index of prime-rl's monitor",
         MONITOR,
-        lambda start: start.name.endswith(".index.jsonl") and {"offset"} <= set(start.row),
+        lambda start: start.name.endswith(".index.jsonl") and (_lies(start, "traces/.*") or "offset" in start.row),
     ),
-    Refused(
-        "a trace that prime-rl was sampling",
-        MONITOR,
-        lambda start: "/traces/live/" in start.path.replace("\\", "/"),
-    ),
+    Refused("a trace that prime-rl was sampling", MONITOR, lambda start: _lies(start, "traces/live/.*")),
     Refused(
         "NeMo-RL's log of validation (texts and rewards)",
         "Name the train_data_step{N}.jsonl beside it.",

@@ -397,9 +397,9 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
     start = FileStart(path)
     try:
         kind = recognised(start) if format not in CONTAINER_NAMES else None
-        if not start.first_bytes and kind is None:
-            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
         refused = without_log_probs(start) if format == "auto" and kind is None else None
+        if not start.first_bytes and kind is None and refused is None:
+            raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
     except OSError as error:
         raise filesystem(path).explained(path, error) or unreadable(path, error) from error
     name, sign = kind or (None, "")

@@ -131,6 +131,16 @@ def test_metrics_indices_and_live_traces_are_no_dumps(tmp_path: Path) -> None:
     assert any("6 files (5 .jsonl, 1 .lock)" in note for note in notes), notes
 
 
+@pytest.mark.parametrize("n_bytes", [0, 9])
+def test_what_lies_beside_the_streams_may_be_cut_short_while_a_run_goes_on(n_bytes: int, tmp_path: Path) -> None:
+    made = made_run(9, 5)
+    write_run(tmp_path, made)
+    for name in ("metrics.jsonl", "traces/stream.index.jsonl", "traces/live/t9.jsonl"):
+        path = tmp_path / "monitors/file" / name
+        path.write_bytes(path.read_bytes()[:n_bytes])
+    agree(rows_of([tmp_path]), made.rows, *COLUMNS)
+
+
 def test_a_chunk_that_is_being_sealed_is_read_once_and_one_without_a_record_yet_is_passed(tmp_path: Path) -> None:
     made = made_run(9, 5)
     write_run(tmp_path, made, chunk_bytes=2_000, frame_bytes=500, finished=False)
