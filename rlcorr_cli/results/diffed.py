@@ -23,6 +23,7 @@ from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, Section, Severity
+from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.replicates import Replicates
@@ -42,6 +43,8 @@ LEVEL = 0.05
 """Of the family: how often it may find a change where there is none."""
 ROUNDING = 1e-9
 """Where k3_kl is below this in both, the two policies are equal but for rounding, which is not compared."""
+LARGEST_FACTOR = 1000.0
+"""By which a sentence says that a metric has changed."""
 Scale = Literal["ratio", "difference"]
 Moved = Literal["rollout", "training", "both", "neither"]
 
@@ -77,6 +80,11 @@ class Change(Record):
         if self.scale == "ratio":
             return abs(math.log(self.change))
         return abs(self.change) / max(abs(self.a or 0.0), abs(self.b or 0.0), 1e-300)
+
+    @property
+    def is_vast(self) -> bool:
+        """Whether it is a factor so large that both values say more."""
+        return self.scale == "ratio" and self.size > math.log(LARGEST_FACTOR)
 
 
 Changes = Annotated[Mapping[str, Change], Form(name="changes", about="Metric to its change.")]
@@ -122,6 +130,7 @@ class DiffSide(Record):
     counts: Counts
     clusters: Clusters | None
     usable: Usable
+    story: Story
 
     @classmethod
     def of(cls, report: Report) -> "DiffSide":
@@ -131,6 +140,7 @@ class DiffSide(Record):
             counts=report.whole.counts,
             clusters=report.clusters,
             usable=report.verdict.usable,
+            story=report.story,
         )
 
 
@@ -183,6 +193,12 @@ class Diff(Output):
     def dumps(self) -> dict[str, Report]:
         """Every dump by its letter, A first."""
         return {"A": self.a, **{each.name: each.b for each in self.comparisons}}
+
+    @property
+    def stories(self) -> list[str]:
+        """What is to be told first of each dump that something is wrong with: 'B: stale_policy: ...'."""
+        stories = {name: report.story for name, report in self.dumps.items()}
+        return [f"{name}: {of.first}: {of.headline}" for name, of in stories.items() if of.effect != "none"]
 
     @property
     def any_moved(self) -> bool:
@@ -465,13 +481,14 @@ def checked(diff: Diff, *, fails: bool) -> Checked:
         ),
         n_rules=len(FAMILY),
         findings=findings,
-        notes=tuple(note for each in diff.comparisons for note in each.notes),
+        notes=(*diff.stories, *(note for each in diff.comparisons for note in each.notes)),
     )
 
 
 def _finding(key: Mapping[str, Any], name: str, change: Change, *, severity: Severity, dump: str) -> Finding:
-    by = f"{change.change:.3g} times as large" if change.scale == "ratio" else f"{change.change:+.3g}"
-    says = f"{name} is {change.a:.3g} in A and {change.b:.3g} in {dump}, {by} (Holm p {change.p_holm:.2g})."
+    by = f", {change.change:.3g} times as large" if change.scale == "ratio" else f", {change.change:+.3g}"
+    by = "" if change.is_vast else by
+    says = f"{name} is {change.a:.3g} in A and {change.b:.3g} in {dump}{by} (Holm p {change.p_holm:.2g})."
     return Finding(
         key=key,
         metric=name,

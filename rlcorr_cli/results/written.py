@@ -93,6 +93,7 @@ class FilterOutput(Record):
     quarantine: Path | None
     rows: Annotated[RowsIn, Key(inline=True)]
     rejected_rows: Mapping[str, int]
+    empty_steps: Annotated[tuple[Scalar, ...], Key(about="Steps of which no row went out.", omit=True)]
     coefs: Coefs | None
 
 
@@ -101,7 +102,8 @@ class Filtered(Result):
     """What a run did: the report of the dump under the plan, and where its rows went.
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
-    rows never drawn.  quarantine: where bad rows went, None if nowhere.
+    rows never drawn.  quarantine: where bad rows went, None if nowhere.  empty_steps: of n_steps, those of which no row
+    went out.
     """
 
     report: Annotated[Report, Key(inline=True)]
@@ -113,6 +115,8 @@ class Filtered(Result):
     quarantine: Annotated[Path | None, HIDDEN]
     n_bytes: Annotated[int, HIDDEN]
     rejected_rows: Annotated[Mapping[str, int], HIDDEN]
+    n_steps: Annotated[int, HIDDEN] = 0
+    empty_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
 
     @property
     def rows(self) -> RowsIn:
@@ -156,6 +160,7 @@ class Filtered(Result):
             quarantine=self.quarantine,
             rows=self.rows,
             rejected_rows=self.rejected_rows,
+            empty_steps=self.empty_steps,
             coefs=self.coefs,
         )
 

@@ -180,12 +180,12 @@ def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
                 side=side_of(pairs, a.whole.values, b.whole.values),
                 sections=changes,
                 min_effect=settings.min_effect,
-                notes=(*_story(name, b), *_unlike(a.totals, b.totals, name), *notes),
+                notes=(*_unlike(a.totals, b.totals, name), *notes),
             )
         )
     first, *rest = compared
     few = _few({"A": a, **others})
-    return replace(first, notes=(*_story("A", a), *first.notes, *few), others=tuple(rest))
+    return replace(first, notes=(*first.notes, *few), others=tuple(rest))
 
 
 def letter(place: int) -> str:
@@ -235,11 +235,6 @@ def _by_key(report: Report) -> dict[tuple[Any, ...], tuple[Mapping[str, Any], Bo
         for group in report.groups
         if (key := tuple(group.key.values())) in of_groups
     }
-
-
-def _story(name: str, report: Report) -> list[str]:
-    """What is to be told of a dump first, in a line."""
-    return [f"? {name}: {report.story.first}: {report.story.headline}"] if report.story.effect != "none" else []
 
 
 def _few(reports: Mapping[str, Report]) -> list[str]:

@@ -29,7 +29,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
+from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.build import report_of
+from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened, run_totals
@@ -87,6 +89,8 @@ def filter_dump(
             quarantine=request.bad_rows.quarantine,
             n_bytes=0,
             rejected_rows=tally.rejected,
+            n_steps=len(tally.of_steps),
+            empty_steps=tuple(plain(step) for step in sorted(tally.of_steps, key=order) if not tally.of_steps[step]),
         )
         _finish(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)

@@ -6,6 +6,7 @@ Each pass returns a value that the next one takes: scales, then draws, then the 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,9 @@ from rlcorr_cli.reading.batch import Decision, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.datasets import Output
 from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.rows_out import corrected
+from rlcorr_cli.reading.values import coded
 from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, provenance_of, sampling_of
@@ -46,7 +49,8 @@ class FilteredRows:
 
     stays: bool[B], rows that keep a token, or are kept all the same.  n_tokens: valid ones.  longest: tokens of the
     longest row, masked too.  written: the corrected rows that stay, or all where rows are yet to be drawn.  dropped:
-    the others, where they are to be written.  Both are None where nothing is written.  The rest adds up.
+    the others, where they are to be written.  Both are None where nothing is written.  steps: of each row as a code,
+    and what codes stand for; None of a dump without steps.  The rest adds up.
     """
 
     written: OriginalRows | None
@@ -55,6 +59,7 @@ class FilteredRows:
     n_tokens: int
     longest: int
     row_weights: Floats
+    steps: tuple[NDArray[np.int64], tuple[Any, ...]] | None
     measured: Measured
     rejected: Mapping[str, int]
     n_clamped: int
@@ -62,7 +67,7 @@ class FilteredRows:
 
 @frozen(kw_only=True)
 class RowCounts:
-    """What became of rows; `FilterCounts` adds it up."""
+    """What became of rows; `FilterCounts` adds it up.  of_steps: the rows out of each step."""
 
     measured: Measured
     rows_in: int
@@ -70,10 +75,14 @@ class RowCounts:
     rows_dropped: int
     n_clamped: int
     rejected: Mapping[str, int]
+    of_steps: Mapping[Any, int]
 
     @classmethod
     def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "RowCounts":
         """Of one batch.  times: how often each of its rows is written."""
+        codes, steps = rows.steps or (np.zeros(0, np.int64), ())
+        there = np.bincount(codes, minlength=len(steps)) > 0
+        out = np.bincount(codes, times if steps else None, len(steps)).astype(int).tolist()
         return cls(
             measured=rows.measured,
             rows_in=len(times),
@@ -81,6 +90,7 @@ class RowCounts:
             rows_dropped=int((times == 0).sum()),
             n_clamped=rows.n_clamped,
             rejected=rows.rejected,
+            of_steps={step: n for step, n, is_there in zip(steps, out, there, strict=True) if is_there},
         )
 
 
@@ -94,6 +104,7 @@ class FilterCounts:
     rows_dropped: int = 0
     n_clamped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
+    of_steps: Counter[Any] = field(default_factory=Counter[Any])
 
     def add(self, account: RowCounts) -> None:
         """Add what became of one part of the dump."""
@@ -103,6 +114,7 @@ class FilterCounts:
         self.rows_dropped += account.rows_dropped
         self.n_clamped += account.n_clamped
         self.rejected.update(account.rejected)
+        self.of_steps.update(account.of_steps)
 
     @property
     def account(self) -> RowCounts:
@@ -114,6 +126,7 @@ class FilterCounts:
             rows_dropped=self.rows_dropped,
             n_clamped=self.n_clamped,
             rejected=self.rejected,
+            of_steps=self.of_steps,
         )
 
 
@@ -161,6 +174,7 @@ class FilterShard:
         decision, n_clamped = self._written_weights(self._written_coefs(decided, rows), rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
         written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
+        step = dict(self.reading.reader.roles.levels).get(STEPS[0])
         return FilteredRows(
             written=written,
             dropped=dropped,
@@ -168,6 +182,7 @@ class FilterShard:
             n_tokens=batch.n_tokens,
             longest=int(np.diff(rows.offsets).max(initial=0)),
             row_weights=decision.row_weights,
+            steps=None if step is None else coded(rows.data.column(step)),
             measured=Measured(
                 provenance=self.provenance,
                 totals=None if observed is None else observed.totals,

@@ -7,7 +7,6 @@ one case for each rule and section: a case that warns passes, and says so in its
 suite's output.  GitHub's annotations go to stderr, so that stdout holds the result alone; the runner reads both.
 """
 
-import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any
 from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.results.checked import Checked, Measurements
+from rlcorr_cli.results.checked import Checked
 from rlcorr_cli.results.rules import Finding, shown, worst_first
 from rlcorr_cli.show.document import (
     BLANK,
@@ -34,7 +33,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import input_facts, joined, last_change
+from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
 from rlcorr_cli.show.words import step_named
@@ -54,7 +53,7 @@ def document(checked: Checked) -> Document:
     return Document(
         lines=_lines(checked),
         command=checked.command,
-        title=_dump_name(measurements),
+        title=named(measurements.inputs),
         summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
         headline=counts(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
@@ -256,7 +255,7 @@ def counts(checked: Checked) -> str:
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
     inside = "".join(f", {plural(n_of, noun)}" for n_of, noun in parts if n_of)
     accepted = f", {' and '.join(checked.accepted)} accepted" if checked.accepted else ""
-    name = _dump_name(checked.measurements)
+    name = named(checked.inputs)
     return f"{head} of {len(checked.findings):,} checks{warned}{accepted}; {rules} on {name}{inside}."
 
 
@@ -272,13 +271,6 @@ def of_rules(checked: Checked) -> str:
     broken = f"Of {n:,} rules {does}." if does and n > 1 and len(checked.measurements.sections) > 1 else ""
     lacking = [f"Not judged: {metric} ({NOT_JUDGED})." for metric in checked.not_judged]
     return " ".join([*([broken] if broken else []), *lacking])
-
-
-def _dump_name(measurements: Measurements) -> str:
-    """The name of the dump, also where its saved report is checked."""
-    first = measurements.inputs[0].path
-    name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(measurements.inputs) == 1 else f"{name} {more(len(measurements.inputs) - 1, 'file')}"
 
 
 # JUnit XML

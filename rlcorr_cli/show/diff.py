@@ -1,6 +1,5 @@
 """What `diff` says: what moved from A to each other dump, by how much, and which policy's log-probs did."""
 
-import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,8 +22,8 @@ from rlcorr_cli.show.document import (
     ending,
     json_text,
 )
-from rlcorr_cli.show.inputs import joined, last_change
-from rlcorr_cli.show.numbers import NOTHING, amounts, interval, more, number, plural, signed
+from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import level_sentence, story_cause
 
@@ -33,8 +32,6 @@ METHOD = (
     "prompts). Prompts that are in both dumps are paired. p is adjusted by Holm over all tested metrics and groups."
 )
 NO_EVIDENCE = "no evidence"
-STORY = "? "
-"""What a note begins with that tells the story of one dump."""
 SIDES = {
     "training": "The training policy's log-probs moved, the rollout's are the same.",
     "rollout": "The rollout policy's log-probs moved, the training's are the same.",
@@ -84,8 +81,10 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
     for each in diff.comparisons:
         yield Note(headline(each), "bold")
     yield from map(Note, verdicts(diff))
+    for story in diff.stories:
+        yield Note(clean(story), "yellow", lead="? ", lead_look="yellow")
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
-        yield Note(note, "yellow" if note.startswith(STORY) else "dim")
+        yield Note(note, "dim")
     if diff.others:
         yield BLANK
         yield _table_of_all(diff.comparisons)
@@ -131,7 +130,7 @@ def _sections(diff: Diff) -> Iterator[Section]:
         for name, report in diff.dumps.items()
         for source in report.inputs
     ]
-    notes = [clean(note) for each in diff.comparisons for note in each.notes if not note.startswith(STORY)]
+    notes = [clean(note) for each in diff.comparisons for note in each.notes]
     yield from ending(facts, [*notes, METHOD])
 
 
@@ -207,9 +206,10 @@ def _what_moved(diff: Diff) -> str:
         return f"Moved in {plural(groups, 'group')}, not as a whole." if groups else _nothing_moved(diff)
     signs = {_is_farther(change) for _, change in whole if change.moved}
     what = "differs from A" if len(signs) > 1 else "is farther apart" if signs.pop() else "is closer"
-    if change.scale == "ratio":
+    if change.scale == "ratio" and not change.is_vast:
         return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
-    return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)} (change {ends(change)})."
+    by = "" if change.scale == "ratio" else f" (change {ends(change)})"
+    return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)}{by}."
 
 
 def _is_farther(change: Change) -> bool:
@@ -310,10 +310,7 @@ def _seen(change: Change, min_effect: float) -> str:
 
 def of_report(report: Report) -> str:
     """The name of a dump and how much it holds."""
-    first = report.inputs[0].path
-    name = "standard input" if first == "-" else clean(os.path.basename(first) or first)
-    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
-    return "  ".join((f"{name}{others}", *amounts(report.whole.counts, report.clusters)))
+    return "  ".join((named(report.inputs), *amounts(report.whole.counts, report.clusters)))
 
 
 def _records(diff: Diff) -> Iterator[Mapping[str, object]]:

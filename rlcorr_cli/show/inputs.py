@@ -40,11 +40,16 @@ class HasChange(HasPath, Protocol):
         ...
 
 
-def named(inputs: Sequence[HasPath]) -> str:
-    """The first file's name, and how many more there are."""
-    first = inputs[0].path
-    name = "stdin" if first == "-" else clean(os.path.basename(first))
-    return name if len(inputs) == 1 else f"{name} {more(len(inputs) - 1, 'file')}"
+def named(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
+    """The name of the only file, in at most so many characters; of several files of one folder 'run/ (12 files)', else
+    'a.parquet and 2 more files'."""
+    first, *others = (source.path for source in inputs)
+    if not others:
+        return "stdin" if first == "-" else shortened(os.path.basename(first) or first, longest)
+    folder = os.path.basename(os.path.commonpath([os.path.dirname(first), *map(os.path.dirname, others)]))
+    if "" in map(os.path.dirname, (first, *others)) or folder in ("", ".", ".."):
+        return f"{shortened(os.path.basename(first), longest)} {more(len(others), 'file')}"
+    return f"{shortened(folder, longest)}/ ({plural(len(inputs), 'file')})"
 
 
 def last_change(inputs: Sequence[HasChange]) -> str:
@@ -71,9 +76,6 @@ def joined(*parts: str) -> str:
 
 def source(report: Report) -> str:
     """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
-    path = report.inputs[0].path
-    name = "standard input" if path == "-" else shortened(os.path.basename(path), PICTURED)
-    others = f" {more(len(report.inputs) - 1, 'file')}" if len(report.inputs) > 1 else ""
     tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    parts = (f"{name}{others}", f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
+    parts = (named(report.inputs, PICTURED), f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
     return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

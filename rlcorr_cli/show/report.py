@@ -46,7 +46,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import FILES, joined, last_change, named, shortened, source
+from rlcorr_cli.show.inputs import FILES, LONGEST, joined, last_change, named, shortened, source
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
@@ -54,7 +54,6 @@ from rlcorr_cli.show.numbers import (
     histogram_line,
     interval,
     metric_value,
-    more,
     number,
     plural,
     share,
@@ -92,7 +91,7 @@ def document(report: Report) -> Document:
     return Document(
         lines=_lines(report),
         command="analyze",
-        title=_title(report),
+        title=named(report.inputs, LONGEST),
         summary=_summary(report),
         causes=_causes(report),
         headline=" ".join(filter(None, [course_sentence(report), verdict(report)])),
@@ -393,12 +392,6 @@ NOTHING_TO_DO = {
 """Level of the verdict -> what to do where no rule is broken; IN_LIMITS at other levels."""
 
 
-def _title(report: Report) -> str:
-    first = report.inputs[0].path
-    name = "stdin" if first == "-" else shortened(first.rsplit("/", 1)[-1])
-    return name if len(report.inputs) == 1 else f"{name} {more(len(report.inputs) - 1, 'file')}"
-
-
 def _summary(report: Report) -> str:
     """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
     counts = report.whole.counts
@@ -590,7 +583,7 @@ def metric_tables(report: Report) -> list[Table]:
         Column(heading="metric", cell=Cell),
         Column(
             heading="value",
-            cell=lambda name: Cell(metric_value(values[name], report.profile), values[name], status_of.get(name, "")),
+            cell=lambda name: Cell(_in_table(name, values[name], report), values[name], status_of.get(name, "")),
         ),
         Column(heading="95% interval", cell=lambda name: _ends(report.intervals.get(name))),
         Column(heading="ideal", cell=lambda name: Cell("" if (best := _ideal(name)) is None else number(best), best)),
@@ -599,6 +592,13 @@ def metric_tables(report: Report) -> list[Table]:
     )
     by_section = {section: [name for name in values if _section(name) == section] for section in SECTIONS}
     return [tabulated(names, columns, heading=section) for section, names in by_section.items() if names]
+
+
+def _in_table(name: str, value: Value, report: Report) -> str:
+    """A metric's value; what is counted has no decimals."""
+    definition = define(name)
+    is_count = definition is not None and definition.unit in ("tokens", "sequences")
+    return thousands(int(value)) if is_count and value is not None else metric_value(value, report.profile)
 
 
 def _ends(ends: tuple[float, float] | None) -> Cell:

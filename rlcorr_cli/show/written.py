@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.results.written import Converted, Filtered
 from rlcorr_cli.show.correction import rejections, weights
 from rlcorr_cli.show.document import (
@@ -48,8 +49,8 @@ def _of_filtered(filtered: Filtered) -> Document:
         ),
         causes=causes,
         headline=_kept(filtered),
-        status="warn" if causes or report.suggestions else "ok",
-        reasons=[_accounts(filtered)],
+        status="warn" if causes or report.suggestions or filtered.empty_steps else "ok",
+        reasons=[text for text in (_accounts(filtered), _emptied(filtered)) if text],
         sections=_sections(filtered),
         source=source(report),
         json=json_text(filtered.to_dict),
@@ -88,6 +89,16 @@ def _filtered(filtered: Filtered) -> Iterator[Block]:
     yield from notes(report)
     yield BLANK
     yield Note(_accounts(filtered))
+    if emptied := _emptied(filtered):
+        yield Note(emptied, "yellow")
+
+
+def _emptied(filtered: Filtered) -> str:
+    """Which steps have no row left; empty where all have some."""
+    if not filtered.empty_steps:
+        return ""
+    named, n = clean(steps_named(filtered.empty_steps)), len(filtered.empty_steps)
+    return f"No row is left of {named}: {n:,} of {plural(filtered.n_steps, 'step')}."
 
 
 def _kept_tokens(filtered: Filtered) -> int:

@@ -337,7 +337,16 @@ def test_what_voids_one_side_is_said(tmp_path: Path) -> None:
     place = table.schema.get_field_index("old_log_probs")
     copy = tmp_path / "copy.parquet"
     pq.write_table(table.set_column(place, "old_log_probs", table["rollout_log_probs"]), copy)
-    assert any(note.startswith("? B: bypass_copy") for note in diffed(BF16, str(copy))["notes"])
+    found = diffed(BF16, str(copy))
+    assert (found["a"]["story"]["effect"], found["b"]["story"]["first"]) == ("none", "bypass_copy")
+    assert "  ? B: bypass_copy: " in run("diff", BF16, str(copy)).out
+
+
+def test_of_a_vast_change_both_values_are_said() -> None:
+    said = " ".join(run("diff", FP32, BF16).out.split())
+    assert "B is farther apart: k3_kl is 0.00114, A's is 6.85e-12." in said
+    gate = " ".join(run("diff", FP32, BF16, "--fail-on", "moved").out.split())
+    assert "times as large" not in gate
 
 
 def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:

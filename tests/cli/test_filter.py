@@ -170,6 +170,19 @@ def test_rows_in_are_rows_out_and_rows_dropped(tmp_path: Path) -> None:
     assert sorted(left["sample_id"].to_pylist() + gone["sample_id"].to_pylist()) == sorted(ids)
 
 
+@pytest.mark.parametrize("engine", [("--workers", "1"), ("--engine", "processes", "--workers", "2")])
+def test_steps_that_lose_all_rows_are_named(engine: tuple[str, ...], tmp_path: Path) -> None:
+    far = {1: -0.1, 2: -0.1, 4: -0.1}
+    rows = [row(step=step, old=(-0.5 + far.get(step, 0.0), -1.0)) for step in range(6) for _ in range(3)]
+    rows += [row(step=4, old=(-0.5, -1.0))]
+    dump, plan = parquet(tmp_path / "d.parquet", rows), ("--rs", "ratio.seq_sum:0.99,1.01", "--force")
+    found = filtered(dump, *plan, "-o", str(tmp_path / "o.parquet"), *engine)
+    assert found["output"]["empty_steps"] == [1, 2]
+    said = "No row is left of steps 1 and 2: 2 of 6 steps."
+    assert run("filter", dump, *plan, "--dry-run", *engine).out.endswith(f"  {said}\n")
+    assert "No row" not in run("filter", dump, *plan, "--dry-run", "--rejected", "keep", *engine).out
+
+
 def test_rejected_keep_keeps_rows_in_order(tmp_path: Path) -> None:
     rows = output(tmp_path / "out.parquet", BF16, "--preset", "geo_rs", "--rejected", "keep")
     assert [one["sample_id"] for one in rows] == pq.read_table(BF16)["sample_id"].to_pylist()

@@ -86,7 +86,7 @@ def test_saved_totals_and_reports_keep_the_time(tmp_path: Path) -> None:
         assert run("analyze", path, "-o", parts[i], "-q").status == 0
     assert run("analyze", *parts, "-o", str(tmp_path / "both.json"), "-q").status == 0
     assert run("plot", str(tmp_path / "both.json"), "--kind", "ratio", "-o", str(tmp_path / "both.svg")).status == 0
-    assert f"dump.parquet and 1 more file · plan disabled · 5,493 tokens, 64 sequences · {NEW}" in words(
+    assert f"{tmp_path.name}/ (2 files) · plan disabled · 5,493 tokens, 64 sequences · {NEW}" in words(
         tmp_path / "both.svg"
     )
 

@@ -47,11 +47,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_course_stands_among_the_first_lines(folder: Path) -> None:
     lines = run("analyze", str(folder)).out.split("\n\n")
-    assert lines[0].startswith("0.parquet and 7 more files")
+    assert lines[0].startswith(f"{folder.name}/ (8 files)")
     assert "8 steps" in lines[0]
     assert lines[1].startswith("  k3_kl rises from ")
     assert " at step 0 to " in " ".join(lines[1].split())
     assert "break the rule on k3_kl." in " ".join(lines[1].split())
+
+
+def test_files_of_one_folder_are_named_by_it_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = f"{folder.name}/ (8 files)"
+    for command in ("analyze", "compare", "diagnose"):
+        assert run(command, str(folder / "*.parquet")).out.startswith(named)
+    assert f" rules on {named}, 8 steps." in run("check", str(folder)).out
+    monkeypatch.chdir(folder)
+    assert run("analyze", "0.parquet", "1.parquet").out.startswith("0.parquet and 1 more file")
+
+
+def test_counts_of_kept_tokens_have_no_decimals(tmp_path: Path) -> None:
+    page = tmp_path / "r.md"
+    run("analyze", COLLAPSE, "--preset", "geo_rs", "-o", str(page))
+    kept = [
+        line.split("|")[2].strip()
+        for line in page.read_text().splitlines()
+        if line.startswith(("| kept\\_tokens", "| kept\\_seq"))
+    ]
+    assert len(kept) == 2
+    assert all(text.replace(",", "").isdigit() for text in kept)
 
 
 def test_the_worst_ppl_ratio_is_the_farthest_from_1_on_either_side(tmp_path: Path) -> None:
