@@ -69,7 +69,7 @@ def test_counts_of_kept_tokens_have_no_decimals(tmp_path: Path) -> None:
     kept = [
         line.split("|")[2].strip()
         for line in page.read_text().splitlines()
-        if line.startswith(("| kept\\_tokens", "| kept\\_seq"))
+        if line.startswith(("| kept\\_tokens ", "| kept\\_sequences "))
     ]
     assert len(kept) == 2
     assert all(text.replace(",", "").isdigit() for text in kept)
