@@ -8,6 +8,7 @@ from rlcorr_cli.plans.presets import COMPARED, PRESET_FAMILIES, PRESETS, Preset,
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
+    from rlcorr_cli.frameworks.read import PlanFile
     from rlcorr_cli.frameworks.write import Lines
     from rlcorr_cli.plans.preset_configs import PeerConfig
 
@@ -72,6 +73,10 @@ def _deed(plan: Plan) -> str:
 def print_presets_json(name: str | None = None) -> None:
     """The same presets for programs."""
     chosen = [row for key in families(name) for row in of_family(key)] if name else []
+    file = _read(name) if name else None
+    if file is not None:
+        emit_json([{**file.plan.to_dict(), "aliases": (), "when": "", "source": name}])
+        return
     rows = chosen or (list(PRESETS.values()) if name in (None, "list") else [preset(name)])
     emit_json([{**row.plan.to_dict(), "aliases": row.aliases, "when": row.when, "source": row.source} for row in rows])
 
@@ -91,10 +96,15 @@ def shortest_name(row: Preset) -> str:
 
 
 def print_preset(name: str) -> None:
-    """Print one preset, with the framework's config and the plan file that mean the same."""
+    """Print one preset, with the framework's config and the plan file that mean the same; of a file, how it is read."""
     from rlcorr_cli.plans.files import plan_to_toml
     from rlcorr_cli.plans.preset_configs import CONFIGS
 
+    file = _read(name)
+    if file is not None:
+        notes = [line for note in file.notes for line in _comment(note)]
+        emit("\n".join([*notes, "# As a plan file, for --plan:", plan_to_toml(file.plan)]))
+        return
     row = preset(name)
     config = CONFIGS.get(row.name)
     lines = about_preset(row)
@@ -124,14 +134,20 @@ def print_lines(name: str | None, framework: str) -> None:
 
 
 def _plan_called(name: str) -> Plan:
-    """The plan of a preset, or of a plan file."""
+    """The plan of a preset, or of a file."""
+    file = _read(name)
+    return preset(name).plan if file is None else file.plan
+
+
+def _read(name: str) -> "PlanFile | None":
+    """What a plan file or a framework's config says; None of a name that is no file's."""
     from rlcorr_cli.plans.files import SUFFIXES
 
     if not name.endswith(SUFFIXES):
-        return preset(name).plan
+        return None
     from rlcorr_cli.frameworks.read import read_plan
 
-    return read_plan(name, None).plan
+    return read_plan(name, None)
 
 
 def _as_lines(plan: Plan, lines: "Lines") -> list[str]:

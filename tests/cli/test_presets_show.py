@@ -7,6 +7,7 @@ import pytest
 from running import BF16, refused, run
 
 from rlcorr_cli.plans.files import parse, plan_from_dict
+from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
 
@@ -75,6 +76,19 @@ def test_a_name_alone_shows_the_preset(name: str) -> None:
 
 def test_a_preset_is_shown_with_its_other_names() -> None:
     assert "Also named token_is, token_tis." in run("presets", "token_is").out
+
+
+def test_a_config_or_launch_script_is_shown_as_the_plan_that_it_is_read_as(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("python3 train.py --use-tis --tis-clip 3.0 --lr 1e-6")
+    shown = run("presets", str(path)).out
+    head, _, plan = shown.partition("# As a plan file, for --plan:\n")
+    notes = " ".join(head.replace("\n# ", " ").split())
+    assert "read as slime's config" in notes
+    assert "not read: lr." in notes
+    assert plan_from_dict(parse(plan, ".toml").data).weighting == Weighting("token", Bounds(0.0, 3.0))
+    (row,) = run("presets", str(path), "--json").json
+    assert (row["name"], row["weighting"]["high"], row["source"]) == ("slime", 3.0, str(path))
 
 
 def test_presets_are_listed_for_programs() -> None:
