@@ -3,7 +3,7 @@
 As in `panels.py`, each draws on its axes, returns one sentence, and raises Missing where there is nothing to draw.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,8 +27,6 @@ ROUGH = f"under {FEWEST_EFFECTIVE:g} effective"
 """What a dotted stretch of a curve, or a pale bar, stands on."""
 LABEL, SIDE_BY_SIDE = 12, 30
 """Characters of a group's name below its bar, and of all names together that stand side by side."""
-GROUPS = "<groups>"
-"""The label of axes that have a tick for each group, as matplotlib's own <colorbar>."""
 Drawn = tuple[str, str, str]
 """A metric, what the legend calls it, and its colour."""
 
@@ -55,32 +53,32 @@ def _place_ticks(ax: Axes, places: Floats) -> None:
     (ticks.whole if (places == np.round(places)).all() else ticks.linear)(ax.xaxis)
 
 
-def _followed(report: Report, metrics: Sequence[str] = ()) -> Course:
+def _followed(report: Report, metrics: Iterable[str]) -> Course:
     """The metrics along the groups, of which there must be two."""
-    curves = course(report.groups, metrics)
+    curves = course(report.groups, list(metrics))
     if len(curves.places) < 2:
         only = style.label(curves.labels[0]) if curves.labels else f"{curves.places[0]:g}"
         raise Missing(f"All rows have {style.label(curves.name)} {only}: a curve needs two values of it.")
     return curves
 
 
-def _along(ax: Axes, report: Report, metrics: Sequence[tuple[str, str]], ideal: float | None) -> dict[str, Floats]:
-    """Draw a line for each metric along the groups, or bars of groups that have no order.
-
-    Returns the values by metric, those without any data left out; of bars from the smallest to the largest.
-    """
-    curves = _followed(report, [name for name, _ in metrics])
-    known = {name: values for name, values in curves.values.items() if np.isfinite(values).any()}
-    if not known:
-        raise Missing(f"{' and '.join(name for name, _ in metrics)}: no data.")
-    drawn = [(name, text, color) for (name, text), color in zip(metrics, (BLUE, ORANGE), strict=False) if name in known]
+def _draw(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: float | None) -> list[str]:
+    """Draw a line for each metric along the groups, or bars of groups that have no order; returns the metrics that
+    have any value.  lines: metric -> what the legend calls it."""
+    drawn = [
+        (name, text, color)
+        for (name, text), color in zip(lines.items(), (BLUE, ORANGE), strict=False)
+        if np.isfinite(curves.values[name]).any()
+    ]
+    if not drawn:
+        raise Missing(f"{' and '.join(lines)}: no data.")
     if curves.labels:
         _bars(ax, curves, drawn, ideal or 0.0)
     else:
         _lines(ax, curves, drawn)
     if ideal is not None:
         mark(ax, ideal, f"ideal {ideal:g}", color=GREEN, vertical=False, style="-")
-    return {name: np.sort(values) for name, values in known.items()} if curves.labels else known
+    return [name for name, _, _ in drawn]
 
 
 def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
@@ -118,7 +116,6 @@ def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None
     ticks.fixed(ax.xaxis, -0.6, len(labels) - 0.4, list(zip(curves.places, labels, strict=True)))
     ax.tick_params("x", rotation=90 if sum(map(len, labels)) > SIDE_BY_SIDE else 0)
     ax.grid(visible=False, axis="x")
-    ax.set_label(GROUPS)
     left_out = f" (of {len(labels) + curves.n_left_out:,}, the largest k3_kl)" if curves.n_left_out else ""
     ax.set_xlabel(f"{style.label(curves.name)}{left_out}")
 
@@ -131,40 +128,42 @@ def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
         ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
 
 
-def _rule_lines(ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--") -> None:
-    """The limits of the rule on a metric, where there is one."""
-    rule = rule_on(metric, report.rules)
+def _rule_lines(
+    ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--", opens: bool = False
+) -> None:
+    """The limits of the rule on a metric that lie within what is drawn; opens: those beyond, too, which opens the
+    axis."""
+    rule, (lowest, highest) = rule_on(metric, report.rules), sorted(ax.get_ylim())
     for bound in () if rule is None else (rule.low, rule.high):
-        if bound is not None:
+        if bound is not None and (opens or lowest <= bound <= highest):
             mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
 
 
-def _went(ax: Axes, what: str, values: Floats) -> str:
+def _went(what: str, curves: Course, name: str) -> str:
     """'k3_kl goes from 0.0017 to 0.032': from the first group to the last, or between the ends of unordered ones."""
-    known = values[np.isfinite(values)]
-    first, last = number(float(known[0])), number(float(known[-1]))
+    known = curves.values[name][np.isfinite(curves.values[name])]
+    first, last = (number(float(end)) for end in (np.sort(known) if curves.labels else known)[[0, -1]])
     if first == last:
         return f"{what} is {first}."
-    if ax.get_label() == GROUPS:
-        return f"{what} lies between {first} and {last}."
-    return f"{what} goes from {first} to {last}."
+    return f"{what} lies between {first} and {last}." if curves.labels else f"{what} goes from {first} to {last}."
 
 
 def mean_weight(ax: Axes, report: Report) -> str:
     """Mean raw IS weight, ideally 1."""
-    _followed(report)
+    curves = _followed(report, ["rollout_is_mean"])
     if report.plan.weighting is None:
         raise Missing("The plan weights nothing, so there is no mean weight.")
-    known = _along(ax, report, [("rollout_is_mean", "before clamping")], 1.0)
+    _draw(ax, curves, {"rollout_is_mean": "before clamping"}, 1.0)
     ax.set_ylabel("mean IS weight")
-    values = known["rollout_is_mean"]
+    values = curves.values["rollout_is_mean"]
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low > 0 and high > WIDE * low:
         ax.set_yscale("log")
         ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
     else:
         ticks.linear(ax.yaxis)
-    return _went(ax, "The mean weight", values)
+    _rule_lines(ax, report, "rollout_is_mean")
+    return _went("The mean weight", curves, "rollout_is_mean")
 
 
 def sample_size(ax: Axes, report: Report) -> str:
@@ -178,40 +177,41 @@ def sample_size(ax: Axes, report: Report) -> str:
     else:
         name, kept = "rollout_is_eff_sample_size", KEPT_SIZE.name
         what = f"weights of {'tokens' if weighting.scope == 'token' else 'sequences'}"
-    lines = [(name, "before rejection" if rejects else what)]
+    lines = {name: "before rejection" if rejects else what}
     if rejects and any(kept in group.values for group in report.groups):
-        lines.append((kept, "of what is kept" if weighting is None else "after rejection"))
-    known = _along(ax, report, lines, None)
+        lines[kept] = "of what is kept" if weighting is None else "after rejection"
+    curves = _followed(report, lines)
+    drawn = _draw(ax, curves, lines, None)
     ax.set_ylim(0, 1.05)
     ax.set_ylabel(f"ESS of {what}")
     _rule_lines(ax, report, name)
     ticks.linear(ax.yaxis)
-    if not rejects:
-        return f"{_went(ax, 'The effective sample size', known[name])} {_rough(ax, report, name)}".rstrip()
-    after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
-    ends = [("The ESS before rejection", known.get(name)), (after, known.get(kept))]
-    went = " ".join(_went(ax, text, values) for text, values in ends if values is not None)
-    return f"{went} {_rough(ax, report, name)}".rstrip()
+    words = {name: "The effective sample size"}
+    if rejects:
+        after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
+        words = {name: "The ESS before rejection", kept: after}
+    went = (_went(text, curves, metric) for metric, text in words.items() if metric in drawn)
+    return " ".join((*went, *_rough(curves, name)))
 
 
-def _rough(ax: Axes, report: Report, name: str) -> str:
+def _rough(curves: Course, name: str) -> Iterator[str]:
     """In how many groups an effective sample size is rough, and how these are drawn; nothing where in none."""
-    rough = course(report.groups, [name]).rough[name]
-    drawn = "pale" if ax.get_label() == GROUPS else "dotted"
-    few = f"fewer than {FEWEST_EFFECTIVE:g} sequences are effective"
-    return f"It is rough in {rough.sum()} of {len(rough)} groups ({drawn}), where {few}." if rough.any() else ""
+    rough, drawn = curves.rough[name], "pale" if curves.labels else "dotted"
+    if rough.any():
+        few = f"fewer than {FEWEST_EFFECTIVE:g} sequences are effective"
+        yield f"It is rough in {rough.sum()} of {len(rough)} groups ({drawn}), where {few}."
 
 
 def rejected(ax: Axes, report: Report) -> str:
     """Share of tokens lost to all rejections, and of sequences vetoed where there is a veto."""
-    _followed(report)
+    lines = {"rollout_rs_masked_fraction": "tokens"}
+    if any(rejection.is_veto for rejection in report.plan.rejections):
+        lines["rollout_is_veto_fraction"] = "vetoed"
+    curves = _followed(report, lines)
     if not report.plan.rules:
         raise Missing("The plan rejects nothing.")
-    lines = [("rollout_rs_masked_fraction", "tokens")]
-    if any(rejection.is_veto for rejection in report.plan.rejections):
-        lines.append(("rollout_is_veto_fraction", "vetoed"))
-    known = _along(ax, report, lines, None)
-    ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(values)) for values in known.values())))
+    drawn = _draw(ax, curves, lines, None)
+    ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(curves.values[name])) for name in drawn)))
     ax.set_ylabel("share rejected")
     _rule_lines(ax, report, "rollout_rs_masked_fraction")
     if len(lines) > 1:
@@ -221,33 +221,38 @@ def rejected(ax: Axes, report: Report) -> str:
         "rollout_rs_masked_fraction": "The share of tokens rejected",
         "rollout_is_veto_fraction": "The share of sequences vetoed",
     }
-    return " ".join(_went(ax, words[name], known[name]) for name, _ in lines if name in known)
+    return " ".join(_went(words[name], curves, name) for name in drawn)
 
 
 def divergence(ax: Axes, report: Report) -> str:
     """KL and K3."""
-    known = _along(ax, report, [("kl", "k1"), ("k3_kl", "k3")], 0.0)
+    lines = {"kl": "k1", "k3_kl": "k3"}
+    curves = _followed(report, lines)
+    name = _draw(ax, curves, lines, 0.0)[-1]
     ax.set_ylabel("KL(rollout || training), nats")
     ticks.linear(ax.yaxis)
-    name = "k3_kl" if "k3_kl" in known else next(iter(known))
-    return _went(ax, name, known[name])
+    _rule_lines(ax, report, "k3_kl")
+    return _went(name, curves, name)
 
 
 def perplexity(ax: Axes, report: Report) -> str:
     """Ratio of perplexities."""
-    known = _along(ax, report, [("ppl_ratio", "ppl_ratio")], 1.0)
+    curves = _followed(report, ["ppl_ratio"])
+    _draw(ax, curves, {"ppl_ratio": "ppl_ratio"}, 1.0)
     ax.set_ylabel("perplexity, training / rollout")
     ticks.linear(ax.yaxis)
-    return _went(ax, "The perplexity ratio", known["ppl_ratio"])
+    return _went("The perplexity ratio", curves, "ppl_ratio")
 
 
 def chi2(ax: Axes, report: Report) -> str:
     """chi squared of token and sequence ratios."""
-    known = _along(ax, report, [("chi2_token", "tokens"), ("chi2_seq", "sequences")], None)
+    lines = {"chi2_token": "tokens", "chi2_seq": "sequences"}
+    curves = _followed(report, lines)
+    drawn = _draw(ax, curves, lines, None)
     ax.set_ylabel("χ²")
-    _rule_lines(ax, report, "chi2_token", about="tokens: ")
+    _rule_lines(ax, report, "chi2_token", about="tokens: ", opens=True)
     ticks.symmetric(ax.yaxis, 1e-3)
-    sentence = _went(ax, "χ² of tokens", known["chi2_token"]) if "chi2_token" in known else "χ² of tokens overflows."
+    sentence = _went("χ² of tokens", curves, "chi2_token") if "chi2_token" in drawn else "χ² of tokens overflows."
     measured = [group for group in report.groups if group.values.get("chi2_seq") is not None]
     n_blank = sum(not is_known(group, "chi2_seq") for group in measured)
     if n_blank:
@@ -259,11 +264,13 @@ def chi2(ax: Axes, report: Report) -> str:
 
 def k3_course(ax: Axes, report: Report) -> str:
     """k3 alone, for the overview."""
-    known = _along(ax, report, [("k3_kl", "k3_kl")], None)
+    curves = _followed(report, ["k3_kl"])
+    _draw(ax, curves, {"k3_kl": "k3_kl"}, None)
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
-    highest = max(float(np.nanmax(known["k3_kl"])), ax.dataLim.y1)  # of the curve, or of its band
+    highest = max(float(np.nanmax(curves.values["k3_kl"])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
     ax.set_ylabel("k3_kl (nats)")
     ticks.linear(ax.yaxis)
-    return _went(ax, "k3_kl", known["k3_kl"])
+    _rule_lines(ax, report, "k3_kl")
+    return _went("k3_kl", curves, "k3_kl")
