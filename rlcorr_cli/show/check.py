@@ -85,7 +85,7 @@ def _sections(checked: Checked) -> Iterator[Section]:
         Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
         Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
     )
-    for heading, findings in (("Checks that fail or warn", broken), ("Other checks", others)):
+    for heading, findings in (("Checks that fail or warn", broken), ("Other checks" if broken else "Checks", others)):
         if findings:
             table = tabulated(findings, columns, most=MOST_IN_FILE, noun="check")
             yield Section(heading=heading, tables=[table], sorts=True, folds=findings is others)

@@ -140,7 +140,7 @@ def _amounts(inspected: Inspected) -> Iterator[Block]:
     yield Note(f"{words}; {counts['tokens']:,} valid tokens, {masked}")
     if tally.sequences:
         names = ({0.0: "min", 1.0: "max"}.get(q, f"{100 * q:g}%") for q in LENGTH_QUANTILES)
-        row = Cell(""), *(Cell(f"{tally.length(q):,}") for q in LENGTH_QUANTILES)
+        row = Cell(plural(tally.sequences, "sequence")), *(Cell(f"{tally.length(q):,}") for q in LENGTH_QUANTILES)
         yield Table(headings=("valid tokens a sequence", *names), rows=(row,), splits=True)
     else:
         yield BLANK

@@ -108,7 +108,7 @@ def document(report: Report) -> Document:
 def _status(report: Report) -> str:
     """Of the headline: "ok" where the policies are close, no limit is broken, and the plan keeps most of the batch."""
     conclusion = report.verdict
-    status = "fail" if conclusion.failing else STATUS_OF_LEVEL.get(conclusion.level, "fail")
+    status = "fail" if "fail" in report.broken.values() else STATUS_OF_LEVEL.get(conclusion.level, "fail")
     keeps_little = conclusion.kept_fraction is not None and conclusion.kept_fraction < LITTLE_KEPT
     return "warn" if status == "ok" and (report.broken or keeps_little or report.advised_bounds) else status
 

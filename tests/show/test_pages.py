@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
-from rlcorr_cli import analyze, check, diagnose, filter, to_html
+import pytest
+
+from rlcorr_cli import analyze, check, compare, diagnose, filter, index, save, sweep, to_html
 from rlcorr_cli.show.report import to_do
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
+MISPAIRED = str(Path(__file__).parents[1] / "diagnosis" / "causes" / "mispaired_5pct.parquet")
 COLLAPSE, STEPS = str(SAMPLES / "collapse.parquet"), str(SAMPLES / "smollm2_steps.parquet")
 
 
@@ -34,6 +37,44 @@ def test_the_page_of_a_filtered_dump_names_the_cause_that_training_lives_with() 
     assert "Likely cause: stale rollouts" in to_html(filter(STEPS, preset="token_is", dry_run=True))
 
 
-def test_an_effective_sample_size_of_few_sequences_is_said_to_be_rough() -> None:
-    page = to_html(analyze(COLLAPSE, pictures=True))
-    assert "It is rough in 4 of 12 groups (dotted), where fewer than 10 sequences are effective." in page
+@pytest.fixture(scope="module")
+def collapse() -> str:
+    """The page of a run whose last steps break rules that fail."""
+    return to_html(analyze(COLLAPSE, pictures=True))
+
+
+def test_an_effective_sample_size_of_few_sequences_is_said_to_be_rough(collapse: str) -> None:
+    assert "It is rough in 4 of 12 groups (dotted), where fewer than 10 sequences are effective." in collapse
+
+
+def test_a_headline_is_red_where_steps_break_rules_that_fail(collapse: str) -> None:
+    assert re.findall('class="verdict ([a-z]*)"', collapse) == ["fail"]
+
+
+def test_a_curve_has_the_limits_that_it_reaches(collapse: str) -> None:
+    assert ">limit 0.1<" in drawing(collapse, "KL divergence")
+    assert ">limit" not in drawing(to_html(analyze(STEPS, pictures=True)), "KL divergence")
+
+
+def drawing(page: str, title: str) -> str:
+    """One picture of a page."""
+    return page.split(f'aria-label="{title}"')[1].split("</svg>")[0]
+
+
+def test_bounds_far_apart_have_a_logarithmic_axis_with_plain_numbers() -> None:
+    curve = drawing(to_html(sweep(STEPS, vary="is.high", is_="token:,2")), "What bounds on token weights keep")
+    assert re.findall(r">(1|3|10|30)<", curve) == ["1", "3", "10", "30"]
+    assert "mathdefault" not in curve
+
+
+def test_the_picture_of_a_dump_with_a_fault_recommends_no_plan() -> None:
+    page = to_html(compare(MISPAIRED))
+    assert "decoupled_token_icepop (orange) is the least harmful. decoupled_token_is is worth the most" in page
+    assert "Use decoupled" not in page
+
+
+def test_a_column_that_holds_nothing_is_left_out(tmp_path: Path) -> None:
+    save(analyze(COLLAPSE), tmp_path / "run.json")
+    headings = re.findall(r'<th scope="col".*?><button type="button">(.*?)</button>', to_html(index(str(tmp_path))))
+    assert "last k3_kl" in headings
+    assert "kept" not in headings  # the plan rejects nothing

@@ -381,7 +381,8 @@ def test_weights_alone_are_not_called_the_gradient(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shift", "words"), [(0.0, "The mean stays near 0."), (0.5, "The mean leaves 0: +0.500 nats at log-probs near ")]
+    ("shift", "words"),
+    [(0.0, "The mean stays small against the spread."), (0.5, "The mean leaves 0: +0.500 nats at log-probs near ")],
 )
 def test_the_caption_of_surprise_says_whether_the_mean_leaves_0(shift: float, words: str, tmp_path: Path) -> None:
     far = [Row([-0.1, -8.0 + g + shift], [-0.1, -8.0], [1, 1]) for g in (-0.2, 0.2) * 20]

@@ -63,7 +63,7 @@ KINDS: dict[str, Kind] = {
         (4.6, 3.5),
     ),
     "metrics": Kind(
-        "the curves that trainers log, over steps",
+        "the curves that trainers log, over steps or other groups",
         (
             ("Mean IS weight", courses.mean_weight),
             ("Effective sample size", courses.sample_size),

@@ -214,9 +214,9 @@ def surprise_axis(ax: Axes) -> None:
 
 
 def _shift_words(shifted: tuple[float, float] | None) -> str:
-    """Whether the mean stays at 0, as it does under noise."""
+    """Whether the mean leaves 0 by much of the spread around it, as it does not under noise."""
     if shifted is None:
-        return "The mean stays near 0."
+        return "The mean stays small against the spread."
     place, mean = shifted
     return (
         f"The mean leaves 0: {signed(mean)} nats at log-probs near {place:.2g}. Noise does not move it; a temperature, "

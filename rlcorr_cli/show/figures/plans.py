@@ -4,10 +4,14 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli.results.compared import Comparison
 from rlcorr_cli.results.swept import Point, Sweep
-from rlcorr_cli.show.figures import style
+from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.numbers import number, plural, share
 
 MOST_BARS = 24
+UNSAFE = ("far", "moved")
+"""What a recommendation rests on where no plan is safe."""
+WIDE = 20.0
+"""From this factor between the smallest and the largest on, bounds and k3 stand on a logarithmic axis."""
 
 
 def worth(comparison: Comparison, axes: Axes) -> str:
@@ -22,11 +26,14 @@ def worth(comparison: Comparison, axes: Axes) -> str:
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("worth (bar), info (pale)")
     axes.grid(axis="y", visible=False)
+    ticks.linear(axes.xaxis)
     best, left = plans[0], len(comparison.whole.plans) - len(plans)
     sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
     if any(plan.name == taken for plan in plans):
+        is_safe = not comparison.story.is_fault and comparison.recommendation.flags[0] not in UNSAFE
         why = f"it is worth the most, {best.worth:.3f}." if taken == best.name else sentence
-        sentence = f"Use {style.label(taken)} (orange): {why}"
+        name = f"{style.label(taken)} (orange)"
+        sentence = f"Use {name}: {why}" if is_safe else f"{name} is the least harmful. {sentence}"
     return f"{sentence} {plural(left, 'plan')} worth less are not shown." if left else sentence
 
 
@@ -48,7 +55,14 @@ def kept(comparison: Comparison, axes: Axes) -> str:
         else:
             axes.plot(share_kept, k3, "o", color=style.BLUE)
     axes.set_xlim(-0.02, 1.05)
-    axes.set_ylim(0, 1.12 * max((k3 for _, _, k3 in points), default=1.0) or 1.0)
+    highest = max((k3 for _, _, k3 in points), default=1.0) or 1.0
+    if least is not None and highest > WIDE * least[2] > 0:
+        axes.set_yscale("log")
+        ticks.logarithmic(axes.yaxis, least[2] / 1.5, highest * 1.5)
+    else:
+        axes.set_ylim(0, 1.12 * highest)
+        ticks.linear(axes.yaxis)
+    ticks.linear(axes.xaxis)
     axes.set_xlabel("tokens kept")
     axes.set_ylabel("k3 of what is kept (nats)")
     if least is None:
@@ -75,13 +89,17 @@ def curve(sweep: Sweep, axes: Axes) -> str:
     axes.set_ylim(0, 1.03)
     axes.set_xlabel(f"{'upper' if sweep.points[-1].high is not None else 'lower'} bound of {sweep.what}")
     axes.set_ylabel("share")
-    if ends and min(ends) > 0 and max(ends) / min(ends) > 20:
+    ticks.linear(axes.yaxis)
+    if min(ends) > 0 and max(ends) > WIDE * min(ends):
         axes.set_xscale("log")
-    if sweep.target is None or not sweep.target.reached:
-        return f"The loosest bounds keep {share(sweep.points[-1].kept_units)} of the {sweep.units}."
-    style.mark(axes, _bound(sweep.target.point), "target")
-    become = "are not capped" if sweep.is_cap else "are kept"
-    return f"At the target {share(sweep.target.point.kept_units)} of the {sweep.units} {become}."
+        ticks.logarithmic(axes.xaxis, min(ends) / 1.2, max(ends) * 1.2)
+    else:
+        ticks.linear(axes.xaxis)
+    where, point = "Under the loosest bounds", sweep.points[-1]
+    if sweep.target is not None and sweep.target.reached:
+        where, point = "At the target", sweep.target.point
+        style.mark(axes, _bound(point), "target")
+    return f"{where} {share(point.kept_units)} of the {sweep.units} are {'not capped' if sweep.is_cap else 'kept'}."
 
 
 def _bound(point: Point) -> float:

@@ -15,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from io import BytesIO
 from itertools import groupby
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, Template
 from markupsafe import Markup, escape
@@ -24,15 +25,19 @@ from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Document, Panel, Picture, Section, Table
 from rlcorr_cli.show.figures import style
 from rlcorr_cli.show.forms.tokens import shades, viewer
+from rlcorr_cli.show.numbers import NOTHING
 
 WIDTHS = ((5, "small"), (8, "middle"), (10, "wide"), (13, "wider"))
 """Most columns of a table -> its class, which says on what screen its rows become cards."""
+LONG_WORD = r"\S{9,}"
+"""What may go on in a new line: a shorter name, such as seq_ess, moves there whole."""
 SCRIPTS, TOKENS = ("sort.js", "fold.js"), "tokens.js"
 INKS = {
     style.INK: "currentColor",
     style.PAPER: "none",
     style.GRID: "var(--line)",
     style.PALE: "var(--plate)",
+    style.BLUE: "var(--blue)",
 }
 SIZE = (4.6, 3.4)
 """Of a panel, in inches: on a phone's screen its letters are still 9 pixels high."""
@@ -108,16 +113,21 @@ def _template() -> Template:
 def _templates() -> Environment:
     """All templates, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
-    templates.filters |= {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
+    filters: dict[str, Any] = {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
+    templates.filters.update(filters, filled=_filled)
     return templates
 
 
 def _breakable(name: str) -> Markup:
-    """A name, or a formula, that may go on in a new line after each _ and / in it and before the suffix of a file, but
-    not within an option."""
-    text = re.sub(r"\.(?=[a-z])", "<wbr>.", str(escape(name)).replace("_", "_<wbr>").replace("/", "/<wbr>"))
+    """A name, or a formula, whose long words may go on in a new line, but not within an option."""
+    text = _broken(str(escape(name)), "<wbr>")
     text = re.sub(r" !$", "&nbsp;!", text)  # a mark stays beside what it marks
     return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', text))
+
+
+def _broken(text: str, line_break: str) -> str:
+    """Text with possible line breaks in its long words: after each _ and /, and before the suffix of a file."""
+    return re.sub(LONG_WORD, lambda word: re.sub(r"(?<=[_/])(?=.)|(?=\.[a-z])", line_break, word[0]), text)
 
 
 def _prose(sentence: str) -> Markup:
@@ -130,7 +140,15 @@ def _prose(sentence: str) -> Markup:
 
 def _label(name: str) -> str:
     """The same for a name in an attribute, where a space of no width stands for the element."""
-    return name.replace("_", "_\u200b").replace("/", "/\u200b")
+    return _broken(name, "\u200b")
+
+
+def _filled(table: Table) -> Table:
+    """A table without the columns that hold nothing in any row."""
+    columns = zip(table.headings, zip(*table.rows, strict=True), strict=bool(table.rows))
+    return table.without(
+        heading for heading, cells in columns if all(cell.text in ("", NOTHING) and not cell.status for cell in cells)
+    )
 
 
 def _width(table: Table) -> str:
@@ -156,17 +174,19 @@ def _drawing(panel: Panel) -> Drawing:
         sentence = panel.draw(axes)
         style.heads([axes])
         style.save(figure, paper, "svg", metadata={"Date": None})
+    title = axes.get_title(loc="left")
     sentence = f"{sentence.removesuffix('.')}." if sentence else ""
     if re.match(r"[a-z]+ ", sentence):  # k3 and χ² are symbols, which a capital would change
         sentence = f"{sentence[0].upper()}{sentence[1:]}"
-    return Drawing(_inline(paper.getvalue().decode(), sentence), sentence)
+    return Drawing(_inline(paper.getvalue().decode(), title), sentence)
 
 
-def _inline(drawing: str, sentence: str) -> Markup:
-    """A drawing as part of the page: no declaration, ink and paper as variables, the sentence as its name."""
+def _inline(drawing: str, title: str) -> Markup:
+    """A drawing as part of the page: no declaration, ink and paper as variables, its title as its name; the sentence
+    below it is read beside that."""
     drawing = drawing[drawing.index("<svg") :]
     for colour, variable in INKS.items():
         drawing = drawing.replace(colour, variable)
     head, rest = drawing.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return Markup(f'{head} role="img" aria-label="{escape(sentence)}">{rest}')
+    return Markup(f'{head} role="img" aria-label="{escape(title)}">{rest}')
