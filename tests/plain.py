@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.totals.lists import Stretches
-from rlcorr_cli.totals.row_sample import OF_ALL_TOKENS, OF_ROWS, OF_VALID_TOKENS, RowSample
+from rlcorr_cli.totals.row_sample import ARRAYS, RowSample
 from rlcorr_cli.totals.tail import Tail, Tails
 from rlcorr_cli.totals.totals import Totals
 
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 def _row(sample: RowSample) -> tuple[Any, ...]:
     """Everything of a sample of one row; what no row of a sample has is as what this one has not."""
     n_tokens = int(sample.n_tokens[0])
-    arrays = {name: getattr(sample, name) for name in (*OF_ROWS, *OF_VALID_TOKENS, *OF_ALL_TOKENS) if name != "files"}
+    arrays = {name: getattr(sample, name) for name in ARRAYS if name not in ("files", "names")}
     lacking = {"valid": [True] * n_tokens, "token_ids": [-1] * n_tokens}
     values = lacking | {name: array.tolist() for name, array in arrays.items() if array is not None}
     columns = {name: column.values[column.codes[0]] for name, column in {**sample.levels, **sample.groups}.items()}

@@ -8,10 +8,10 @@ large dump holds nearly `most` tokens, and depends on no split, order, engine or
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,11 @@ MOST_TOKENS = 550_000
 LEVELS = 16
 """How many levels up a sample holds half as many rows."""
 MOST_LEVEL = 64 * LEVELS
+ARRAY = "array"
+"""The key of a field's metadata that says what array it is."""
 Index = NDArray[np.int64]
+Of = Literal["rows", "valid tokens", "tokens", "bytes of names"]
+"""What an array of a sample has a value for each of."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -56,6 +60,27 @@ class ColumnOfKeys:
         return ColumnOfKeys(codes=codes.astype(np.int64), values=tuple(self.values[code] for code in used.tolist()))
 
 
+@frozen
+class _Array:
+    """What an array of a RowSample holds; types, fill: as of `_array`."""
+
+    of: Of
+    types: tuple[Any, ...]
+    fill: Any
+
+
+def _array(of: Of, *types: Any, fill: Any = None) -> Any:
+    """A field of an array with a value for each row, token or byte, in one of these types; empty unless it is given.
+
+    fill: what stands for the tokens of a part that has no such array, beside one that has; with it the field may be
+    None, and is unless it is given.
+    """
+    metadata = {ARRAY: _Array(of, types, fill)}
+    if fill is not None:
+        return field(default=None, metadata=metadata)
+    return field(default_factory=partial(np.zeros, 0, types[0]), metadata=metadata)
+
+
 @frozen(kw_only=True, eq=False)
 class RowSample:
     """R rows with V valid tokens among T, none of them empty.
@@ -83,31 +108,31 @@ class RowSample:
     level: int = 0
     columns: tuple[str, str, str | None] = ("rollout_log_probs", "old_log_probs", None)
     legs: tuple[str, ...] = ()
-    keys: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
-    n_valid: Index = field(default_factory=partial(np.zeros, 0, np.int64))
-    n_tokens: Index = field(default_factory=partial(np.zeros, 0, np.int64))
-    ids: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
-    prompts: Keys = field(default_factory=partial(np.zeros, 0, np.uint64))
-    advantages: NDArray[np.float64] = field(default_factory=partial(np.zeros, 0, np.float64))
-    n_name: Index = field(default_factory=partial(np.zeros, 0, np.int64))
-    files: Index = field(default_factory=partial(np.zeros, 0, np.int64))
-    numbers: Index = field(default_factory=partial(np.zeros, 0, np.int64))
-    starts: Index = field(default_factory=partial(np.zeros, 0, np.int64))
+    keys: Keys = _array("rows", np.uint64)
+    n_valid: Index = _array("rows", np.int64)
+    n_tokens: Index = _array("rows", np.int64)
+    ids: Keys = _array("rows", np.uint64)
+    prompts: Keys = _array("rows", np.uint64)
+    advantages: NDArray[np.float64] = _array("rows", np.float64)
+    n_name: Index = _array("rows", np.int64)
+    files: Index = _array("rows", np.int64)
+    numbers: Index = _array("rows", np.int64)
+    starts: Index = _array("rows", np.int64)
     levels: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
     groups: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
-    rollout: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
-    train: NDArray[Any] = field(default_factory=partial(np.zeros, 0, np.float32))
-    third: NDArray[Any] | None = None
-    unscored: NDArray[np.bool_] | None = None
-    valid: NDArray[np.bool_] | None = None
-    token_ids: Index | None = None
-    kept_sizes: Index | None = None
-    kept_by_rollout: NDArray[np.float64] | None = None
-    kept_by_train: NDArray[np.float64] | None = None
-    versions: Index | None = None
-    head_tv: NDArray[np.float64] | None = None
-    head_kl: NDArray[np.float64] | None = None
-    names: NDArray[np.uint8] = field(default_factory=partial(np.zeros, 0, np.uint8))
+    rollout: NDArray[Any] = _array("valid tokens", np.float32, np.float64)
+    train: NDArray[Any] = _array("valid tokens", np.float32, np.float64)
+    third: NDArray[Any] | None = _array("valid tokens", np.float32, np.float64, fill=np.nan)
+    unscored: NDArray[np.bool_] | None = _array("valid tokens", np.bool_, fill=False)
+    valid: NDArray[np.bool_] | None = _array("tokens", np.bool_, fill=True)
+    token_ids: Index | None = _array("tokens", np.int64, fill=-1)
+    kept_sizes: Index | None = _array("tokens", np.int64, fill=-1)
+    kept_by_rollout: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
+    kept_by_train: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
+    versions: Index | None = _array("tokens", np.int64, fill=-1)
+    head_tv: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
+    head_kl: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
+    names: NDArray[np.uint8] = _array("bytes of names", np.uint8)
     paths: tuple[str, ...] = ()
     units: tuple[Unit, ...] = ()
 
@@ -115,22 +140,19 @@ class RowSample:
         """A ValueError of arrays that do not belong to the same rows and tokens, or hold what no dump does."""
         if self.most < 1 or not 0 <= self.level <= MOST_LEVEL:
             raise ValueError("a sample has no such size or level")
-        for name, types in TYPES.items():
+        for name, array in ARRAYS.items():
             values = getattr(self, name)
-            if values is not None and (values.ndim != 1 or values.dtype not in types):
+            if values is not None and (values.ndim != 1 or values.dtype not in array.types):
                 raise ValueError(f"{name} of a sample of rows are of another type")
         n_rows, lengths = len(self.keys), (self.n_valid, self.n_tokens, self.n_name)
         if any(len(each) != n_rows or ((each < 0) | (each >= 1 << 40)).any() for each in lengths):
             raise ValueError("rows of a sample have no such numbers of tokens")
         if (self.n_valid == 0).any() or (self.n_valid > self.n_tokens).any():
             raise ValueError("a row of a sample has too few tokens")
-        sizes = {
-            **dict.fromkeys(OF_ROWS, n_rows),
-            **dict.fromkeys(OF_VALID_TOKENS, int(self.n_valid.sum())),
-            **dict.fromkeys(OF_ALL_TOKENS, int(self.n_tokens.sum())),
-            "names": int(self.n_name.sum()),
-        }
-        if any((values := getattr(self, name)) is not None and len(values) != size for name, size in sizes.items()):
+        sizes = {"rows": n_rows, "valid tokens": int(self.n_valid.sum()), "tokens": int(self.n_tokens.sum())}
+        sizes["bytes of names"] = int(self.n_name.sum())
+        arrays = ((getattr(self, name), array.of) for name, array in ARRAYS.items())
+        if any(values is not None and len(values) != sizes[of] for values, of in arrays):
             raise ValueError("a sample has other numbers of values than of rows and tokens")
         if any(len(column.codes) != n_rows for column in (*self.levels.values(), *self.groups.values())):
             raise ValueError("a column of a sample has another number of rows")
@@ -152,15 +174,11 @@ class RowSample:
         of_valid, of_all, of_names = (
             stretches(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
         )
-        chosen = {
-            **dict.fromkeys(OF_ROWS, at),
-            **dict.fromkeys(OF_VALID_TOKENS, of_valid),
-            **dict.fromkeys(OF_ALL_TOKENS, of_all),
-            "names": of_names,
-        }
+        chosen = {"rows": at, "valid tokens": of_valid, "tokens": of_all, "bytes of names": of_names}
+        arrays = ((name, getattr(self, name), array.of) for name, array in ARRAYS.items())
         return replace(
             self,
-            **{name: None if (values := getattr(self, name)) is None else values[of] for name, of in chosen.items()},
+            **{name: values[chosen[of]] for name, values, of in arrays if values is not None},
             levels={name: column.rows(at) for name, column in self.levels.items()},
             groups={name: column.rows(at) for name, column in self.groups.items()},
         )
@@ -222,29 +240,8 @@ class RowSample:
         return {key: np.flatnonzero(group.ravel() == i) for i, key in enumerate(keys)}
 
 
-OF_ROWS = ("keys", "n_valid", "n_tokens", "ids", "prompts", "advantages", "n_name", "files", "numbers", "starts")
-OF_VALID_TOKENS = ("rollout", "train", "third", "unscored")
-NUMBERS_OF_TOKENS = ("token_ids", "kept_sizes", "versions")
-FLOATS_OF_TOKENS = ("head_tv", "head_kl", "kept_by_rollout", "kept_by_train")
-OF_ALL_TOKENS = ("valid", *NUMBERS_OF_TOKENS, *FLOATS_OF_TOKENS)
-_HASHES, _COUNTS, _LOG_PROBS, _FLAGS = (np.uint64,), (np.int64,), (np.float32, np.float64), (np.bool_,)
-TYPES: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("keys", "ids", "prompts"), _HASHES),
-    **dict.fromkeys(("n_valid", "n_tokens", "n_name", "files", "numbers", "starts", *NUMBERS_OF_TOKENS), _COUNTS),
-    **dict.fromkeys(("rollout", "train", "third"), _LOG_PROBS),
-    **dict.fromkeys(("unscored", "valid"), _FLAGS),
-    **dict.fromkeys(("advantages", *FLOATS_OF_TOKENS), (np.float64,)),
-    "names": (np.uint8,),
-}
-"""What each array holds."""
-FILLS: Mapping[str, Any] = {
-    "third": np.nan,
-    "unscored": False,
-    "valid": True,
-    **dict.fromkeys(NUMBERS_OF_TOKENS, -1),
-    **dict.fromkeys(FLOATS_OF_TOKENS, np.nan),
-}
-"""What stands for the tokens of a part that has no such values, beside one that has."""
+ARRAYS: Mapping[str, _Array] = {each.name: each.metadata[ARRAY] for each in fields(RowSample) if each.metadata}
+"""Name -> each array."""
 
 
 def highest_levels(keys: Keys) -> Index:
@@ -337,13 +334,13 @@ def _joined(parts: Sequence[RowSample]) -> RowSample:
     place = {file: i for i, file in enumerate(files)}
     at = [np.array([place[file] for file in zip(part.paths, part.units, strict=True)])[part.files] for part in parts]
     arrays: dict[str, Any] = {}
-    for name in (*OF_ROWS, *OF_VALID_TOKENS, *OF_ALL_TOKENS, "names"):
+    for name, array in ARRAYS.items():
         values = [getattr(part, name) for part in parts]
         if all(each is None for each in values):
             continue
-        sizes = [int((part.n_valid if name in OF_VALID_TOKENS else part.n_tokens).sum()) for part in parts]
+        sizes = [int((part.n_valid if array.of == "valid tokens" else part.n_tokens).sum()) for part in parts]
         arrays[name] = np.concatenate(
-            [np.full(n, FILLS[name]) if each is None else each for each, n in zip(values, sizes, strict=True)]
+            [np.full(n, array.fill) if each is None else each for each, n in zip(values, sizes, strict=True)]
         )
     return replace(
         parts[0],
