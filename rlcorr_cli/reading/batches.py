@@ -98,7 +98,7 @@ def checked_batches(
 ) -> Iterator[CheckedRows | BadRows]:
     """The rows in order, cut where the next would pass batch_tokens or BATCH_ROWS.
 
-    Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows met so far, if ids count.
+    Where bad_rows stops, an error names the first bad row of a cut.  seen: the rows seen so far, if ids count.
     """
     bad_rows = bad_rows or BadRowPolicy()
     lists = lists_of(rows, roles)
@@ -192,7 +192,7 @@ class _Cut:
 
 def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
     """The rows of one batch, those that fail a check before them."""
-    # The order counts.  A line must be an object before its values are looked at; and an id counts as met once it was
+    # The order counts.  A line must be an object before its values are looked at; and an id counts as seen once it was
     # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
     find_faults: Callable[[_Cut], list[Fault]]
     for find_faults in (_unreadable, _unsound, partial(_repeated, seen=seen)):

@@ -197,10 +197,10 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
 
 def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
     """Row -> the fault it counts under, by row."""
-    found: dict[int, Fault] = {}
+    first: dict[int, Fault] = {}
     for fault in faults:
-        found.setdefault(fault.row, fault)
-    return dict(sorted(found.items()))
+        first.setdefault(fault.row, fault)
+    return dict(sorted(first.items()))
 
 
 def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]:

@@ -71,9 +71,6 @@ class Partition:
         )
 
 
-NONE = Partition()
-
-
 def partitions(paths: Sequence[str]) -> dict[str, Partition]:
     """What the folders of each file name, of a dump's files; nothing of a name that not all have."""
     named: dict[str, dict[str, str]] = {}
@@ -114,7 +111,7 @@ class Index:
 
     schema: pa.Schema
     notes: tuple[str, ...] = ()
-    partition: Partition = NONE
+    partition: Partition = Partition()
     in_one: bool = False
     made: bool = False
     group_rows: tuple[int, ...] = ()

@@ -101,11 +101,11 @@ class Partner:
         """A DataError where the two are not of the same tokens."""
         mine, theirs = (len(side["rollout_log_probs"] or ()) for side in (row, partner))
         if mine != theirs:
-            what = f"{_said(self.on, key)} has {mine:,} tokens in {path} and {theirs:,} in {self.path}"
-            raise DataError(f"{what}: these are not the same tokens.", "Check what the two were joined on.")
+            message = f"{_said(self.on, key)} has {mine:,} tokens in {path} and {theirs:,} in {self.path}"
+            raise DataError(f"{message}: these are not the same tokens.", "Check what the two were joined on.")
         if row.get("token_ids") is not None and partner.get("token_ids") not in (None, row["token_ids"]):
-            what = f"{_said(self.on, key)} holds other tokens in {path} than in {self.path}."
-            raise DataError(what, "Check what the two were joined on.")
+            message = f"{_said(self.on, key)} holds other tokens in {path} than in {self.path}."
+            raise DataError(message, "Check what the two were joined on.")
 
 
 def _scored(row: dict[str, Any], partner: dict[str, Any]) -> dict[str, Any]:

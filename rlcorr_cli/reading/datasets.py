@@ -220,9 +220,9 @@ class Output:
                 raise self.destination.write_error(error) from error
             written = self.n_bytes / 1e6
             needed = f", of about {written / self.done:,.1f} MB needed" if self.done else ""
-            what = f"{error.strerror} after {written:,.1f} MB{needed}"
+            reason = f"{error.strerror} after {written:,.1f} MB{needed}"
             hint = f"Free some space, or name another place with {self.destination.option}."
-            raise OutputError(f"Cannot write {self.destination.path}: {what}.", hint) from error
+            raise OutputError(f"Cannot write {self.destination.path}: {reason}.", hint) from error
 
 
 @frozen(kw_only=True)
@@ -257,8 +257,8 @@ class PartsPlace:
             except OutputError as refusal:
                 return refusal
         if isinstance(error, FileNotFoundError):
-            what = f"{os.uname().nodename}, where a part is written, does not see {self.directory.parent}"
-            return OutputError(f"Cannot write {self.path}: {what}.", SHARED)
+            reason = f"{os.uname().nodename}, where a part is written, does not see {self.directory.parent}"
+            return OutputError(f"Cannot write {self.path}: {reason}.", SHARED)
         return Destination(path=self.path, option=self.option).write_error(error)
 
 
@@ -345,8 +345,8 @@ class PartsOutput:
         try:
             missing = self._staging.complete_directory(self.destination, directory, {part.name for part in self._parts})
             if missing:
-                what = f"{missing[0]} was written, and is not in {directory.parent} of {os.uname().nodename}"
-                raise OutputError(f"Cannot write {path}: {what}.", SHARED)
+                reason = f"{missing[0]} was written, and is not in {directory.parent} of {os.uname().nodename}"
+                raise OutputError(f"Cannot write {path}: {reason}.", SHARED)
             self._staging.finish_directory(directory, SEAL, seal(metadata, self._parts))
         except OSError as error:
             raise self.place.write_error(error) from error
@@ -378,23 +378,15 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
         return False
     try:
         with opened() as file:
-            if name == SEAL:
-                return _is_seal(file.read())
-            if name in (STATE, INFO):
-                return MARK in json.loads(file.read())
+            if name in (SEAL, STATE, INFO):
+                content = json.loads(file.read())
+                keys = {"version", "plan", "parts"} if name == SEAL else {MARK}
+                return isinstance(content, dict) and keys <= content.keys()
             if name.endswith(".arrow"):
                 return MARK.encode() in (pa.ipc.open_stream(file).schema.metadata or {})
             return MARK.encode() in (pq.read_metadata(file).metadata or {})
     except (pa.ArrowException, OSError, ValueError, TypeError):
         return False
-
-
-def _is_seal(content: bytes) -> bool:
-    try:
-        seal = json.loads(content)
-    except ValueError:
-        return False
-    return isinstance(seal, dict) and {"version", "plan", "parts"} <= seal.keys()
 
 
 def is_table(destination: Destination) -> bool:

@@ -90,17 +90,17 @@ def matching(pattern: str) -> Hits:
     return Hits(_each_once(pattern, chosen), tuple(sorted((named | below) - chosen)))
 
 
-def no_dump(what: str, others: Sequence[str], hint: str) -> DataError:
+def no_dump(message: str, others: Sequence[str], hint: str) -> DataError:
     """The error of a place without a dump, with what one of its other files is, if any is known."""
     if not others:
-        return DataError(f"{what}.", hint)
-    what = f"{what}, but {listed(others)}"
+        return DataError(f"{message}.", hint)
+    message = f"{message}, but {listed(others)}"
     # Descriptions lie beside what they describe.
     first = sorted(others, key=lambda path: path.lower().endswith(".json"))[:LOOKED_AT]
     path, kind = next(((path, kind) for path, kind in zip(first, map(_known, first), strict=True) if kind), ("", None))
     if kind is None:
-        return DataError(f"{what}.", hint)
-    return DataError(f"{what}; {os.path.basename(path)} is {kind.what}.", kind.hint)
+        return DataError(f"{message}.", hint)
+    return DataError(f"{message}; {os.path.basename(path)} is {kind.what}.", kind.hint)
 
 
 def _known(path: str) -> Refused | None:
@@ -154,7 +154,6 @@ def _suffix(path: str) -> str:
     return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
 
 
-CONTAINER_NAMES = tuple(row.name for row in CONTAINERS)
 CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
 
 
@@ -284,8 +283,8 @@ def units(sources: Sequence[Source]) -> list[Source]:
 
     Frameworks' files of two kinds are refused together: they may hold the same sequences.
     """
-    found = {source.format for source in sources}
-    covered = {name for each in found if each in LAYOUT_NAMES for name in layout(each).covers}
+    layouts = {source.format for source in sources if source.format in LAYOUT_NAMES}
+    covered = {name for each in layouts for name in layout(each).covers}
     sources = [source for source in sources if source.format not in covered]
     names = list(dict.fromkeys(source.format for source in sources if source.format in LAYOUT_NAMES))
     if len(names) > 1 or (names and any(source.format not in LAYOUT_NAMES for source in sources)):
@@ -371,12 +370,12 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
         return Source(path=path, format=MEMORY.name, n_bytes=path.table.nbytes)
     if path == STDIN:
         if format not in ("auto", STREAMED.name):
-            what = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
-            raise UsageError(what, "Save it to a file first.")
+            message = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
+            raise UsageError(message, "Save it to a file first.")
         return Source(path=STDIN, format=STREAMED.name, n_bytes=0)
     status = filesystem(path).status(path)
-    found = ((path, status.stamp),)
-    with blaming_changes(found):
+    files = ((path, status.stamp),)
+    with blaming_changes(files):
         known = _format_and_sign(path, format, chosen=chosen)
     if known is not None:
         return Source(
@@ -388,7 +387,7 @@ def _source(path: str, format: str, *, chosen: bool) -> Source | None:
             modified=status.modified,
         )
     if not filesystem(path).remote:  # where a file is half written for a moment, and looks like none
-        check_unchanged(found)
+        check_unchanged(files)
     return None
 
 
@@ -396,7 +395,7 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
     """What a file of a disk or store is, by its name and its first bytes, and the sign of a framework's."""
     start = FileStart(path)
     try:
-        kind = recognised(start) if format not in CONTAINER_NAMES else None
+        kind = recognised(start) if format not in {row.name for row in CONTAINERS} else None
         refused = without_log_probs(start) if format == "auto" and kind is None else None
         if not start.first_bytes and kind is None and refused is None:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
@@ -439,8 +438,8 @@ def _check_whole(path: str, start: bytes) -> None:
 
 def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
     if format != "auto":
-        what = f"{typed} holds no dump of format {format}, but {listed(passed_over)}."
-        return DataError(what, "`rlcorr inspect FILE` says what one is.")
+        message = f"{typed} holds no dump of format {format}, but {listed(passed_over)}."
+        return DataError(message, "`rlcorr inspect FILE` says what one is.")
     return no_dump(f"{typed} holds no dump", passed_over, "`rlcorr inspect FILE` says what one is.")
 
 

@@ -44,7 +44,7 @@ def cluster_keys(column: pa.Array) -> Keys:
 
 
 class SeenIds:
-    """The keys met so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
+    """The keys seen so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
 
     May be shared by threads, and sent to another process as a copy.  Two different ids in 10^8 have one
     key with a chance of 0.03%.

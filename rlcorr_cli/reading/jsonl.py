@@ -43,9 +43,9 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
     number, line = lines[0]
-    told = by_magic(line)
-    if path == STDIN and told not in (None, "jsonl"):
-        message = f"{shown(path)} holds {container(told).title}: only JSON lines are read from it."
+    format = by_magic(line)
+    if path == STDIN and format not in (None, "jsonl"):
+        message = f"{shown(path)} holds {container(format).title}: only JSON lines are read from it."
         raise DataError(message, "Pipe JSON lines to rlcorr, or name the file.")
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
 

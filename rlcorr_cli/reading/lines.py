@@ -112,16 +112,15 @@ def _fitted(
     for field in schema:
         try:
             value = row.get(field.name)
-            fitted[field.name] = _id(value) if field.name in ids else _value(value, field.type, field.name == mask)
+            if field.name in ids and value is not None:
+                fitted[field.name] = _text(value if isinstance(value, str) else json.dumps(value))
+            else:
+                fitted[field.name] = _value(value, field.type, field.name == mask)
         except _UnfitError as error:
             if field.name == lenient:
                 continue
             return f"has {error} in {field.name}, which holds {field.type}"
     return fitted
-
-
-def _id(value: Any) -> str | None:
-    return None if value is None else _text(value if isinstance(value, str) else json.dumps(value))
 
 
 def _text(value: str) -> str:

@@ -136,12 +136,12 @@ class _OnDisk:
         """The new files of a name, searched for as `find` does."""
         if next(self._folders.paths(), None) is not None:  # it was listed
             self._forget()
-        found = _files_of(self._name, place)
-        for path in set(self._files.paths()) - set(found):
+        paths = _files_of(self._name, place)
+        for path in set(self._files.paths()) - set(paths):
             self._files.remove(path)
-        if found == [place] and not has_magic(place):
+        if paths == [place] and not has_magic(place):
             DISK.status(place)  # says what is wrong
-        return [path for path in found if path not in self._files]
+        return [path for path in paths if path not in self._files]
 
     def _listed(self, place: str) -> list[str] | None:
         """The files that are new in the folders that are due, or were moved there; None where all must be searched."""
@@ -161,8 +161,8 @@ class _OnDisk:
         """Adds the new files of one folder, and returns the folders in it that are new."""
         before = self._folders.get(folder)
         try:
-            with os.scandir(folder or ".") as found:
-                entries = {entry.name: entry for entry in found if not entry.name.startswith((".", "_"))}
+            with os.scandir(folder or ".") as all_entries:
+                entries = {entry.name: entry for entry in all_entries if not entry.name.startswith((".", "_"))}
         except (FileNotFoundError, NotADirectoryError):
             return []  # the folder above tells that it is gone
         except OSError as error:
@@ -227,8 +227,8 @@ class _Store:
         assert not isinstance(store, Disk)
         self._is_folder = self._is_folder or store.is_directory(place)
         if self._is_folder:
-            found = store.stamps_below(place)
-            self._stamps = {path: found[path] for path in without_housekeeping(list(found)) if is_searched(path)}
+            stamps = store.stamps_below(place)
+            self._stamps = {path: stamps[path] for path in without_housekeeping(list(stamps)) if is_searched(path)}
         else:
             self._stamps = store.stamps(_files_of(self._name, place))
             if not self._stamps and not has_magic(place) and not _may_fill(self._name, place):

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
+from operator import itemgetter
 from threading import Lock
 from typing import Any
 
@@ -47,8 +48,8 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     except DataError as error:
         if not opened.missing_policy_hint or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
             raise
-        what = f"{shown(source.path)} holds no log-probs of a trained policy."
-        raise NoTrainedPolicy(what, opened.missing_policy_hint) from error
+        message = f"{shown(source.path)} holds no log-probs of a trained policy."
+        raise NoTrainedPolicy(message, opened.missing_policy_hint) from error
     return Index(schema=columns, in_one=True, made=True, notes=opened.notes)
 
 
@@ -65,8 +66,9 @@ def read(
         opened = _opened(shard)
         first = 0
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
-            for of_file in _by_file(_numbered(samples, shard.path, first)):
-                yield _rows(shard, of_file, whole)
+            # Runs of samples of one file: an error about a row names its file.
+            for _, run in groupby(_numbered(samples, shard.path, first), key=itemgetter("source_file")):
+                yield _rows(shard, list(run), whole)
             first += len(samples)
 
 
@@ -80,12 +82,6 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
 def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str, Any]]:
     """Samples with the file and row that each comes from, where the layout does not say so itself."""
     return [{"source_file": path, "source_row": first + i, **sample} for i, sample in enumerate(samples)]
-
-
-def _by_file(samples: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Runs of samples of one file: an error about a row names its file."""
-    for _, run in groupby(samples, key=lambda sample: sample["source_file"]):
-        yield list(run)
 
 
 def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:

@@ -60,8 +60,8 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
         # Rows that would not fit into memory, as far as a footer tells.
         for group, j in product(groups, wanted):
             if group.num_rows and group.column(j).num_values / group.num_rows > ROW_TOKENS:
-                what = f"{path} has rows of over {ROW_TOKENS:,} tokens."
-                raise DataError(what, "One row is one sequence: is the file laid out so?")
+                message = f"{path} has rows of over {ROW_TOKENS:,} tokens."
+                raise DataError(message, "One row is one sequence: is the file laid out so?")
         group_bytes = {
             name: tuple(sum(group.column(j).total_compressed_size for j in of_name) for group in groups)
             for name, of_name in columns.items()

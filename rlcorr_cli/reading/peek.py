@@ -77,7 +77,7 @@ TEXTS = ("prompt", "response", "completion", "output", "input")
 
 
 @frozen
-class Found:
+class NamedRow:
     """place: as errors name it.  values: every column of the row.  read: it as read, or why it is set aside."""
 
     place: str
@@ -85,22 +85,22 @@ class Found:
     read: CheckedRows | BadRows
 
 
-def find_rows(dump: Dump, names: Sequence[str]) -> list[Found]:
+def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
     """The rows whose sample_ids are these, or else whose numbers are, in one reading; a UsageError if there is none of
     a name, or more than one.
 
     A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
     """
-    found = []
+    rows = list[NamedRow]()
     for name, matches in _matching(dump, names).items():
-        what = f"sample_id {name}" if dump.roles.ids else f"number {name}"
+        asked = f"sample_id {name}" if dump.roles.ids else f"number {name}"
         if matches.row is None:
-            raise UsageError(f"There is no row of {what}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+            raise UsageError(f"There is no row of {asked}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
         if matches.n > 1:
             places = ", ".join(place.text for place in all_resolved(matches.places))
-            raise UsageError(f"{matches.n} rows have {what}: {places}.", "Name one file, or a row by its number.")
-        found.append(_found(dump, matches.row))
-    return found
+            raise UsageError(f"{matches.n} rows have {asked}: {places}.", "Name one file, or a row by its number.")
+        rows.append(_named_row(dump, matches.row))
+    return rows
 
 
 @dataclass
@@ -129,7 +129,8 @@ def _matching(dump: Dump, names: Sequence[str]) -> dict[str, _Matches]:
             if dump.roles.ids:
                 column = texts(rows.data.column(dump.roles.ids[0]))
                 for name, matches in by_id.items():
-                    for i in _equal(column, name):
+                    is_named = call("equal", column, pa.scalar(name, pa.large_string()))
+                    for i in call("indices_nonzero", is_named).to_pylist():
                         matches.add(rows, i)
             for name, number in numbers.items():
                 row = rows.places.row_of(number, lines)
@@ -138,16 +139,10 @@ def _matching(dump: Dump, names: Sequence[str]) -> dict[str, _Matches]:
     return {name: matches if matches.n else by_number[name] for name, matches in by_id.items()}
 
 
-def _equal(ids: pa.Array, name: str) -> list[int]:
-    """Rows whose id is written so."""
-    equal = call("equal", ids, pa.scalar(name, pa.large_string()))
-    return call("indices_nonzero", equal).to_pylist()
-
-
-def _found(dump: Dump, rows: Rows) -> Found:
+def _named_row(dump: Dump, rows: Rows) -> NamedRow:
     # What is told of single tokens comes before the row.
     *_, read = checked_batches(
         rows, dump.roles, STEP_TOKENS, bad_rows=replace(dump.request.bad_rows, action="quarantine")
     )
     assert rows.original is not None
-    return Found(resolved(rows.places[0]).text, rows.original.values(0), read)
+    return NamedRow(resolved(rows.places[0]).text, rows.original.values(0), read)

@@ -60,22 +60,14 @@ class LineCounter:
         self._counted: dict[str, tuple[int, int]] = {}
 
     def before(self, path: str, end: int) -> int:
-        """Line ends before byte `end`."""
+        """Line ends before byte `end`; nothing is opened where all are counted."""
         start, count = self._counted.get(path, (0, 0))
         if start > end:
             start = count = 0
-        count += _line_ends(path, start, end)
+        if start < end:
+            with filesystem(path).open(path) as file:
+                file.seek(start)
+                while (left := end - file.tell()) > 0 and (piece := file.read(min(left, PIECE_BYTES))):
+                    count += piece.count(b"\n")
         self._counted[path] = (end, count)
         return count
-
-
-def _line_ends(path: str, start: int, end: int) -> int:
-    """Line ends from byte `start` to before byte `end`; nothing is opened where there is no such byte."""
-    if start == end:
-        return 0
-    count = 0
-    with filesystem(path).open(path) as file:
-        file.seek(start)
-        while (left := end - file.tell()) > 0 and (piece := file.read(min(left, PIECE_BYTES))):
-            count += piece.count(b"\n")
-    return count

@@ -205,7 +205,10 @@ class _Parquet(_Table):
     """zstd, the source's schema metadata and one more key, `rlcorr`."""
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
-        return _parquet(self._file, schema)
+        try:
+            return pq.ParquetWriter(self._file, schema, compression="zstd")
+        except pa.ArrowNotImplementedError as error:  # an object without keys, for one
+            raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
 
     def _write_groups(self, table: pa.Table, n_rows: int) -> None:
         self._writer.write_table(table, row_group_size=n_rows)
@@ -235,22 +238,14 @@ class _Arrow(_Table):
         self._writer.close()
 
 
-def _parquet(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    try:
-        return pq.ParquetWriter(file, schema, compression="zstd")
-    except pa.ArrowNotImplementedError as error:  # an object without keys, for one
-        raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
-
-
 class _Lines:
     """One JSON object per line; a number that JSON has not is null where losses count it."""
 
     def __init__(self, file: BinaryIO, suffix: str, losses: Losses | None) -> None:
         self._losses = losses
         if suffix == ".jsonl.gz":
-            self._file: Any = gzip.GzipFile(
-                filename="", fileobj=file, mode="wb", mtime=0
-            )  # else it names the temporary
+            # Without a name of its own it would name the temporary file.
+            self._file: Any = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0)
         elif suffix == ".jsonl.zst":
             self._file = pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd")
         else:

@@ -82,8 +82,8 @@ def resolve_schema(
     ]
     batch = plan_columns.batch
     if batch is not None and not plan_columns.batch_required:  # without a column that each file has, all is one batch
-        found = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
-        batch = batch if all(len(columns_of_file) == 1 for columns_of_file in found) else None
+        of_files = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
+        batch = batch if all(len(columns_of_file) == 1 for columns_of_file in of_files) else None
     names = request.group_by if batch is None else (batch, *request.group_by)
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}

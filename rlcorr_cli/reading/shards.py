@@ -24,7 +24,7 @@ from rlcorr_cli.reading.streams import Stdin
 class ReadState:
     """What one reading of a whole dump knows from shard to shard.
 
-    rows_left: how many rows may still be taken, None for no limit.  seen: ids met, None if ids are not checked.
+    rows_left: how many rows may still be taken, None for no limit.  seen: ids seen so far, None if ids are not checked.
     """
 
     rows_left: int | None = None

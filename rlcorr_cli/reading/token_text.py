@@ -83,22 +83,16 @@ class Tokenizer:
         """Whether an id is one of its tokens."""
         return 0 <= token <= LARGEST_ID and self.inner.id_to_token(token) is not None
 
-    @property
-    def _is_byte_level(self) -> bool:
-        return type(self.inner.decoder).__name__ == "ByteLevel"
-
     def _bytes_of(self, token: int) -> bytes | None:
         """The bytes that a token stands for, where the vocabulary says so."""
         if token not in self._bytes:
-            self._bytes[token] = self._found_bytes(token)
+            name = self.inner.id_to_token(token) if 0 <= token <= LARGEST_ID else None
+            match = None if name is None else _BYTE.fullmatch(name)
+            if type(self.inner.decoder).__name__ == "ByteLevel":
+                self._bytes[token] = b"" if name is None else byte_level(name)
+            else:
+                self._bytes[token] = bytes.fromhex(match[1]) if match and self.decode([token]) != name else None
         return self._bytes[token]
-
-    def _found_bytes(self, token: int) -> bytes | None:
-        name = self.inner.id_to_token(token) if 0 <= token <= LARGEST_ID else None
-        if self._is_byte_level:
-            return b"" if name is None else byte_level(name)
-        match = None if name is None else _BYTE.fullmatch(name)
-        return bytes.fromhex(match[1]) if match and self.decode([token]) != name else None
 
 
 def byte_level(name: str) -> bytes:
@@ -122,8 +116,8 @@ def load(source: str) -> Tokenizer:
     except BaseException as error:  # of damaged files the library raises a bare Exception, or a panic of Rust's
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
-        what = f"{path} is not a tokenizer that `tokenizers` reads: {shortened(str(error), quotes=False)}."
-        raise DataError(what, f"Name a {FILE}, as a model's repository has it.") from error
+        message = f"{path} is not a tokenizer that `tokenizers` reads: {shortened(str(error), quotes=False)}."
+        raise DataError(message, f"Name a {FILE}, as a model's repository has it.") from error
 
 
 def _from_hub(name: str) -> str:

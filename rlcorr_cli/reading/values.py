@@ -191,20 +191,13 @@ def _strings(column: pa.Array, losses: Losses) -> list[str | None]:
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
-        return [_string(value, losses) for value in cast(column, pa.large_binary()).to_pylist()]
-
-
-def _string(value: bytes | None, losses: Losses) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return losses.escaped(value)
-
-
-def _decimals(column: pa.Array) -> list[str | None]:
-    return cast(column, pa.large_string()).to_pylist()
+        strings: list[str | None] = []
+        for value in cast(column, pa.large_binary()).to_pylist():
+            try:
+                strings.append(None if value is None else value.decode())
+            except UnicodeDecodeError:
+                strings.append(losses.escaped(value))
+        return strings
 
 
 def _dates(column: pa.Array) -> list[str | None]:
@@ -260,7 +253,7 @@ LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any
     (is_.is_boolean, _numbers),
     (is_.is_integer, _numbers),
     (is_.is_floating, _numbers),
-    (is_.is_decimal, _decimals),
+    (is_.is_decimal, lambda column: cast(column, pa.large_string()).to_pylist()),
     (is_.is_date, _dates),
     (is_.is_timestamp, _moments),
     (is_.is_time, _times),

@@ -30,7 +30,7 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import ENTROPIES, LEVELS, TOKENS
-from rlcorr_cli.reading.peek import TEXTS, Found, find_rows
+from rlcorr_cli.reading.peek import TEXTS, NamedRow, find_rows
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.reading.token_text import Piece, Tokenizer, of_strings
@@ -87,7 +87,7 @@ def token_rows(
     if choice.n_worst:
         check_rank(choice.rank, chosen.plan, has_reward=dump.roles.reward is not None)
     if choice.names:
-        rows = [_named(found, dump, chosen.plan, computing) for found in find_rows(dump, choice.names)]
+        rows = [_named(named, dump, chosen.plan, computing) for named in find_rows(dump, choice.names)]
         inputs, n_matching = tuple(dump.inputs({})), len(rows)
     else:
         bounds = search_budgets(dump, chosen.plan, computing).bounds
@@ -314,21 +314,21 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _named(found: Found, dump: Dump, plan: Plan, computing: Computing) -> OneRow:
+def _named(named: NamedRow, dump: Dump, plan: Plan, computing: Computing) -> OneRow:
     """A row that was asked for; a bad one as it stands."""
     shown = ShownColumns.of(dump)
-    if not isinstance(found.read, BadRows):
+    if not isinstance(named.read, BadRows):
         device, bounds = devices.resolve(computing.device), search_budgets(dump, plan, computing).bounds
-        return replace(one_row(found.read, 0, shown, plan=plan, device=device, budget_bounds=bounds), place=found.place)
-    if not found.read.reasons:
-        raise DataError(f"{found.place} cannot be shown.", "Look at the file itself.")
-    lists = {name: found.values.get(name) for name in shown.log_probs}
+        return replace(one_row(named.read, 0, shown, plan=plan, device=device, budget_bounds=bounds), place=named.place)
+    if not named.read.reasons:
+        raise DataError(f"{named.place} cannot be shown.", "Look at the file itself.")
+    lists = {name: named.values.get(name) for name in shown.log_probs}
     log_probs = {name: tuple(value) for name, value in lists.items() if isinstance(value, list)}
-    mask = found.values.get(shown.mask) if shown.mask else None
+    mask = named.values.get(shown.mask) if shown.mask else None
     n = max([len(values) for values in log_probs.values()], default=0)
     valid = tuple(value == 1 for value in mask) if isinstance(mask, list) else (True,) * n
-    row = _as_read(found.values, n, shown)
-    return replace(row, place=found.place, valid=valid, log_probs=log_probs, problem=found.read.reasons[0])
+    row = _as_read(named.values, n, shown)
+    return replace(row, place=named.place, valid=valid, log_probs=log_probs, problem=named.read.reasons[0])
 
 
 @dataclass
