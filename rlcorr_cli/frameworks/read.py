@@ -66,6 +66,7 @@ def read_plan(path: str, profile: Framework | None) -> PlanFile:
 
 def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
     """The same of what a file would hold."""
+    data = _of_wandb(data)
     if profile is not None:
         config = profile.options(data)
         return PlanFile(profile.read(config), profile.config_notes(config))
@@ -84,6 +85,14 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
         more = f" and {len(unread) - LISTED:,} more" if len(unread) > LISTED else ""
         notes += (f"not read: {', '.join(unread[:LISTED])}{more}.",)
     return PlanFile(plan, notes)
+
+
+def _of_wandb(data: dict[str, Any]) -> dict[str, Any]:
+    """A run's options out of the config.yaml that wandb keeps, which has each under `value`; else what is given."""
+    if "_wandb" not in data:
+        return data
+    options = {key: each for key, each in data.items() if key != "_wandb" and isinstance(each, dict)}
+    return {key: each["value"] for key, each in options.items() if "value" in each}
 
 
 def _own_records(data: dict[str, Any]) -> PlanFile:

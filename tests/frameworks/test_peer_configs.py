@@ -166,6 +166,18 @@ def test_the_options_of_a_whole_run_are_its_frameworks_alone(release: str, tmp_p
     assert any("not read: " in note for note in found.notes)
 
 
+NEMO_RUN = f"loss_fn:\n  {NEMO_ON}\n  {TIS}\n  truncated_importance_sampling_ratio: 2.0\npolicy:\n  precision: bfloat16"
+
+
+@pytest.mark.parametrize("options", [RUNS["TRL 1.16.0"], yaml.safe_load(NEMO_RUN)])
+def test_a_config_that_wandb_wrote_is_read_as_the_runs_own(options: dict[str, Any], tmp_path: Path) -> None:
+    written = {name: {"desc": None, "value": value} for name, value in options.items()}
+    about = {"wandb_version": 1, "_wandb": {"desc": None, "value": {"python_version": "3.12"}}}
+    found, right = (read(json.dumps(each), tmp_path) for each in ({**about, **written}, options))
+    assert found.plan.weighting is not None
+    assert found == right
+
+
 def test_nemos_level_of_sequence_means_weighs_by_geometric_means_and_says_that_no_release_has_it(
     tmp_path: Path,
 ) -> None:
