@@ -133,9 +133,15 @@
   const go = card => {
     current = card;
     if (!drawn.has(card)) draw(card);
-    const scroll = () => card.scrollIntoView({ block: "start", behavior: "instant" });
-    scroll();
-    requestAnimationFrame(() => requestAnimationFrame(scroll));  // cards that come into view above change their height
+    let frames = 20;  // for so many it is kept in its place: cards that come into view above change their height
+    const keep = () => {
+      if (current !== card || !frames--) return;
+      card.scrollIntoView({ block: "start", behavior: "instant" });
+      requestAnimationFrame(keep);
+    };
+    keep();
+    for (const act of ["wheel", "touchmove", "keydown", "pointerdown"])
+      addEventListener(act, () => { frames = 0; }, { once: true, passive: true, capture: true });
     card.focus({ preventScroll: true });
     history.replaceState(null, "", `#${card.id}`);
   };
