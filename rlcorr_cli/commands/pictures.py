@@ -14,6 +14,7 @@ from rlcorr_cli.commands.arguments import (
     ByStep,
     GroupBy,
     Names,
+    Overwrite,
     Paths,
     computing,
     kind_of,
@@ -162,6 +163,7 @@ def plot(
     ] = (),
     group_by: GroupBy = (),
     by_step: ByStep = False,
+    overwrite: Overwrite = False,
     **how: Unpack[HowPlanned],
 ) -> "Pictures":
     """Plot a dump or a saved report: one page, or pictures by kind.
@@ -183,7 +185,7 @@ def plot(
         )
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by)
     inputs = () if isinstance(source, Report) else reading.paths
-    targets = _targets(output, wanted)
+    targets = {each: replace(place, overwrite=overwrite) for each, place in _targets(output, wanted).items()}
     notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=how.get("plan"))
     report = saved(source)
     for each in wanted:
@@ -251,6 +253,7 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
     if picture.figure is None:
         raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
     (target,) = _named(written("-o", path), (picture.kind,)).values()
+    target = replace(target, overwrite=True)
     check_run((target,), ())
     with Outputs() as staging:
         staged = _picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
@@ -367,7 +370,7 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
     if not isinstance(output, (str, Path, Mapping)):
         raise UsageError(f"output should be a path, not {kind_of(output)}.", "Name a .png, or a directory.")
     if isinstance(output, Mapping):
-        return {kind: Destination(path=written("-o", path), overwrite=True) for kind, path in output.items()}
+        return {kind: Destination(path=written("-o", path)) for kind, path in output.items()}
     return _named(written("-o", output), kinds)
 
 
@@ -377,12 +380,12 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     if not suffix or os.path.isdir(path):
         if os.path.exists(path) and not os.path.isdir(path):
             raise OutputError(f"{path} is not a directory.", "Name a picture .png, .svg or .pdf, or another directory.")
-        return {kind: Destination(path=path / f"{kind}.png", overwrite=True, makes_parents=True) for kind in kinds}
+        return {kind: Destination(path=path / f"{kind}.png", makes_parents=True) for kind in kinds}
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
     if len(kinds) > 1:
         raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with -o.")
-    return {kinds[0]: Destination(path=path, overwrite=True)}
+    return {kinds[0]: Destination(path=path)}
 
 
 def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:

@@ -257,6 +257,20 @@ def test_a_quarantine_that_exists_is_refused_with_words_of_the_command(tmp_path:
     assert old.read_bytes() == OLD
 
 
+def test_a_picture_that_exists_is_replaced_with_overwrite_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, path in ((("-o", "p.png"), "p.png"), (("-o", "many"), "many/ratio.png"), ((), "smollm2_bf16.ratio.png")):
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_bytes(OLD)
+        args = ("plot", BF16, "--kind", "ratio", *given)
+        refused(run(*args), 4, f"{path} exists", "Add --overwrite")
+        assert Path(path).read_bytes() == OLD
+        assert run(*args, "--overwrite").status == 0
+        assert Path(path).read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_dump_that_is_read_twice_is_quarantined_once(tmp_path: Path) -> None:
     rows = [row(step=i, policy_version=0) for i in range(4)]
     dump = parquet(tmp_path / "d.parquet", [*rows, row(step=1, policy_version=0, old_log_probs=None)])
