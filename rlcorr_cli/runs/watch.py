@@ -93,45 +93,25 @@ def look(
 ) -> Iterator[tuple[Following, News]]:
     """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait.
     listing: of the job's paths, from the look before."""
-    seen = following.files
-    never_read = [(path, file) for path, file in seen.items() if file.reads in NEVER_READ]
-    asked = listing.look([path for path, file in never_read if file.reads == "waits"])
-    forgotten = {path for path, file in never_read if not file.steps and path not in listing}
-    complete: list[str] = []
-    waiting: dict[str, SeenFile] = {}
-    for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
-        before, stamp = seen.get(path), asked[path]
-        is_same = before is not None and before.stamp == stamp
-        if is_same or filesystem(path).remote or _is_settled(path, stamp, now() - job.settled):
-            complete.append(path)
-        elif before is None or before.reads == "waits":
-            waiting[path] = SeenFile(stamp=stamp)
-        else:  # it is written again: what was read of it stays until that is done
-            waiting[path] = replace(before, stamp=stamp, reads="waits")
-    if forgotten or waiting:
-        kept = {path: file for path, file in seen.items() if path not in forgotten}
-        following = replace(following, files={**kept, **waiting})
+    complete, following = _complete(following, job, listing, now())
     # A framework's file is read with those that came before it, or is left out beside them.
-    alone = [path for path, file in never_read if file.reads == "alone" and path in listing and path not in waiting]
-    alone = alone[-MOST_ALONE:]
+    alone = [path for path, file in following.files.items() if file.reads == "alone" and path in listing][-MOST_ALONE:]
     lately = [path for each in following.open for path in each.files if path in listing]
     beside = {path for path in (*alone, *lately) if path not in complete} if complete else ()
     sources, wrong = complete_sources(complete, job.reading, beside)
     united = {path for source in sources for path, _ in source.files}
     for path in complete:
-        if path in wrong and _are_others({path: listing[path]}):
-            following = _marked(following, {path: listing[path]}, "waits")
-        elif path in wrong:
-            following, news = _failed(following, job, {path: listing[path]}, wrong[path])
+        if path in wrong:
+            following, news = _unread(following, job, {path: listing[path]}, wrong[path])
             yield following, news
         elif path not in united:
             following = _marked(following, {path: listing[path]}, "no dump")
     if any(source.format in LAYOUTS for source in sources):
         following = _marked(following, {path: listing[path] for path in alone if path not in united}, "no dump")
-    begun: _Read | None = None
+    begun: _Read | None = None  # told when all that adds to it is read
     for source in sources:
         paths = tuple(path for path, _ in source.files)
-        if not set(complete) & set(paths):
+        if set(complete).isdisjoint(paths):
             continue
         try:
             read, error = _read(following, job, source, listing), None
@@ -141,23 +121,39 @@ def look(
             following, news = _judged(following, job, begun)
             yield following, news
             begun = None
-        if read is not None:  # and told when all that adds to it is read
+        if read is not None:
             if begun is not None:
                 known = read.known - set(begun.steps) | begun.known
                 read = replace(read, known=known, numbers=begun.numbers)
             following, begun = _remembered(following, read, listing), read
-            continue
-        stamps, news = {path: listing[path] for path in paths if path in listing}, News()
-        if isinstance(error, UnfinishedStep) or _are_others(stamps):  # they are looked at again
-            following = _marked(following, stamps, "waits")
-        elif isinstance(error, NoRollouts):
-            following = _marked(following, stamps, "no dump")
-        elif isinstance(error, PartOfStep) and source.format in LAYOUTS:
-            following = _marked(following, stamps, "alone", f"{error.message} {error.hint}".rstrip())
         elif error is not None:
-            following, news = _failed(following, job, stamps, error)
-        yield following, news
+            following, news = _unread(following, job, {path: listing[path] for path in paths if path in listing}, error)
+            yield following, news
     yield (following, News()) if begun is None else _judged(following, job, begun)
+
+
+def _complete(following: Following, job: Job, listing: Listing, now: float) -> tuple[list[str], Following]:
+    """The files that are new, or written again, and complete, in order; and what remembers those that wait, and forgets
+    those that went away unread."""
+    seen = following.files
+    never_read = [(path, file) for path, file in seen.items() if file.reads in NEVER_READ]
+    asked = listing.look([path for path, file in never_read if file.reads == "waits"])
+    forgotten = {path for path, file in never_read if not file.steps and path not in listing}
+    complete: list[str] = []
+    waiting: dict[str, SeenFile] = {}
+    for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
+        before, stamp = seen.get(path), asked[path]
+        is_same = before is not None and before.stamp == stamp
+        if is_same or filesystem(path).remote or _is_settled(path, stamp, now - job.settled):
+            complete.append(path)
+        elif before is None or before.reads == "waits":
+            waiting[path] = SeenFile(stamp=stamp)
+        else:  # it is written again: what was read of it stays until that is done
+            waiting[path] = replace(before, stamp=stamp, reads="waits")
+    if not forgotten and not waiting:
+        return complete, following
+    kept = {path: file for path, file in seen.items() if path not in forgotten}
+    return complete, replace(following, files={**kept, **waiting})
 
 
 def _is_news(before: SeenFile | None, stamp: Stamp) -> bool:
@@ -195,8 +191,14 @@ def _marked(following: Following, stamps: Mapping[str, Stamp], reads: Reads, why
     return replace(following, files={**following.files, **marked})
 
 
-def _failed(following: Following, job: Job, stamps: Mapping[str, Stamp], error: DataError) -> tuple[Following, News]:
-    """Files that cannot be read, of which an alarm tells."""
+def _unread(following: Following, job: Job, stamps: Mapping[str, Stamp], error: DataError) -> tuple[Following, News]:
+    """What came of files that gave an error; an alarm tells of those that cannot be read, whatever is still to come."""
+    if isinstance(error, UnfinishedStep) or _are_others(stamps):  # they are looked at again
+        return _marked(following, stamps, "waits"), News()
+    if isinstance(error, NoRollouts):
+        return _marked(following, stamps, "no dump"), News()
+    if isinstance(error, PartOfStep):
+        return _marked(following, stamps, "alone", f"{error.message} {error.hint}".rstrip()), News()
     following = _marked(following, stamps, "failed", error.message)
     reasons = (AlarmReason(name=UNREADABLE, what=error.message, do=error.hint),)
     following = replace(following, past=(*following.past, (None, (UNREADABLE,)))[-PAST:])
