@@ -158,7 +158,7 @@ def watch(
             tb=None if tb is None else Path(tb),
         )
         ran.follow(once=once, every=every)
-    return ran.following.watched(reading.paths, ran.steps, notes=notes, state=str(remembered.path))
+    return ran.following.watched(reading.paths, ran.steps, notes=notes, state=ran.kept_in)
 
 
 def _state_file(state: Any) -> Path:
@@ -210,16 +210,22 @@ class _Run:
         self._file = StateFile(self.state, self.following)
         self._listing = Listing(self.job.reading.paths)
 
+    @property
+    def kept_in(self) -> str:
+        """Where the state is, in words."""
+        state = str(self.state.path)
+        return state if "/" in state else f"{state}, in the working directory"
+
     def follow(self, *, once: bool, every: float) -> None:
         """Look once, or until Ctrl-C or until nobody is told any more; first tell the alarms that an earlier run was
         killed over."""
         from rlcorr_cli.show.stdout import has_reader
 
-        n, state = self.following.n_steps, str(self.state.path)
-        begun = f"Following {' '.join(self.job.reading.paths)}, of which "
-        begun += f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before." if n else "no step was told yet."
-        begun += f" What was read is kept in {state}{'' if '/' in state else ', in the working directory'}."
-        self.told(begun if once else f"{begun} Ctrl-C ends it.")
+        if not once:
+            n = self.following.n_steps
+            told = f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before" if n else "no step was told yet"
+            kept = f"What was read is kept in {self.kept_in}."
+            self.told(f"Following {' '.join(self.job.reading.paths)}, of which {told}. {kept} Ctrl-C ends it.")
         try:
             self._waits += self.following.untold
             self.following = replace(self.following, untold=())

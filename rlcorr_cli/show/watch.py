@@ -159,6 +159,7 @@ def _lines(watched: Watched) -> Iterator[Block]:
         first, *others = watched.waiting
         named = f"{first} and {plural(len(others), 'more file')}" if others else first
         yield Note(clean(f"Not read yet, because {'they' if others else 'it'} may still grow: {named}."))
+    yield Note(clean(f"What was read is kept in {watched.state}."), "dim")
     yield BLANK
     yield Note(clean(_last_line(watched)), "bold" if watched.passed else LOOKS["fail"], lead="  ", indent=0)
 

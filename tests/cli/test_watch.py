@@ -78,18 +78,29 @@ def test_every_step_is_told_once_and_a_restart_goes_on(here: Path) -> None:
     assert (steps(found), found["n_steps"], found["status"]) == ([9, 10, 11], 6, "passed")
 
 
-def test_the_first_line_says_where_is_kept_what_was_read(here: Path) -> None:
-    step_file(here / "run/step_1.parquet", 1)
-    for told, more in (
-        ("no step was told yet", ()),
-        ("1 step was told before", ()),
-        ("no step", ("--state", "a.rlcorr")),
-    ):
-        text = " ".join(run("watch", "run/", "--once", *more).out.split())
-        state = more[-1] if more else "watch.rlcorr"
-        assert text.startswith(f"Following run/, of which {told}")
-        assert f"What was read is kept in {state}, in the working directory." in text
-        assert (here / state).is_file()
+@pytest.mark.parametrize(
+    ("state", "place"),
+    [("watch.rlcorr", "watch.rlcorr, in the working directory"), ("states/a.rlcorr", "states/a.rlcorr")],
+)
+def test_it_is_said_where_is_kept_what_was_read(here: Path, state: str, place: str) -> None:
+    (here / "states").mkdir()
+    told: list[Any] = []
+
+    def tell(what: Any) -> None:
+        """Until the first step."""
+        told.append(what)
+        if isinstance(what, StepLine):
+            raise KeyboardInterrupt
+
+    for step, before in ((1, "no step was"), (2, "1 step was")):
+        step_file(here / f"run/step_{step}.parquet", step)
+        rlcorr_cli.watch("run/", every=0, state=state, told=tell)
+        first = told[-2]
+        assert first.startswith(f"Following run/, of which {before} told")
+        assert f"What was read is kept in {place}." in first
+    text = " ".join(run("watch", "run/", "--once", "--state", state).out.split())
+    assert f"What was read is kept in {place}." in text
+    assert (here / state).is_file()
 
 
 def test_a_line_says_what_analyze_says_of_the_step(here: Path) -> None:
