@@ -21,11 +21,19 @@ from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set
 from rlcorr_cli.causes.rows import order_of_keys
 from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.bootstrap import cluster_keys, clusters_by, row_keys
 from rlcorr_cli.measure.gap import RowGaps, gap_totals
+from rlcorr_cli.measure.observe import Observation, observe
+from rlcorr_cli.measure.tokens import scored_rollout
 from rlcorr_cli.measure.worst import largest
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows
+from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
+from rlcorr_cli.totals.totals import Totals
 
 FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
@@ -151,6 +159,32 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
         advice = f"{SYNC} Then {advice[0].lower()}{advice[1:]}"
     first = replace(first, parameters={**first.parameters, **at_steps}, evidence=evidence, advice=advice)
     return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
+
+
+def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] | None:
+    """What `analyze` adds up of each step, here over a sample's rows, and each step's clusters; None without steps."""
+    if STEP not in sample.levels or not sample.n_rows:
+        return None
+    step = sample.levels[STEP].rows(np.arange(sample.n_rows))  # without values that no row has
+    batch = Batch(
+        offsets=np.concatenate([[0], np.cumsum(sample.n_valid)]),
+        rollout_logp=sample.rollout,
+        old_logp=sample.train,
+        current_logp=None,
+        advantages=None,
+        n_masked=sample.n_tokens - sample.n_valid,
+        reward=None,
+        group_index=step.codes.astype(np.int32),
+        group_keys=tuple((None, value) for value in step.values),
+        row_keys=sample.ids if sample.ids.any() else None,
+        unscored=sample.unscored,
+    )
+    totals = observe(batch, Observation(plans=(uncorrected("decoupled"),), seed=None), CPU).totals
+    rollout = scored_rollout(batch, "decoupled")
+    rows = row_keys(rollout, batch.offsets, batch.row_keys)
+    prompts = sample.prompts if sample.prompts.any() else None
+    clusters = cluster_keys(rollout, batch.offsets, rows, prompts, have_ids=batch.row_keys is not None)
+    return totals, clusters_by(clusters, batch.group_index, step.values)
 
 
 def totals_of(sample: RowSample) -> GapTotals:

@@ -12,7 +12,7 @@ import numpy as np
 from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
-from rlcorr_cli.causes.search import search
+from rlcorr_cli.causes.search import search, totals_by_step
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
@@ -25,19 +25,22 @@ from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
 from rlcorr_cli.records.fields import plain
-from rlcorr_cli.results.course import POOLED, neighbours
+from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
+from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.story import story_of
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 from rlcorr_cli.totals.whole import WholeDump
@@ -154,6 +157,20 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
     follows_steps = provenance.adds_step and step_at is not None
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
+
+
+def course_of_sample(sample: RowSample) -> Course | None:
+    """The course of a dump as a sample of its rows has it, by the same rules as that of a report."""
+    found = totals_by_step(sample)
+    if found is None:
+        return None
+    totals, clusters = found
+    by_step, plan = totals.regrouped(lambda key: key[1:]), uncorrected("decoupled")
+    steps = _groups(by_step, STEPS[:1], plan=plan, profile=None)
+    steps = [replace(step, clusters=clusters[value].n) for step in steps for value in step.key.values()]
+    ranges = _ranges(by_step, steps, clusters, plan=plan, profile=None)
+    whole = canonical(Numbers.of_plan(by_step.whole, plan, 0), plan)
+    return course(steps, judged_steps(steps, ranges), RULES, known=whole)
 
 
 def _suggestions(numbers: Numbers, values: Mapping[str, Value], plan: Plan) -> tuple[SuggestedBounds, ...]:

@@ -4,22 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from rlcorr_cli.causes.diagnosis import Diagnosis
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
-from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.fields import HIDDEN, Form, computed, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.build import sequence_distances
-from rlcorr_cli.results.course import FEWEST_TOKENS
+from rlcorr_cli.results.build import course_of_sample, sequence_distances
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -32,14 +29,13 @@ from rlcorr_cli.results.groups import (
     by_batch,
     key_order,
     of_inputs,
-    order,
     refuse_empty,
     with_whole,
 )
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
-from rlcorr_cli.results.rules import RULES, Section, judge, rule_on
+from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.saved_runs import MeasuredRun, together
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
@@ -54,7 +50,6 @@ from rlcorr_cli.totals.comparison import (
 )
 from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
-from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
@@ -239,6 +234,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
     drawn_intervals = intervals(metrics, measured.replicates.get(mode))
     diagnosis = None if measured.sample is None else search(measured.sample).diagnosis
+    steps = None if measured.sample is None else course_of_sample(measured.sample)
     story = Story() if diagnosis is None else story_of(anomalies, diagnosis)
     whole = _group(
         {},
@@ -247,7 +243,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         counts=counts,
         diagnosed=metrics,
         story=story,
-        far_end="" if diagnosis is None or measured.sample is None else _far_end(diagnosis, measured.sample),
+        far_end="" if steps is None or steps.failing_end is None else f"{steps.column} {steps.failing_end}",
         drawn=measured,
         n_batches=n_batches,
         clusters=clusters,
@@ -269,22 +265,6 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         problems=run.problems.by_class(),
         notes=(*run.notes, *(() if clusters is None else clusters.notes), *([NO_SHIFT] if lacks_shift else [])),
     )
-
-
-def _far_end(diagnosis: Diagnosis, sample: RowSample) -> str:
-    """'step 11', the last step, where it is large enough to be held to rules and its k3_kl breaks the one that fails;
-    of so many steps that the search takes ranges of them, the last range; empty elsewhere."""
-    steps = next((column.levels for column in diagnosis.columns if column.column == "step"), ())
-    rule, k3 = rule_on("k3_kl", RULES), diagnosis.k3
-    if len(steps) < 2 or rule is None or k3 is None:
-        return ""
-    last = max(steps, key=lambda step: order(step.level))
-    is_judged = last.tokens >= FEWEST_TOKENS and last.rows >= FEWEST_CLUSTERS
-    is_broken = is_judged and not rule.holds(last.k3 * k3 / last.token_share)
-    if not is_broken:
-        return ""
-    is_one = {level.level for level in steps} >= {value for value in sample.levels["step"].values if value is not None}
-    return f"step {plain(last.level)}" if is_one else f"the range of steps from {plain(last.level)} on"
 
 
 def _groups(

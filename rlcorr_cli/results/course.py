@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from statistics import median
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
@@ -101,6 +101,9 @@ class StepLike(JudgedLike, Protocol):
 
     @property
     def clusters(self) -> int | None: ...
+
+
+AnyStep = TypeVar("AnyStep", bound=StepLike)
 
 
 @frozen
@@ -234,6 +237,14 @@ def neighbours(steps: Sequence[StepLike], clusters: Sequence[DistinctKeys | None
             ranges[-1] = range(ranges[-1].start, places[-1] + 1)
         found += ranges
     return found
+
+
+def judged_steps(steps: Sequence[AnyStep], ranges: Iterable[AnyStep]) -> tuple[AnyStep, ...]:
+    """The steps that are large enough to be held to rules, and the ranges of small ones, in order."""
+    place_of = {plain(*step.key.values()): place for place, step in enumerate(steps)}
+    judged = {place: step for place, step in enumerate(steps) if is_judged(step)}
+    judged |= {place_of[plain(some.of_steps[0])]: some for some in ranges}
+    return tuple(judged[place] for place in sorted(judged))
 
 
 def _small(steps: Sequence[StepLike], judged: Sequence[JudgedLike], unit: str) -> Iterator[str]:

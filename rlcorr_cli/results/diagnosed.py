@@ -21,6 +21,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Key, computed
 from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.build import course_of_sample
+from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (
     Counts,
     GroupKey,
@@ -57,10 +59,12 @@ class DiagnosedGroup(Record):
 @frozen(kw_only=True)
 class DiagnosedDump(Output):
     """Causes of a dump's gap; see the module.  anomalies: of whole files; one that voids the numbers comes before every
-    cause.  columns: the dump's names of (rollout, training).  problems, notes: as of a Report."""
+    cause.  columns: the dump's names of (rollout, training).  course: as of a Report, where all rows were looked at.
+    problems, notes: as of a Report."""
 
     inputs: Inputs
     groups: tuple[DiagnosedGroup, ...]
+    course: Annotated[Course | None, Key(about="Null where rows were left out of the sample.", omit=True)] = None
     anomalies: Suspicions
     problems: Problems
     notes: tuple[str, ...]
@@ -230,6 +234,7 @@ def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> Diagnosed
         columns=(rollout, train),
         whole=_group({}, counts, whole),
         groups=tuple(groups),
+        course=None if run.sample.level else course_of_sample(run.sample),
         anomalies=unexplained(run.anomalies, whole.diagnosis),
         problems=run.problems.by_class(),
         notes=run.notes,

@@ -18,7 +18,7 @@ from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed, plain
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, is_judged
+from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -291,10 +291,7 @@ class Report(Output):
         it was asked for as a group."""
         if self.groups is self.by_step and not self.follows_steps:
             return self.by_step
-        large = {place: step for place, step in enumerate(self.by_step) if is_judged(step)}
-        place_of = {plain(*step.key.values()): place for place, step in enumerate(self.by_step)}
-        judged = large | {place_of[plain(steps.of_steps[0])]: steps for steps in self.ranges}
-        return tuple(judged[place] for place in sorted(judged))
+        return judged_steps(self.by_step, self.ranges)
 
     @cached_property
     def _judged_for(self) -> Mapping[Any, Group]:

@@ -31,7 +31,14 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, interval, number, plural, thousands
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, anomaly_sentence, guilty, left_out_notes
+from rlcorr_cli.show.words import (
+    anomaly_cause,
+    anomaly_notes,
+    anomaly_sentence,
+    course_sentence,
+    guilty,
+    left_out_notes,
+)
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 LEVEL_NOTE = (
@@ -66,7 +73,7 @@ def document(dump: DiagnosedDump) -> Document:
             last_change(dump.inputs),
         ),
         causes=[anomaly_cause(each) for each in dump.anomalies],
-        headline=headline(dump),
+        headline=" ".join(filter(None, [course_sentence(dump.course, dump.story), headline(dump)])),
         status=STATUS_OF_EFFECT[dump.story.effect] if dump.story.first not in (UNCLEAR, TOO_FEW) else "warn",
         reasons=list(_reasons(dump)),
         sections=_sections(dump),
@@ -82,6 +89,9 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     yield from left_out_notes(counts)
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
+    if sentence := course_sentence(dump.course, dump.story):
+        yield Note(sentence, "bold")
+        yield BLANK
     yield Note(headline(dump), "bold")
     for cause in sorted(told(dump), key=lambda each: each.name != dump.story.first):
         if cause.name != dump.story.first:

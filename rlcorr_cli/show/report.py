@@ -94,7 +94,7 @@ def document(report: Report) -> Document:
         title=named(report.inputs, LONGEST),
         summary=_summary(report),
         causes=_causes(report),
-        headline=" ".join(filter(None, [course_sentence(report), verdict(report)])),
+        headline=" ".join(filter(None, [course_sentence(report.course, report.story), verdict(report)])),
         status=_status(report),
         sections=_sections(report),
         source=source(report),
@@ -134,7 +134,7 @@ SHIFT = "advantage_shift"
 
 def _lines(report: Report) -> Iterator[Block]:
     yield from opening(report)
-    if sentence := course_sentence(report):
+    if sentence := course_sentence(report.course, report.story):
         yield Note(sentence, "bold")
         yield BLANK
     yield from cause_notes(report.cause)

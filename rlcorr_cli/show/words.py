@@ -154,13 +154,12 @@ def _failing(conclusion: Verdict) -> str:
     return f"Failing: {names}." if names else ""
 
 
-def course_sentence(report: Report) -> str:
+def course_sentence(course: Course | None, story: Story) -> str:
     """How k3_kl goes from step to step, and which steps break a rule that fails; empty without steps."""
-    course = report.course
     if course is None:
         return ""
     failing = [broken for broken in course.broken if broken.status == "fail"]
-    of_rise = report.story.change if course.rise is not None else ""
+    of_rise = story.change if course.rise is not None else ""
     return " ".join(filter(None, [rise_sentence(course), clean(of_rise), steps_that_break(failing, course.column)]))
 
 

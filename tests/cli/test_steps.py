@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from running import SAMPLE, parquet, refused, row, run
 
-from rlcorr_cli import analyze
+from rlcorr_cli import analyze, compare, diagnose
 
 COLLAPSE = str(SAMPLE / "collapse.parquet")
 N_STEPS, N_ROWS, N_TOKENS = 8, 8, 150
@@ -240,6 +240,21 @@ def test_small_steps_are_marked_where_their_range_breaks_a_rule(small: str) -> N
     assert marked == [10, 11, 15]
     assert "! marks all steps of a range that breaks a rule together." in out
     assert "range that breaks" not in run("analyze", COLLAPSE).out
+
+
+def test_every_command_names_the_same_steps(small: str) -> None:
+    for dump in (small, COLLAPSE):
+        course, diagnosed = analyze(dump).course, diagnose(dump).course
+        assert course is not None
+        assert diagnosed is not None
+        assert diagnosed.rise == course.rise
+        assert [(each.metric, each.groups) for each in diagnosed.broken] == [
+            (each.metric, each.groups) for each in course.broken
+        ]
+    assert compare(COLLAPSE).recommendation.far_end == "step 11"
+    said = " ".join(run("diagnose", COLLAPSE).out.split())
+    assert "Steps 10 and 11 break the rules on kl and k3_kl. Likely cause: " in said
+    assert diagnose(COLLAPSE, sample=5_000).course is None  # a part of the rows has other numbers
 
 
 def test_steps_that_are_asked_for_are_judged_one_by_one_and_all_shown(small: str, tmp_path: Path) -> None:
