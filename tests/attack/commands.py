@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from rlcorr_cli.commands import app
@@ -31,7 +31,7 @@ class Form:
     outputs: tuple[str, ...] = ()
     beside_itself: bool = False
 
-    @property
+    @cached_property
     def name(self) -> str:
         """As it is typed."""
         return " ".join(self.args)

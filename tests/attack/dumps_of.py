@@ -44,14 +44,13 @@ def columns(role: str, values: pa.Array) -> dict[str, pa.Array]:
 @lru_cache(400)
 def of_type(suffix: str, role: str, type: str, held: str) -> bytes:
     """A dump with a column of an Arrow type; held: "" for one value a row, else what of LISTS holds the values."""
-    values = TYPES[type]()
-    if held:
-        values = _held(held, values)
-    return WRITERS[suffix](pa.table(columns(role, values)))
+    return WRITERS[suffix](pa.table(columns(role, _held(held, TYPES[type]()))))
 
 
 def _held(held: str, values: pa.Array) -> pa.Array:
-    """Lists of the values, TOKENS in each."""
+    """Lists of the values, TOKENS in each; the values where nothing holds them."""
+    if not held:
+        return values
     try:
         flat = pa.concat_arrays([values] * TOKENS)
     except pa.ArrowException as error:
@@ -69,9 +68,9 @@ def _held(held: str, values: pa.Array) -> pa.Array:
 
 @lru_cache(None)
 def holdable(suffix: str, type: str, held: str) -> bool:
-    """Whether the container has a place for such a column."""
+    """Whether the container has a place for such a column, by itself."""
     try:
-        of_type(suffix, "passenger", type, held)
+        WRITERS[suffix](pa.table({"column": _held(held, TYPES[type]())}))
     except Unholdable:
         return False
     return True
@@ -126,7 +125,7 @@ def _parquet(table: pa.Table) -> bytes:
     file = io.BytesIO()
     try:
         pq.write_table(table, file, row_group_size=N // 2)
-        pq.read_table(io.BytesIO(file.getvalue()))
+        pq.read_table(io.BytesIO(file.getvalue()), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise Unholdable(str(error)) from error
     return file.getvalue()

@@ -29,8 +29,10 @@ def of_arrow(role: str, form: Form) -> Cases:
     suffixes = [suffix for suffix in SUFFIXES if suffix not in COMPRESSED]
     for type in TYPES:
         for held in ("", *LISTS) if role in PER_TOKEN else ("",):
+            if not _drawn(form, role, type, held):
+                continue
             suffix = _lot(suffixes, held, form.name, type, role)
-            if _drawn(form, role, type, held) and holdable(suffix, type, held):
+            if holdable(suffix, type, held):
                 yield _case(role, form, suffix, f"{held} {type}".strip(), of_type_later(suffix, role, type, held))
 
 
@@ -39,8 +41,8 @@ def of_json(role: str, form: Form) -> Cases:
     packings = tuple(COMPRESSED)
     for kind in KINDS:
         for held in (*PLACES, "in a list") if role in PER_TOKEN else PLACES:
-            suffix = _lot(packings, held, form.name, kind, role)
             if _drawn(form, role, kind, held):
+                suffix = _lot(packings, held, form.name, kind, role)
                 data = of_kind_later(suffix, role, kind, held)
                 yield _case(role, form, suffix, f"{kind} {held}", data)
 
@@ -50,8 +52,11 @@ def _lot(suffixes: Sequence[str], *words: str) -> str:
 
 
 def _drawn(form: Form, *words: str) -> bool:
+    lot = crc32("/".join((*words, form.name)).encode())
+    if lot % ONE_IN:  # a divisor of the other
+        return False
     pictures = form.args[0] == "plot" or form.name.endswith((".html", ".md"))
-    return crc32("/".join((*words, form.name)).encode()) % (PICTURES_ONE_IN if pictures else ONE_IN) == 0
+    return not pictures or lot % PICTURES_ONE_IN == 0
 
 
 def of_type_later(suffix: str, role: str, type: str, held: str) -> SetUp:

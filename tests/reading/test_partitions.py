@@ -60,8 +60,9 @@ def test_every_command_reads_folders_that_name_columns(tmp_path: Path, form: str
     assert inspect(dump).columns["step"] == "step"
     (row,) = inspect(dump, row=TABLE.column("sample_id")[1].as_py()).rows
     assert (row.facts["step"], row.facts["source"]) == (1, "c")
-    (picture,) = plot(dump, tmp_path / "metrics.svg", kind="metrics")
-    assert picture.path
+    if form == "parquet":  # a picture takes a second, and is drawn of what analyze reads
+        (picture,) = plot(dump, tmp_path / "metrics.svg", kind="metrics")
+        assert picture.path
     assert convert(dump, tmp_path / "converted.jsonl").rows == 15
     rows = [json.loads(line) for line in (tmp_path / "converted.jsonl").read_text().splitlines()]
     assert [(row["step"], row["source"]) for row in rows] == [(1, "c")] * 5 + [(2, "a b")] * 5 + [(10, "a b")] * 5
