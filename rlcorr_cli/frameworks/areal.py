@@ -100,4 +100,5 @@ AREAL = Framework(
     to_config=_to_config,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),
+    outside=("m2_threshold", "use_decoupled_loss", _CAP, _MODE),
 )

@@ -200,7 +200,8 @@ class Framework:
     keys: those that are read.  blocks: where they stand, beside the top level.  own: blocks that hold nothing else, so
     that an unknown key there is an error; elsewhere only one that looks like a misspelling is.  shared: those of `own`
     whose name is an option of another framework, too: they are there where they hold options.  common: keys that, at
-    the top level, do not tell whose config it is.  others: keys that look like one of `keys` and mean something else.
+    the top level, do not tell whose config it is.  outside: keys that do not stand in `own`.  others: keys that look
+    like one of `keys` and mean something else.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
@@ -219,6 +220,7 @@ class Framework:
     own: tuple[Path, ...] = ()
     shared: tuple[Path, ...] = ()
     common: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
     to_config: Callable[[Plan], Config | None] = no_config
@@ -283,7 +285,9 @@ class Framework:
         return options
 
     def unread(self, data: Config) -> tuple[str, ...]:
-        """The options that stand beside its own and are not read, by their dotted names; blocks are others' parts."""
+        """The options that stand beside its own and are not read, by their dotted names, those first that share words
+        with its own; blocks are others' parts."""
+        words = {word for key in self.keys for word in key.split("_")}
         names: list[str] = []
         for path in (*self._places, ()):
             block = _at(data, path)
@@ -293,11 +297,13 @@ class Framework:
                 is_block = any(_under(str(key), at) for at in self._places)
                 if key not in (*self.keys, *self.others) and not is_block:
                     names.append(".".join((*path, str(key))))
+        names.sort(key=lambda name: -len(words & set(name.rpartition(".")[2].split("_"))))
         return tuple(dict.fromkeys(names))
 
     def _check(self, block: Mapping[str, Any], path: tuple[str, ...]) -> None:
         for key in map(str, block):
-            if key in (*self.keys, *self.others) or (
+            known = (*self.keys, *self.others)
+            if (key in known and not (path in self.own and key in self.outside)) or (
                 path == () and any(key == at[0] or _under(key, at) for at in self._places)
             ):
                 continue

@@ -5,6 +5,8 @@ masks in turn, and sequence weights after its token mask, each on the tokens tha
 original mask.  That differs where token mask thresholds stand beside sequence weights or a sequence mask, and a note
 then says so.
 
+use_tis, as it was before there was off_policy_correction, is a token weight with the cap tis_imp_ratio_cap.
+
 policy_loss_type dppo masks tokens whose divergence between rollout and current policy has passed delta_low or
 delta_high in their advantage's direction; its ratio is current / rollout.
 """
@@ -18,6 +20,7 @@ from rlcorr_cli.frameworks.framework import (
     choice,
     contradiction,
     dppo_bounds,
+    flag,
     positive,
     rejections_by,
     under,
@@ -33,13 +36,21 @@ _MASKS: dict[str, tuple[Scope, str, float, float]] = {
     "geometric": ("seq_mean", "geo", 0.99, 1.01),
 }
 _DIVERGENCES = {"binary_tv": "prob_gap", "binary_kl": "binary_kl_signed"}
+_OLD, _CAP = "use_tis", "tis_imp_ratio_cap"
+_OUTSIDE = (_OLD, _CAP, "policy_loss_type", "dppo_type", "delta_low", "delta_high")
 _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 
 def _read(config: Config) -> Plan:
     weighting = None
     kind: WeightScope | None = choice(config, "tis_ratio_type", ("token", "sequence"))
-    if kind:
+    if flag(config, _OLD):
+        if kind == "sequence":
+            raise contradiction(
+                f"{_OLD}: true", "tis_ratio_type: sequence", f"{_OLD} is of an older release: leave it out."
+            )
+        weighting = Weighting("token", Bounds(None, positive(config, _CAP)))
+    elif kind:
         weighting = Weighting(kind, Bounds(None, positive(config, *_HIGH[kind])))
     rejections: list[Rejection] = []
     low, high = (positive(config, f"{_OUTLIER}_{end}") for end in ("low", "high"))
@@ -121,12 +132,13 @@ SKYRL = Framework(
         *(key for key, _ in _HIGH.values()),
         "sequence_mask_metric",
         *(f"{stem}_{end}" for stem in ("geo_mask", "product_mask", _OUTLIER, _TOKEN) for end in ("low", "high")),
-        *("policy_loss_type", "dppo_type", "delta_low", "delta_high"),
+        *_OUTSIDE,
     ),
     blocks=(("trainer", "algorithm"), ("trainer", "algorithm", "dppo"), ("dppo",)),
     read=_read,
     to_config=_to_config,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
-    common=("geo_mask_low", "geo_mask_high", "policy_loss_type", "delta_low", "delta_high"),
+    common=("geo_mask_low", "geo_mask_high", _OLD, "policy_loss_type", "delta_low", "delta_high"),
+    outside=_OUTSIDE,
     notes=_notes,
 )

@@ -83,6 +83,7 @@ VERL = Framework(
     to_config=_to_config,
     own=BLOCKS,
     common=("rollout_is", "rollout_is_threshold", "loss_type", *_LOSS),
+    outside=_LOSS,
     others=("kl_loss_type",),
     config_notes=_config_notes,
 )

@@ -105,6 +105,13 @@ def read_notes(name: str, tmp_path: Path) -> tuple[str, ...]:
         ("vllm_is_correction_type: tis", "enable_vllm_is_correction"),
         ("is_correction_level: token\nis_correction_threshold: [0.5, 2.0, 5.0]", "LOW HIGH"),
         ("trainer:\n  algorithm:\n    off_policy_correction:\n      use_tis: true", "use_tis"),
+        ("trainer:\n  algorithm:\n    off_policy_correction:\n      policy_loss_type: dppo", "policy_loss_type"),
+        (
+            "trainer:\n  algorithm:\n    use_tis: true\n    off_policy_correction:\n      tis_ratio_type: sequence",
+            "contradict",
+        ),
+        ("actor:\n  rejection_sampling:\n    m2_threshold: 0.04", "m2_threshold"),
+        ("algorithm:\n  rollout_correction:\n    loss_mode: dppo_kl", "loss_mode"),
         ("off_policy_correction:\n  token_mask_is_threshold_high: 2.0", "token_mask_is_threshold_low"),
         ("off_policy_correction:\n  geo_mask_lo: 0.9", "geo_mask_low"),
         ("actor:\n  rejection_sampling:\n    metric: kl_k4", "kl_k1"),
@@ -178,6 +185,12 @@ def test_a_config_that_wandb_wrote_is_read_as_the_runs_own(options: dict[str, An
     assert found == right
 
 
+def test_of_options_that_are_not_read_those_like_its_own_are_named_first(tmp_path: Path) -> None:
+    others = "\n".join(f"option{place}: 1" for place in range(9))
+    found = read(f"{others}\nimportance_sampling_level: sequence\n{CAP}: 2.0", tmp_path)
+    assert any("not read: importance_sampling_level, option0, " in note for note in found.notes)
+
+
 def test_nemos_level_of_sequence_means_weighs_by_geometric_means_and_says_that_no_release_has_it(
     tmp_path: Path,
 ) -> None:
@@ -214,6 +227,11 @@ def test_nemos_level_of_sequence_means_weighs_by_geometric_means_and_says_that_n
         (
             "actor:\n  behave_imp_weight_mode: sequence_truncate\n  behave_imp_weight_cap: 4.0",
             Plan("areal", Weighting("geometric", Bounds(None, 4.0)), log_ratio_limit=None),
+        ),
+        (
+            "trainer:\n  algorithm:\n    use_tis: true\n    tis_imp_ratio_cap: 3.0\n    off_policy_correction:\n"
+            "      tis_ratio_type: null\n      token_tis_ratio_clip_high: 2.0",
+            Plan("skyrl", Weighting("token", Bounds(None, 3.0))),
         ),
         (
             "off_policy_correction:\n  token_mask_is_threshold_low: 0.5\n  token_mask_is_threshold_high: 2.0",
