@@ -395,14 +395,14 @@ class Report(Output):
                 raise ValueError(f"the group {dict(group.key)} has other metrics than the whole dump")
             if set(group.objective) != set(whole.objective):
                 raise ValueError(f"the group {dict(group.key)} has other numbers of an objective than the whole dump")
-        for conclusion in ("rlcorr", "verdict", "course", "judged", "trends"):
-            values.pop(conclusion, None)
-        return cls(
-            **values,
-            whole=whole,
-            groups=tuple(groups[1 : 1 + n_groups]),
-            steps=tuple(groups[1 + n_groups : 1 + n_groups + n_steps]),
-            ranges=tuple(groups[1 + n_groups + n_steps :]),
-            log_ratios=Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
-            pictures=None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
+        return super().of_keys(
+            {
+                **values,
+                "whole": whole,
+                "groups": tuple(groups[1 : 1 + n_groups]),
+                "steps": tuple(groups[1 + n_groups : 1 + n_groups + n_steps]),
+                "ranges": tuple(groups[1 + n_groups + n_steps :]),
+                "log_ratios": Histogram.empty() if pictured is None else histogram_from_list(pictured.log_ratios),
+                "pictures": None if pictured is None else BinnedTotals.from_dict(vars(pictured)),
+            }
         )

@@ -15,6 +15,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.records.fields import computed
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, with_remedies
 from rlcorr_cli.results.story import Story
@@ -41,6 +42,18 @@ def request(group_by: tuple[str, ...] = ()) -> ReadRequest:
 @pytest.fixture(scope="module")
 def report() -> Report:
     return measure(request(group_by=("step",)), ChosenPlan(plan=Plan("disabled")), pictures=True)
+
+
+class Counted(Report):
+    @property
+    @computed("How many groups there are.", after="groups")
+    def n_groups(self) -> int:
+        return len(self.groups)
+
+
+def test_a_conclusion_is_declared_once(report: Report) -> None:
+    saved = Counted.from_dict({**report.to_dict(), "n_groups": 5})
+    assert saved.to_dict()["n_groups"] == len(report.groups) == 5
 
 
 def printed(report: Report, capsys: pytest.CaptureFixture[str]) -> str:
