@@ -46,6 +46,8 @@ OUTSIDES: tuple[Outside, ...] = ("clamp", "zero")
 WEIGHT_BOUNDS = (Bounds(None, 2.0), Bounds(0.5, 2.0), Bounds(0.97, 1.02), Bounds(0.98, None), Bounds())
 FEW_DUMPS = settings(max_examples=settings().max_examples // 3)
 """For tests that measure dozens of plans on each dump."""
+FEWER_DUMPS = settings(max_examples=settings().max_examples // 5)
+"""For those that do so under each of several parameters."""
 
 
 def assert_equal_to_oracle(rows: list[Row], *plans: Plan) -> None:
@@ -180,14 +182,12 @@ def test_a_budget_is_kept_in_each_batch_by_dropping_some() -> None:
     assert_equal_to_oracle(rows, plan)
 
 
-@FEW_DUMPS
+@pytest.mark.parametrize("scope", SCOPES)
+@FEWER_DUMPS
 @given(rows=dumps(), ends=st.sampled_from(["both", "low", "high"]))
 @example(rows=edges(), ends="both")
-def test_rejections(rows: list[Row], ends: str) -> None:
-    rejections = [
-        Rejection(statistic, scope, splitting(rows, statistic, scope, ends))
-        for statistic, scope in product(STATISTICS, SCOPES)
-    ]
+def test_rejections(scope: Scope, rows: list[Row], ends: str) -> None:
+    rejections = [Rejection(statistic, scope, splitting(rows, statistic, scope, ends)) for statistic in STATISTICS]
     assert_equal_to_oracle(rows, *(Plan(rejections=(rejection,)) for rejection in rejections))
 
 
