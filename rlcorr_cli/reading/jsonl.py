@@ -90,8 +90,11 @@ def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: 
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
     by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
-    named = [*roles.ids, *([roles.cluster] if roles.cluster is not None and by_text else [])]
-    ids = [name for name in dict.fromkeys(named) if name not in (roles.batch, *read_for(roles.group_keys))]
+    # What rows are grouped by, or a gap is looked for in, keeps its own type in every block.
+    grouped, levels = (roles.batch, *read_for(roles.group_keys)), [column for _, column in roles.levels]
+    ids = [name for name in roles.ids if name not in (*grouped, *levels)]
+    if roles.cluster is not None and by_text and roles.cluster not in (*grouped, *ids):
+        ids.append(roles.cluster)
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}

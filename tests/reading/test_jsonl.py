@@ -16,6 +16,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading import jsonl as reading
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import find
+from rlcorr_cli.reading.request import PlanColumns
 
 ROOT = Path(__file__).parents[2]
 
@@ -124,6 +125,15 @@ def test_a_lag_is_read_where_the_step_is_part_of_an_id_too(tmp_path: Path) -> No
     ]
     dump = opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("lag",))
     assert [r["key"] for r in read_rows(dump)] == [(3,), (2,), (1,)]
+
+
+@pytest.mark.parametrize("mask", [1, True])
+def test_a_step_that_a_gap_is_looked_for_in_stays_a_number(tmp_path: Path, mask: Any) -> None:
+    """It is part of an id, too, and ids become text where Python reads the lines."""
+    rows = [row([-1.0], [-1.0], [value], sample_id=f"r{i}", step=3) for i, value in enumerate((1, mask))]
+    dump = opened(jsonl(tmp_path / "a.jsonl", rows), PlanColumns(levels=True))
+    (read,) = dump.reader.rows(dump.shards[0], 100)
+    assert read.data.column("step").to_pylist() == [3, 3]
 
 
 def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None:
