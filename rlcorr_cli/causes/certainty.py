@@ -4,7 +4,7 @@ proven: a bound or an identity is broken.  likely: the statistics say so.  one o
 number that parts the two lies near its limit.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
 
@@ -19,6 +19,7 @@ from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 PROVEN = frozenset({"top_p", "min_p", "temperature_and_truncation", "unnormalised", "top1_recorded"})
 """What breaks a bound or an identity: a log-prob of exactly 0 beyond a bound, two means that no policy gives, or two
 tokens of one distribution."""
+MOVED_BY_STALENESS = frozenset({"top_p", "min_p", "temperature_and_truncation"})
 NEAR_BOUND = 2.0
 """A bound of truncation is near the limit between top-p and min-p within this factor."""
 MIN_JUDGED = 30
@@ -31,13 +32,20 @@ QUIET = 0.6
 """Noise that makes less of a gap may be noise and a few tokens far off."""
 
 
-def with_certainty(case: Case, cause: CauseFinding) -> CauseFinding:
-    """The cause with how sure it is, and the other readings where it is one of several."""
-    doubt = DOUBTS.get(cause.cause)
-    alternatives = () if doubt is None else tuple(doubt(case, cause))
-    if alternatives:
-        return replace(cause, certainty="one of", alternatives=alternatives)
-    return replace(cause, certainty="proven" if cause.cause in PROVEN else "likely")
+def certain(case: Case, causes: Sequence[CauseFinding]) -> list[CauseFinding]:
+    """The causes with how sure each is, and the other readings of one that is one of several.
+
+    A bound is not proven beside staleness, which moves the tokens that it is read from.
+    """
+    is_stale = any(cause.cause == "stale_policy" for cause in causes)
+    judged: list[CauseFinding] = []
+    for cause in causes:
+        doubt = DOUBTS.get(cause.cause)
+        alternatives = () if doubt is None else tuple(doubt(case, cause))
+        is_proven = cause.cause in PROVEN and not (is_stale and cause.cause in MOVED_BY_STALENESS)
+        certainty = "one of" if alternatives else "proven" if is_proven else "likely"
+        judged.append(replace(cause, certainty=certainty, alternatives=alternatives))
+    return judged
 
 
 def _step(case: Case, cause: CauseFinding) -> Step | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Annotated, Literal
 
-from rlcorr_cli.causes.table import ANOMALIES, CAUSES
+from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar, computed
@@ -83,10 +83,6 @@ class CauseFinding(Record):
         return words if self.token_share is None else f"{words}, on {percent(self.token_share)} of the tokens"
 
 
-LOWERED_BY = ("top_p", "min_p", "top_k", "temperature_and_truncation", "padded_vocabulary")
-"""Causes of a gap that put the mean ratio below 1: what is named as one of them explains it."""
-
-
 @frozen
 class Impossible(Record):
     """A metric that cannot have its value, its 95% interval, and the sentences of what that proves."""
@@ -98,7 +94,8 @@ class Impossible(Record):
 
     def follows_from(self, cause: str) -> bool:
         """Whether the cause of a gap explains the value, so that there is nothing else to look for."""
-        return self.value < 1 and cause in LOWERED_BY
+        moves = ALL_CAUSES[cause].moves_mean
+        return moves == "either" or (moves == "below" and self.value < 1)
 
 
 @frozen

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import sqrt
 
-from rlcorr_cli.causes.certainty import with_certainty
+from rlcorr_cli.causes.certainty import certain
 from rlcorr_cli.causes.curves import (
     padded_vocabulary,
     softcap,
@@ -21,6 +21,7 @@ from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
 from rlcorr_cli.causes.recording import slipped_rows, top1_recorded
 from rlcorr_cli.causes.rows import (
+    LAG,
     Attribution,
     attributions,
     hot_column,
@@ -59,6 +60,11 @@ CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
 OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
 """What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
+ASYNCHRONOUS = (
+    "Make the lag shorter, or correct for it: compute old_log_probs with the weights that are trained, and weight or "
+    "limit tokens by their ratio."
+)
+"""What helps where rollouts lag by design."""
 RANK = {
     **dict.fromkeys(("stale_policy",), 1),
     **dict.fromkeys(("some_rows", "position_grows", "position_decays", "heavy_tail"), 2),
@@ -75,7 +81,7 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
     features = case.features
     columns = attributions(totals)
     enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
-    causes = _ranked([with_certainty(case, cause) for cause in _causes(case, columns)]) if enough else ()
+    causes = _ranked(certain(case, _causes(case, columns))) if enough else ()
     steps = hot_steps(case, columns) if enough and all(cause.cause != "column" for cause in causes) else ()
     verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
     lacking: list[NotLookedFor] = []
@@ -126,28 +132,42 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         some_rows(case) if column is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
-    causes = side_by_side(case, _with_lag([cause for cause in candidates if cause is not None]))
+    causes = side_by_side(case, _with_lag(case, [cause for cause in candidates if cause is not None]))
     causes = [cause for cause in causes if cause.share >= LEAST]
     rest = noise(case, causes)
     return causes if rest is None else [*causes, rest]
 
 
-def _with_lag(causes: list[CauseFinding]) -> list[CauseFinding]:
-    """The causes, of which staleness takes the evidence of the lag that its gap grows with."""
-    lag = next((cause for cause in causes if cause.parameters.get("column") == "lag"), None)
+def _with_lag(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
+    """The causes, of which staleness takes the evidence of the lag that its gap grows with, and that lag's share: what
+    the least lag leaves is none of it."""
+    lag = next((cause for cause in causes if cause.parameters.get("column") == LAG), None)
     stale = next((cause for cause in causes if cause.cause == "stale_policy"), None)
-    if lag is None or stale is None:
+    if stale is None:
         return causes
+    if lag is None:
+        return [_of_constant_lag(case, stale) if cause is stale else cause for cause in causes]
     levels, size = (lag.parameters.get(name) for name in ("levels", "size"))
     differ = f"tokens of lag {levels} differ {figures(float(size or 0))} times as much as all others."
-    grows = differ if levels else lag.evidence[0]
+    grows = differ if levels else f"{lag.evidence[0][0].lower()}{lag.evidence[0][1:]}"
     merged = replace(
         stale,
-        share=max(stale.share, lag.share),
+        share=lag.share,
         parameters={**stale.parameters, **lag.parameters},
         evidence=(*stale.evidence, f"The gap grows with the lag of the weights: {grows}"),
+        advice=lag.advice,
     )
     return [merged if cause is stale else cause for cause in causes if cause is not lag]
+
+
+def _of_constant_lag(case: Case, stale: CauseFinding) -> CauseFinding:
+    """Staleness where every row is as many updates behind, as asynchronous training makes it."""
+    lags = case.totals.columns[LAG].keys if LAG in case.totals.columns else ()
+    if len(lags) != 1 or not isinstance(lags[0], (int, float)) or lags[0] < 1:
+        return stale
+    behind = f"Every row is {count_noun(round(lags[0]), 'update')} behind"
+    advice = f"{behind}, as asynchronous training makes it, and this gap is its price. {ASYNCHRONOUS}"
+    return replace(stale, parameters={**stale.parameters, "lag": lags[0]}, advice=advice)
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:

@@ -37,6 +37,7 @@ from rlcorr_cli.totals.gap import (
     GapTotals,
     Levels,
     WorstRows,
+    order_of_keys,
 )
 from rlcorr_cli.totals.histogram import Floats
 
@@ -115,6 +116,7 @@ MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
 MIN_EXCESS, EXCESS_RATIO = 0.1, 1.4
 LEAST_DEVIATION = 0.05
 NEVER_HOT = ("length",)
+LAG = "lag"
 STEP = "step"
 """It only tells the time: what grows along steps has a cause of its own."""
 REPLACED_BY_LAG = (STEP, "policy_version")
@@ -201,6 +203,29 @@ class Attribution:
         factor, z = self.trend
         return abs(z) >= self.least_z and max(factor, 1 / factor) >= MIN_SIZE
 
+    @cached_property
+    def first_hot(self) -> int | None:
+        """Where hot levels are all those from one on and the gap is level below it, the place of the first of them
+        among the values in order; None of any other levels."""
+        if self.values is None or not self.hot:
+            return None
+        order, n_hot = np.argsort(self.values), len(self.hot)
+        first = len(order) - n_hot
+        if not first or set(order[first:].tolist()) != set(self.hot):
+            return None
+        n, y, _ = self.levels.rows[order[:first]].T
+        means = ratios(y, n)[n >= MIN_LEVEL_ROWS]
+        return first if len(means) and exp(float(np.ptp(means))) < MIN_SIZE else None
+
+    @property
+    def along_line(self) -> bool:
+        """Whether the column is told by the line through its levels: no level stands out, or its lag has no bound from
+        which on the gap is larger."""
+        if self.name != LAG or not self.hot or self.first_hot is not None or self.trend is None:
+            return self.grows
+        factor, z = self.trend
+        return z >= self.least_z and factor >= MIN_SIZE
+
     @property
     def least_z(self) -> float:
         """The z that a level or a line must reach."""
@@ -210,7 +235,7 @@ class Attribution:
         """Sum of l^2 that hot levels hold above the others' per e^2; of a line, all levels above its lowest."""
         sums = dict(zip(TOKEN_SUMS, self.levels.tokens.sum(axis=1).T, strict=True))
         l2, e2 = sums["l2"], sums["e2"]
-        if self.hot:
+        if self.hot and not self.along_line:
             hot = np.isin(np.arange(len(l2)), self.hot)
         else:
             assert self.values is not None
@@ -235,7 +260,7 @@ class Attribution:
 def attributions(totals: GapTotals) -> list[Attribution]:
     """Of each column of levels."""
     # A column that `lag` stands for can be no cause.
-    never = (*NEVER_HOT, *(REPLACED_BY_LAG if "lag" in totals.columns else ()))
+    never = (*NEVER_HOT, *(REPLACED_BY_LAG if LAG in totals.columns else ()))
     counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name not in never}
     # Prompts are many, and would hide what another column shows.
     tried = sum(n for name, n in counts.items() if name != PROMPT)
@@ -342,7 +367,7 @@ def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
-    return _of_levels(case, column, share) if column.hot else _of_line(column, share)
+    return _of_line(column, share) if column.along_line else _of_levels(case, column, share)
 
 
 def _tells_steps(case: Case, column: Attribution) -> bool:
@@ -372,14 +397,14 @@ def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
     return tuple(sorted((step.levels.keys[i] for i in hot), key=order_of_keys))
 
 
-def order_of_keys(key: Any) -> tuple[str, Any]:
-    """By which keys of several types are sorted."""
-    return str(type(key)), key
-
-
 def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
     levels = [column.gaps[i] for i in column.hot]
     names = ", ".join(str(level.level) for level in levels)
+    advice = CAUSES["stale_policy" if column.name == LAG else "column"].advice
+    if column.name == LAG and column.first_hot is not None:
+        assert column.values is not None
+        clean = np.sort(column.values)[column.first_hot - 1]
+        advice = f"Drop the rows of a lag above {clean:g}, or cap it there: up to {clean:g} the gap is level. {advice}"
     top = max(levels, key=lambda level: level.z or 0.0)
     evidence = [_sizes(levels)]
     within = _within(column.levels.tokens[column.hot].sum(axis=0))
@@ -400,7 +425,7 @@ def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
         intervals=intervals,
         headline=f"{column.name} {names}",
         evidence=tuple(evidence),
-        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
+        advice=advice,
     )
 
 
@@ -425,7 +450,7 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
             f"From the lowest to the highest {column.name}, the typical difference of a token changes by a factor of "
             f"{figures(factor)} (z = {abs(z):.0f}).",
         ),
-        advice=CAUSES["stale_policy" if column.name == "lag" else "column"].advice,
+        advice=CAUSES["stale_policy" if column.name == LAG else "column"].advice,
     )
 
 

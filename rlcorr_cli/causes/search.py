@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.between_steps import between_steps
-from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Leg
+from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Fact, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.rows import order_of_keys
+from rlcorr_cli.causes.rows import LAG
 from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -30,7 +30,7 @@ from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows
+from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows, order_of_keys
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
 from rlcorr_cli.totals.totals import Totals
@@ -64,7 +64,12 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     head, kept = head_gap(sample), kept_gap(sample)
     diagnosis = replace(
         diagnosis,
-        facts=(*diagnosis.facts, *kept_set_facts(sample, context.rollout, context.train, kept), *head_facts(head)),
+        facts=(
+            *diagnosis.facts,
+            *kept_set_facts(sample, context.rollout, context.train, kept),
+            *head_facts(head),
+            *_lag_facts(sample),
+        ),
         head=head,
         kept=kept,
         versions=version_gaps(sample),
@@ -195,6 +200,21 @@ def totals_of(sample: RowSample) -> GapTotals:
 def _with_worst(sample: RowSample, sums: RowGaps) -> GapTotals:
     odd, far = (_worst(sample, values) for values in (sums.odd, sums.far))
     return replace(sums.totals, odd_rows=odd, far_rows=far)
+
+
+def _lag_facts(sample: RowSample) -> Iterator[Fact]:
+    """That versions are greater than steps, of which share of the rows."""
+    if LAG not in sample.levels:
+        return
+    lags = sample.levels[LAG]
+    below = [code for code, value in enumerate(lags.values) if isinstance(value, (int, float)) and value < 0]
+    share = float(np.isin(lags.codes, below).mean())
+    if share:
+        yield Fact(
+            LAG,
+            f"In {percent(share)} of the rows the version of the policy is greater than the step (a lag below 0): the "
+            "two count different things, or the version is not that of the weights that sampled the row.",
+        )
 
 
 def _files_are_of_steps(sample: RowSample) -> bool:

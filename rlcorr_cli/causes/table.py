@@ -28,6 +28,7 @@ class Cause:
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
     effect: what it does to a run; see Effect.  voids: whether no number of such a file means what its name says.
+    moves_mean: to which side of 1 it may move the mean ratio, which is 1 of two policies.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Cause:
     source: str = ""
     effect: Effect = "warning"
     voids: bool = False
+    moves_mean: Literal["", "below", "either"] = ""
 
     @property
     def is_fault(self) -> bool:
@@ -242,6 +244,7 @@ _ROWS = (
     Cause(
         name="last_token",
         effect="fault",
+        moves_mean="either",
         meaning="The last token of a response is off, and the others are not.",
         looks="Last tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance; a "
         "rollout log-prob of exactly 0 there means that nobody sampled it.",
@@ -300,6 +303,7 @@ _ROWS = (
     Cause(
         name="temperature_and_truncation",
         effect="fault",
+        moves_mean="below",
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
         certainty="Two independent signs show that both are there; the parameters of neither are known.",
@@ -309,6 +313,7 @@ _ROWS = (
     Cause(
         name="top_p",
         effect="fault",
+        moves_mean="below",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean "
@@ -323,6 +328,7 @@ _ROWS = (
     Cause(
         name="min_p",
         effect="fault",
+        moves_mean="below",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0 and a mean ratio below 1, as with top_p, but without a limit at one "
         "probability. No other token comes closer to 0 than m allows.",
@@ -355,6 +361,7 @@ _ROWS = (
     Cause(
         name="unnormalised",
         effect="fault",
+        moves_mean="either",
         meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
         looks="Nearly all log-ratios have one sign, and neither the mean ratio nor the mean inverse ratio is 1: no "
         "policy could have drawn these tokens. Log-probs, not logits, were divided by the temperature, or a "
@@ -366,6 +373,7 @@ _ROWS = (
     Cause(
         name="top_k",
         effect="fault",
+        moves_mean="below",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean ratio is below 1, most log-ratios are negative, and no token is set to exactly 0.",
         certainty="The mass that is kept is estimated; k cannot be. Top-p and min-p set a token of probability 0.99 to "
@@ -415,6 +423,7 @@ _ROWS = (
     Cause(
         name="padded_vocabulary",
         effect="fault",
+        moves_mean="below",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
         looks="The mean ratio is below 1, no token is set to 0, and some rare tokens lose more than V times their own "
         "probability, V being the size of the vocabulary: more than all tokens that a cut rules out can hold. Or some "

@@ -223,7 +223,9 @@ class Report(Output):
     def causes(self) -> tuple[str, ...]:
         """Names of what was found in the data that voids the numbers: anomalies of files, a value that cannot be."""
         found_in_files = tuple(anomaly.name for anomaly in self.anomalies if anomaly.voids)
-        return found_in_files + (() if self.impossible is None else (self.impossible.metric,))
+        if self.impossible is None or (self.cause is not None and self.impossible.follows_from(self.cause.cause)):
+            return found_in_files
+        return (*found_in_files, self.impossible.metric)
 
     @property
     def faults(self) -> tuple[str, ...]:

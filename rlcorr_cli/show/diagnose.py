@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, LevelGap
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
@@ -51,6 +51,7 @@ ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"
 """Levels of surprise that are no numbers, in words."""
 TURN, LENGTH = "turn", "length"
 """Headings whose levels are counted otherwise than they are stored."""
+ORDERED = ("lag", "step", "policy_version", LENGTH)
 LEVELS_ON_TERMINAL, LEVELS_IN_FILE = 8, 64
 MOST_PANELS = 2
 STATUS_OF_EFFECT = {"fault": "fail", "warning": "warn", "none": "ok"}
@@ -101,7 +102,7 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     yield BLANK
     named_columns = (guilty(each, diagnosis) for each in diagnosis.causes)
     for column in (column for column in named_columns if column is not None):
-        yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=column.grows)
+        yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=is_ordered(column))
     if diagnosis.legs:
         yield Note(clean(dump.story.legs))
         yield BLANK
@@ -152,7 +153,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
         about = [clean(dump.story.legs), "found: on each leg alone."]
         yield Section(heading="By leg", about=about, tables=[tabulated(diagnosis.legs, LEG_COLUMNS)])
     for i, column in enumerate(column for column in diagnosis.columns if column.levels):
-        table = _level_table(column.column, column.levels, most=LEVELS_IN_FILE, in_order=column.grows)
+        table = _level_table(column.column, column.levels, most=LEVELS_IN_FILE, in_order=is_ordered(column))
         about = [] if i else [LEVEL_NOTE]
         yield Section(heading=f"By {clean(column.column)}", about=about, tables=[table], sorts=True)
     if len(diagnosis.turns) > 1:
@@ -306,16 +307,24 @@ VERSION_COLUMNS = (
 """Of tokens by how far their weights are behind the newest ones of their row."""
 
 
+def is_ordered(column: ColumnGap) -> bool:
+    """Whether the levels of a column have an order of their own: lags, steps, versions, lengths, and what grows."""
+    return column.grows or column.column in ORDERED
+
+
 def _level_table(heading: str, levels: Sequence[LevelGap], *, most: int, in_order: bool = False) -> Table:
     """A row per level: shares of tokens, of the gap, what surprise alone gives, and the size; the largest gap first.
 
-    in_order: whether levels stand in their own order, where all of them are shown.  Without sizes there is no column of
-    them.
+    in_order: whether levels stand in their own order: of more than `most` the two ends and the largest gaps between
+    them.  Without sizes there is no column of them.
     """
     ordered = sorted(levels, key=lambda level: -level.gap)
-    if in_order and len(levels) <= most:
+    if in_order:
         numbers = all(isinstance(level.level, (int, float)) for level in levels)
-        ordered = sorted(levels, key=lambda level: level.level) if numbers else list(levels)
+        by_value = sorted(levels, key=lambda level: level.level) if numbers else list(levels)
+        ends = [by_value[0], by_value[-1]]
+        shown = [*ends, *(level for level in ordered if level not in ends)][:most]
+        ordered = [level for level in by_value if level in shown] + [level for level in by_value if level not in shown]
     columns = LEVEL_COLUMNS if any(level.size is not None for level in levels) else LEVEL_COLUMNS[:-1]
     name = Column(heading=clean(heading), cell=lambda level: _level_name(heading, level))
     return tabulated(ordered, [name, *columns], most=most, noun="level")

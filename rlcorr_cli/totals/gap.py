@@ -149,8 +149,7 @@ class Levels:
         return self.rows, self.tokens, self.gap, self.surprise
 
     def __add__(self, other: "Levels") -> "Levels":
-        # A value's type and text put levels in an order whatever they are, and the same one for every split.
-        keys = sorted({*self.keys, *other.keys}, key=lambda key: (type(key).__name__, str(key)))
+        keys = sorted({*self.keys, *other.keys}, key=order_of_keys)
         if self.too_many or other.too_many or len(keys) > MOST_LEVELS:
             return Levels.none(too_many=True)
         place = {key: i for i, key in enumerate(keys)}
@@ -161,6 +160,12 @@ class Levels:
                 table[at] += part
         rows, tokens, gap, surprise = tables
         return Levels(keys=tuple(keys), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
+
+
+def order_of_keys(key: Any) -> tuple[str, Any]:
+    """By which levels of any types are in one order for every split: numbers by value, all else by its text."""
+    is_number = isinstance(key, (int, float)) and not isinstance(key, bool)
+    return ("", key) if is_number else (type(key).__name__, str(key))
 
 
 LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {
