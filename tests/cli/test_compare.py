@@ -256,7 +256,7 @@ def test_every_form_holds_the_comparison(tmp_path: Path) -> None:
     markdown, page = (tmp_path / "c.md").read_text(), (tmp_path / "c.html").read_text()
     assert "![Worth of each plan](c-figures/c.png)" in markdown
     assert "`--rs ratio.seq_mean:" in markdown
-    assert "<code>--rs ratio.seq_mean:" in page
+    assert '<code><span class="nowrap">--rs</span> ratio.seq_mean:' in page
     assert page.count("<svg") == 2
     for text in (markdown.replace("\\", ""), page.replace("<wbr>", "")):
         assert "Use decoupled_token_is: it weights every token; 96.9% of the batch counts." in text

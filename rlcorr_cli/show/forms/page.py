@@ -121,8 +121,7 @@ def _templates() -> Environment:
 def _breakable(name: str) -> Markup:
     """A name, or a formula, whose long words may go on in a new line, but not within an option."""
     text = _broken(str(escape(name)), "<wbr>")
-    text = re.sub(r" !$", "&nbsp;!", text)  # a mark stays beside what it marks
-    return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', text))
+    return _with_whole_options(re.sub(r" !$", "&nbsp;!", text))  # a mark stays beside what it marks
 
 
 def _broken(text: str, line_break: str) -> str:
@@ -134,8 +133,13 @@ def _prose(sentence: str) -> Markup:
     """A sentence of ours, with `commands` as code."""
     parts = str(escape(sentence)).split("`")
     if len(parts) % 2 == 0:  # a backtick without its end
-        return Markup("`".join(parts))
-    return Markup("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+        return _with_whole_options("`".join(parts))
+    return _with_whole_options("".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts)))
+
+
+def _with_whole_options(html: str) -> Markup:
+    """No line ends between the hyphens of an option, such as --kind."""
+    return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', html))
 
 
 def _label(name: str) -> str:
