@@ -179,7 +179,7 @@ def test_the_output_in_readme_is_what_is_printed(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main.run(shlex.split(command)) == 0
-    printed, shown = (re.sub(r"\d+\.\d\d s\b", "T s", text) for text in (capsys.readouterr().out, shown))
+    printed, shown = (re.sub(r"\d+\.\d+ s\b", "T s", text) for text in (capsys.readouterr().out, shown))
     for part in shown.split("  ...\n"):
         assert part in printed
 

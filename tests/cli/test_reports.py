@@ -259,7 +259,7 @@ def test_plot_takes_json_lines_from_files_and_standard_input(tmp_path: Path, mon
     assert piped["caption"] == drawn["caption"]
     of_file = re.sub(" · file last changed [^·]+ UTC", "", (tmp_path / "d.svg").read_text())
     words, places = _taken_apart(of_file)
-    piped_words, piped_places = _taken_apart((tmp_path / "in.svg").read_text().replace("standard input", "d.jsonl"))
+    piped_words, piped_places = _taken_apart((tmp_path / "in.svg").read_text().replace("stdin", "d.jsonl"))
     assert words == piped_words
     assert places == pytest.approx(piped_places, abs=1e-4)
 

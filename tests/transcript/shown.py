@@ -71,7 +71,7 @@ def block_again(block: re.Match[str]) -> str:
 
 def without_time(text: str) -> str:
     """A page without the seconds that runs took."""
-    return re.sub(r"\d+\.\d\d s\b", "T s", text)
+    return re.sub(r"\d+\.\d+ s\b", "T s", text)
 
 
 if __name__ == "__main__":
