@@ -322,7 +322,9 @@ ByStep = Annotated[
     Opt(help="Draw one curve for each step, or each value of --group-by.", panel=OUTPUT, rare=True),
 ]
 Json = Annotated[bool, Opt(help="Print the result as JSON.", panel=OUTPUT)]
-Quiet = Annotated[bool, Opt(help="No progress bar on stderr.", panel=OUTPUT, flags=("--quiet", "-q"))]
+Quiet = Annotated[
+    bool, Opt(help="No progress bar, and no line on files written.", panel=OUTPUT, flags=("--quiet", "-q"))
+]
 Debug = Annotated[bool, Opt(help="Verbose log and full tracebacks.", panel=OUTPUT, rare=True)]
 
 

@@ -234,16 +234,20 @@ def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapp
         units=swept.units,
         is_cap=curve.outside == "capped",
         n_units=curve.n_units,
-        points=tuple(reading.point_at(place) for place in _shown(curve, n_points)),
+        points=tuple(reading.point_at(place) for place in _shown(curve, swept, n_points)),
         target=reading.target(targets, candidates),
         notes=run.notes,
         story=story,
     )
 
 
-def _shown(curve: Curve, n_points: int) -> list[int]:
-    """Places of the curve, evenly by how many units are inside, the loosest last."""
+def _shown(curve: Curve, swept: Swept, n_points: int) -> list[int]:
+    """Places of the curve, evenly by how many units are inside, the loosest last.  Bounds of weights begin at 1: a cap
+    below it, and a floor above it, would only scale most weights."""
     least, most = curve.totals.n_always, int(curve.n_inside[-1])
+    first = int(np.searchsorted(curve.thresholds, 0.0)) if isinstance(swept.record, Weighting) else 0
+    if 0 < first < len(curve.thresholds):
+        least = int(curve.n_inside[first - 1])
     wanted = least + (most - least) * np.arange(1, n_points + 1) / n_points
     return sorted(set(np.searchsorted(curve.n_inside, np.ceil(wanted - 1e-9)).tolist()))
 

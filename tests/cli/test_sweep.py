@@ -160,3 +160,12 @@ def test_an_output_is_never_the_dump(tmp_path: Path) -> None:
     ran = run("sweep", str(dump), "--format", "parquet", "--vary", "ratio.seq_mean", "-o", str(dump))
     assert ran.status in (2, 4), ran.err
     assert dump.read_bytes() == Path(BF16).read_bytes()
+
+
+@pytest.mark.parametrize(("weights", "vary"), [("token:,2", "is.high"), ("token:0.5,2", "is.low")])
+def test_caps_of_weights_begin_at_1(weights: str, vary: str) -> None:
+    points = run("sweep", BF16, "--is", weights, "--vary", vary, "--json").json["points"]
+    assert len(points) == 25
+    assert all(point["high"] >= 1 for point in points)
+    assert all(point["low"] is None or point["low"] <= 1 for point in points)
+    assert points[-1]["kept_units"] == 1
