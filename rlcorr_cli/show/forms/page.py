@@ -113,8 +113,14 @@ def _template() -> Template:
 def _templates() -> Environment:
     """All templates, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
-    filters: dict[str, Any] = {"breakable": _breakable, "label": _label, "width": _width, "prose": _prose}
-    templates.filters.update(filters, filled=_filled)
+    filters: dict[str, Any] = {
+        "breakable": _breakable,
+        "label": _label,
+        "width": _width,
+        "prose": _prose,
+        "filled": _filled,
+    }
+    templates.filters.update(filters)
     return templates
 
 
