@@ -63,7 +63,17 @@ def test_staleness_takes_no_more_than_lags_add_to_a_clean_one() -> None:
     lags = next(column for column in diagnosis.columns if column.column == "lag")
     clean = next(level for level in lags.levels if level.level == 0)
     assert diagnosis.verdict == "stale_policy"
-    assert diagnosis.causes[0].share <= 1 - clean.gap
+    # A gap as lag 0 has it on all tokens, at their surprise, is no staleness.
+    assert diagnosis.causes[0].share == pytest.approx(1 - clean.gap / clean.expected, abs=0.05)
+
+
+def test_a_bound_is_not_proven_beside_staleness_which_moves_it() -> None:
+    causes = diagnose(
+        str(DUMPS.parent / "causes_models" / "charlstm__combo_topp09_stale4.parquet")
+    ).whole.diagnosis.causes
+    assert {"top_p": "likely", "stale_policy": "likely"}.items() <= {
+        each.cause: each.certainty for each in causes
+    }.items()
 
 
 def test_a_lag_of_one_everywhere_is_asynchronous_training(tmp_path: Path) -> None:
