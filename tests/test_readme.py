@@ -214,10 +214,10 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 OTHERS_OWN = {
     *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
-    "--custom-tis-function-path",
+    *("--custom-tis-function-path", "--use-tis", "--tis-clip"),
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }
-"""Flags of trainers, by which they write dumps, and of clusters."""
+"""Flags of trainers, by which they write dumps or correct, and of clusters."""
 
 
 def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
