@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import ceil, floor, isfinite
+from math import ceil, floor, isfinite, log10
 from typing import Any
 
 from rlcorr_cli.records.fields import Interval
@@ -30,7 +30,10 @@ def figures(value: float, digits: int = 2) -> str:
 
 
 def interval_text(interval: Interval, decimals: int = 3) -> str:
-    """Such as 0.787 to 0.808."""
+    """Such as 0.787 to 0.808; with three digits of a number that would have one or none."""
+    largest = max(map(abs, interval))
+    if 0 < largest < 10 ** (1 - decimals):
+        decimals = 2 - floor(log10(largest))
     return f"{interval[0]:.{decimals}f} to {interval[1]:.{decimals}f}"
 
 

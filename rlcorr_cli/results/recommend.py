@@ -243,7 +243,7 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
     # Advantages whose shift rests on too few effective sequences still tell plans apart, as they did in simulation.
     if flags[0] == "far" and not evidence.advantages_differ:
         return (
-            "Too far apart to recommend a plan without advantages, which would show whether the policies earn "
+            "The gap is too large to recommend a plan without advantages, which would show whether the policies earn "
             f"different rewards. Name their column (map advantages=COLUMN), and {evidence.story.act} first."
         )
     return None
@@ -251,7 +251,7 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
 
 _STARTS: Mapping[Flag, str] = {
     "near": "There is almost nothing to correct. ",
-    "far": "No correction is safe: the policies are too far apart. {act} first. Least harmful meanwhile: ",
+    "far": "No correction makes up for a gap of this size. {act} first. Least harmful meanwhile: ",
     "moved": "No plan is safe: the policies earn different rewards. Shorten the lag. Least harmful meanwhile: ",
 }
 """Headline flag -> what stands before the plan."""
@@ -267,9 +267,10 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
         if evidence.far_end and flags[0] != "far"
         else ""
     )
+    use = "use" if start.endswith(": ") else "Use"
     if not acts:
-        return f"{start}Use {chosen.name}: no other of these plans is better than correcting nothing.{end}"
-    return f"{start}Use {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts.{end}"
+        return f"{start}{use} {chosen.name}: no other of these plans is better than correcting nothing.{end}"
+    return f"{start}{use} {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts.{end}"
 
 
 _WEIGHTS = {
