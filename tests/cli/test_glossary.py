@@ -73,6 +73,7 @@ OF_THE_DUMP = {
     "at",
     "row",
     "report",
+    "valid tokens a sequence",
 }
 """Headings of columns whose cells are the dump's own names and values."""
 OF_THE_DUMP_IN_JSON = {"columns", "schema", "key", "facts", "texts", "log_probs", "values", "parameters", "lengths"}
