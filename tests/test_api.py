@@ -228,7 +228,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "wrong records": (lambda: analyze(BF16, plan={"weighting": 3}), "weighting"),
     "a config without its profile": (
         lambda: analyze(BF16, plan={"rollout_is": "token", "x": 1}),
-        "of verl in 2025-10 with its profile",
+        "algorithm.rollout_correction",
     ),
     "a preset of another": (lambda: analyze(BF16, preset="opsm", profile="verl-0.9"), "verl-0.9 has no preset 'opsm'"),
     "a plan beside a profile": (lambda: analyze(BF16, plan=Plan("x"), profile="verl-0.9"), 'profile="verl-0.9" takes'),

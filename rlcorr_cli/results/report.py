@@ -45,7 +45,7 @@ from rlcorr_cli.results.rules import (
     with_remedies,
     worst_first,
 )
-from rlcorr_cli.results.story import Story
+from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.verdict import Verdict, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
@@ -223,9 +223,17 @@ class Report(Output):
     def causes(self) -> tuple[str, ...]:
         """Names of what was found in the data that voids the numbers: anomalies of files, a value that cannot be."""
         found_in_files = tuple(anomaly.name for anomaly in self.anomalies if anomaly.voids)
-        if self.impossible is None or (self.cause is not None and self.impossible.follows_from(self.cause.cause)):
+        cause = None if self.cause is None or self.cause.is_minor else self.cause
+        if self.impossible is None or (cause is not None and self.impossible.follows_from(cause.cause)):
             return found_in_files
         return (*found_in_files, self.impossible.metric)
+
+    @property
+    def other_faults(self) -> tuple[DataFault, ...]:
+        """The story's faults beside the likely cause: more of them, or one that makes little of the gap, but a mean
+        ratio that cannot be."""
+        likely = None if self.cause is None else self.cause.cause
+        return tuple(fault for fault in self.story.faults if fault.name in CAUSES and fault.name != likely)
 
     @property
     def faults(self) -> tuple[str, ...]:

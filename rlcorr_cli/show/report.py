@@ -138,6 +138,9 @@ def _lines(report: Report) -> Iterator[Block]:
         yield Note(sentence, "bold")
         yield BLANK
     yield from cause_notes(report.cause)
+    for fault in report.other_faults:
+        yield Note(clean(f"{fault.what} {fault.do}"), lead=f"! {fault.name}  ", lead_look="bold red")
+        yield BLANK
     if report.story.legs:
         yield Note(clean(report.story.legs))
         yield BLANK
@@ -408,6 +411,7 @@ def _causes(report: Report) -> list[Cause]:
     if cause is not None:
         status = "fail" if cause.cause in report.story.fault_names else "warn"
         causes.append(Cause(status, clean(cause_words(cause)), next_step(cause)))
+    causes += [Cause("fail", clean(fault.what), clean(fault.do)) for fault in report.other_faults]
     if report.impossible is not None and report.impossible.metric in report.story.fault_names:
         sentence = " ".join(impossible_sentence(report.impossible))
         causes.append(Cause("fail", f"{sentence[0].upper()}{sentence[1:]}", ""))

@@ -76,11 +76,15 @@ def _over(report: Report) -> str:
 
 
 def _fault(report: Report) -> str | None:
-    """The fault that stands above the verdict as the likely cause, where all else is its consequence."""
-    cause = report.cause
-    if cause is None or cause.is_minor or cause.cause not in report.faults or report.verdict.level not in BY_FAULT:
-        return None
-    return cause.cause
+    """The fault that stands above the verdict as the likely cause, where all else is its consequence; else the one that
+    the mean ratio follows from."""
+    cause, impossible, level = report.cause, report.impossible, report.verdict.level
+    if cause is not None and not cause.is_minor and cause.cause in report.faults and level in BY_FAULT:
+        return cause.cause
+    return next(
+        (each.name for each in report.other_faults if impossible is not None and impossible.follows_from(each.name)),
+        None,
+    )
 
 
 def _at_fault(report: Report, fault: str) -> str:

@@ -288,7 +288,8 @@ def test_check_and_plot_take_totals_for_a_report(steps: list[str], tmp_path: Pat
     assert run("check", path, *limits).out == run("check", report, *limits).out
     against = ("--baseline", path, "--max-increase", "kl=20%")
     assert run("check", STEPS, "--group-by", "step", *against).status == 0
-    pictures = [run("plot", source, "--kind", "metrics", "-o", str(tmp_path / "p.svg")) for source in (path, report)]
+    draw = ("--kind", "metrics", "-o", str(tmp_path / "p.svg"), "--overwrite")
+    pictures = [run("plot", source, *draw) for source in (path, report)]
     assert pictures[0].out == pictures[1].out
     assert pictures[0].status == 0
 

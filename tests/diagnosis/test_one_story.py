@@ -14,6 +14,8 @@ from rlcorr_cli import analyze, check, compare, diagnose
 from rlcorr_cli import filter as filter_rows
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.show import document_of
+from rlcorr_cli.show.document import Note
 
 PROVE_A_FAULT = {"top_p099": "top_p"}
 """Dumps whose mean ratio cannot be, however little of their gap its cause makes."""
@@ -39,6 +41,9 @@ def test_every_command_names_the_same_first(name: str) -> None:
     assert absent == {"fault": ["fail"] * len(told["faults"]), "warning": ["warn"], "none": []}[told["effect"]]
     assert told["first"] == PROVE_A_FAULT.get(name, VERDICTS[name])
     assert len(told["do"]) <= 3
+    shown = [line.lead.split() for line in document_of(analyze(path)).lines if isinstance(line, Note) and line.lead]
+    named = [fault["name"] for fault in told["faults"] if fault["name"] != "ratio_mean"]
+    assert [fault for fault in named if ["!", fault] not in shown] == []
 
 
 @pytest.mark.parametrize("name", VERDICTS)

@@ -36,7 +36,7 @@ from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values
-from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows
+from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows, order_of_keys
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.lists import Lists
 from rlcorr_cli.totals.measured import Measured
@@ -242,7 +242,7 @@ def drawn_levels(draw: st.DrawFn) -> Levels:
     """Of any keys that go together."""
     if draw(chances[5]):
         return Levels.none(too_many=True)
-    column = sorted(draw(level_keys), key=lambda key: (type(key).__name__, str(key)))
+    column = sorted(draw(level_keys), key=order_of_keys)
     rows, tokens, gap, surprise = (np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values())
     empty = Levels(keys=tuple(column), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
     return drawn_arrays(empty, draw(generators))

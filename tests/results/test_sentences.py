@@ -12,7 +12,7 @@ from rlcorr_cli.causes.mean_ratio import TOO_LOW
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.story import Story
+from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.show.words import verdict as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
@@ -210,7 +210,10 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
     void = replace(report, impossible=low)
     trusted = "the numbers below are unreliable."
     follows = "No verdict until top_p is fixed, from which the mean ratio follows"
-    assert caused(void, named("top_p")) == f"{follows}: {trusted}"
+    fix = "because of a fault: top_p. Fix it before you train; weights would only hide it."
+    assert caused(void, named("top_p")) == f"Close, {fix}"
+    of_little = Story(first="top_p", faults=(DataFault(name="top_p", certainty="proven", what="so", do="Do so."),))
+    assert words(replace(void, plan=PLAIN, cause=None, story=of_little)) == f"{follows}: {trusted}"
     both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
     assert both == f"{follows}, and shifted_columns explained: {trusted}"
     assert "is fixed and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
