@@ -67,22 +67,19 @@ def impossible_ratio(sample: RowSample, rows: RowGaps) -> Impossible | None:
     lengths = sample.n_valid
     if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < LEAST:
         return None
-    rollout = sample.rollout if sample.unscored is None else np.where(sample.unscored, sample.train, sample.rollout)
-    ids = sample.ids if sample.ids.any() else None
-    keys = bootstrap.row_keys(rollout.astype(np.float32), np.concatenate([[0], np.cumsum(lengths)]), ids)
-    if DistinctKeys.of(keys, FEWEST).exact:
+    if DistinctKeys.of(rows.keys, FEWEST).exact:
         return None
     # A rollout of few tokens is known by what tells rows apart.
-    rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, keys, rollout_keys(sample.rollout, lengths))
+    rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, rows.keys, rollout_keys(sample.rollout, lengths))
     buckets = (rollouts % np.uint64(BUCKETS)).astype(np.int64)
     # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
     of_rows = (lengths, rows.rho_minus_1, rows.square + 2 * rows.rho_minus_1)
     n, by_bucket, squares = (np.bincount(buckets, each, BUCKETS).astype(np.float64) for each in of_rows)
     mean = _mean(n, by_bucket, 1.0)
-    tail = (
-        Tail.of(sample.train - rollout.astype(np.float64), WHOLE_SIZE) if mean is not None and mean.value > 1 else None
-    )
-    shape, limit = (None, None) if tail is None else (tail.pareto_k, tail.limit)
+    shape = limit = None
+    if mean is not None and mean.value > 1:
+        tail = Tail.of(sample.train - sample.scored.astype(np.float64), WHOLE_SIZE)
+        shape, limit = tail.pareto_k, tail.limit
     return proof(mean, _mean(n, squares, 0.0), shape=shape, limit=limit)
 
 

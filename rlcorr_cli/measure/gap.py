@@ -42,13 +42,14 @@ Index = NDArray[np.int64]
 
 @frozen(kw_only=True)
 class RowGaps:
-    """GapTotals of B rows without the lists of worst ones, and what is known of each row, f64[B].
+    """GapTotals of B rows without the lists of worst ones, and what is known of each row, f64[B] but for its key.
 
-    odd: the sum of l^2 of odd rows, far: y of the others; NaN of rows that are none.  rho_minus_1, square: sums of
-    e^l - 1 and of (e^l - 1)^2.
+    keys: as of GapRows, u64[B].  odd: the sum of l^2 of odd rows, far: y of the others; NaN of rows that are none.
+    rho_minus_1, square: sums of e^l - 1 and of (e^l - 1)^2.
     """
 
     totals: GapTotals
+    keys: NDArray[np.uint64]
     odd: Floats
     far: Floats
     rho_minus_1: Floats
@@ -59,15 +60,17 @@ class RowGaps:
 def gap_totals(sample: RowSample) -> RowGaps:
     """The statistics of a sample's rows, in their order."""
     totals, n_rows = GapTotals(), sample.n_rows
+    keys = [np.zeros(0, np.uint64)]
     of_rows: list[tuple[Floats, ...]] = [(np.zeros(0),) * 4]
     ends = np.cumsum(sample.n_valid)
     cuts = np.searchsorted(ends, np.arange(0, sample.n_valid_tokens, TOKENS_AT_ONCE))
     for first, last in pairwise(sorted({*cuts.tolist(), *range(0, n_rows, MOST_ROWS), n_rows})):
         of_portion = _Sums(GapRows.of(sample, first, last))
         totals += of_portion.totals
+        keys.append(of_portion.rows.keys)
         of_rows.append((of_portion.odd_gap, of_portion.far_size, *of_portion.ratio_sums))
     odd, far, rho_minus_1, square = (np.concatenate(column) for column in zip(*of_rows, strict=True))
-    return RowGaps(totals=totals, odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
+    return RowGaps(totals=totals, keys=np.concatenate(keys), odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
 
 
 ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0

@@ -248,8 +248,7 @@ class GapRows:
         rows, lengths, n_tokens = slice(first, last), sample.n_valid[first:last], sample.n_tokens[first:last]
         start, of_all = int(sample.n_valid[:first].sum()), int(sample.n_tokens[:first].sum())
         tokens, every = slice(start, start + int(lengths.sum())), slice(of_all, of_all + int(n_tokens.sum()))
-        rollout, train = sample.rollout[tokens], sample.train[tokens]
-        scored = rollout if sample.unscored is None else np.where(sample.unscored[tokens], train, rollout)
+        rollout, train, scored = sample.rollout[tokens], sample.train[tokens], sample.scored[tokens]
         ids = sample.ids[rows] if sample.ids.any() else None
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         keys = bootstrap.row_keys(scored.astype(np.float32, copy=False), offsets, ids)

@@ -6,6 +6,7 @@ source and reduced (equal bins added up, the largest values kept), a piece at a 
 piece and not for all of them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -187,7 +188,7 @@ def joined_columns(parts: Sequence[Columns]) -> Columns:
 
 
 @frozen(kw_only=True, eq=False)
-class Lists:
+class Lists(ABC):
     """What G groups hold of some values: the histogram of each, or the largest.
 
     n: i64[G], how many values each is of.  stretches: the list of each.  part_of: the name of the lists of which these
@@ -202,13 +203,13 @@ class Lists:
     kinds: ClassVar[tuple[str, ...]] = ()
     """Of each column, what NumPy calls the kinds of numbers that it may hold."""
 
+    @abstractmethod
     def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
         """What stretches of values come to, as a Reduce."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check_lists(self) -> None:
         """A ValueError of lists that are none of any values."""
-        raise NotImplementedError
 
     @property
     def kind(self) -> tuple[Any, ...]:

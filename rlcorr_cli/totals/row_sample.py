@@ -10,7 +10,7 @@ large dump holds nearly `most` tokens, and depends on no split, order, engine or
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -182,6 +182,11 @@ class RowSample:
             levels={name: column.rows(at) for name, column in self.levels.items()},
             groups={name: column.rows(at) for name, column in self.groups.items()},
         )
+
+    @cached_property
+    def scored(self) -> NDArray[Any]:
+        """The rollout's log-probs, and training's of tokens without one: [V]."""
+        return self.rollout if self.unscored is None else np.where(self.unscored, self.train, self.rollout)
 
     def _valid_of_rows(self) -> Index:
         assert self.valid is not None
