@@ -224,6 +224,7 @@ _ROWS = (
     Cause(
         name="top1_recorded",
         effect="fault",
+        moves_mean="below",
         meaning="The rollout column holds the log-prob of the likeliest token, not of the sampled one.",
         looks="Where the two columns differ by more than 1, the rollout's is always the higher one, and the two "
         "probabilities sum to 1 at most, as those of two different tokens do.",

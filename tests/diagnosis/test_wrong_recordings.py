@@ -49,8 +49,11 @@ def test_the_likeliest_token_s_log_prob_is_told_from_the_sampled_one_s() -> None
         top = np.log(low + rng.random(b.size) * np.maximum(0, 1 - p - low))
         return np.where((p < 0.5) & (rng.random(b.size) < 0.6), top, b), a
 
-    found = cause(judged(top1), "top1_recorded")
+    diagnosed = judged(top1)
+    found = cause(diagnosed, "top1_recorded")
     assert found.share > 0.9
+    assert diagnosed.impossible is not None
+    assert diagnosed.impossible.follows_from("top1_recorded")
     assert found.headline == "rollout_log_probs holds the log-prob of the likeliest token, not of the sampled one"
 
 
