@@ -183,6 +183,8 @@ def _extension(code: int, data: memoryview) -> Any:
 def _reader(hint: Any) -> Reader:
     """How a plain value is read as what an annotation says."""
     origin, args = get_origin(hint) or hint, get_args(hint)
+    if (named := getattr(origin, "__value__", None)) is not None:  # a `type` statement, as NDArray is from NumPy 2.5 on
+        return _reader(named[args] if args else named)
     if hint is Any:
         return lambda node, made: node
     if isinstance(hint, TypeVar):

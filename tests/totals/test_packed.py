@@ -4,12 +4,13 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from typing_extensions import TypeAliasType
 
 from rlcorr_cli.totals.packed import MalformedError, pack, unpack
 
@@ -95,6 +96,25 @@ def test_what_is_no_point_is_refused(node: Any) -> None:
 def test_an_array_of_another_type_is_refused() -> None:
     with pytest.raises(MalformedError, match="float64 was expected"):
         unpack(Column, pack(Column(np.zeros(3, np.int64))))
+
+
+Number = TypeVar("Number", bound=np.generic)
+Numbers = TypeAliasType("Numbers", np.ndarray[tuple[Any, ...], np.dtype[Number]], type_params=(Number,))
+Names = TypeAliasType("Names", tuple[str, ...])
+
+
+@dataclass(frozen=True, eq=False)
+class Aliased:
+    values: Numbers[np.float64]  # as NumPy writes NDArray from 2.5 on
+    names: Names = ()
+
+
+def test_types_named_by_a_type_statement_are_what_they_stand_for() -> None:
+    back = unpack(Aliased, pack(Aliased(COLUMN.values, ("a", "b"))))
+    assert back.values.tobytes() == COLUMN.values.tobytes()
+    assert back.names == ("a", "b")
+    with pytest.raises(MalformedError, match="float64 was expected"):
+        unpack(Aliased, pack(Aliased(np.zeros(3, np.int64))))
 
 
 def test_bytes_changed_anywhere_give_a_value_or_an_error() -> None:
