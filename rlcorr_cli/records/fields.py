@@ -76,9 +76,9 @@ def computed(about: str = "", *, after: str, **more: Any) -> Callable[[F], F]:
 class Fault(ValueError):
     """A value in JSON that is not as its record has it; at: the keys and places that lead to it, the last one first."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *at: Any) -> None:
         super().__init__(message)
-        self.at: list[Any] = []
+        self.at: list[Any] = list(at)
 
     def __str__(self) -> str:
         return ": ".join(filter(None, (".".join(map(str, reversed(self.at))), self.args[0])))

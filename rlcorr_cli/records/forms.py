@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING
 from functools import cache, cached_property, partial, reduce
 from inspect import get_annotations
@@ -127,7 +128,7 @@ def read_keys(cls: type, data: Any) -> dict[str, Any]:
         if member.name not in data:
             if member.key.omit or member.key.optional:
                 continue
-            _read_at(member.name, _absent, None)
+            raise Fault("field required", member.name)
         values[member.attribute] = _read_at(member.name, member.form.read, data[member.name])
     return values
 
@@ -206,10 +207,10 @@ def _number(value: Any) -> float:
         return value
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise Fault("input should be a valid number")
-    try:
-        return float(value) if math.isfinite(value) else _number("")
-    except (OverflowError, Fault):
-        raise Fault("input should be a finite number") from None
+    with suppress(OverflowError):  # of a whole number beyond any float
+        if math.isfinite(value):
+            return float(value)
+    raise Fault("input should be a finite number")
 
 
 def _nothing(value: Any) -> None:
@@ -336,7 +337,7 @@ def _asked(form: _Form, asked: Form) -> _Form:
             if not isinstance(value, Mapping):
                 raise Fault("input should be a valid dictionary")
             if lacking := [name for name in asked.keys if name not in value]:
-                return _read_at(lacking[0], _absent, None)
+                raise Fault("field required", lacking[0])
             value = {name: each for name, each in value.items() if name in (*asked.keys, *asked.optional)}
         value = (asked.read or (_cell if asked.types else form.read))(value)
         if len(value) < asked.least if asked.least else False:
@@ -368,18 +369,12 @@ def _asked(form: _Form, asked: Form) -> _Form:
     return _Form(plain if asked.plain else form.write, read, schema)
 
 
-def _absent(_: Any) -> Any:
-    raise Fault("field required")
-
-
-def definition_name(cls: type) -> str:
-    """The name of a record in the schema: its DEFINITION, else its class's in lower case."""
-    return getattr(cls, "DEFINITION", "") or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
-
-
 def described(cls: Any, definitions: _Definitions, name: str = "") -> dict[str, Any]:
-    """A reference to the definition of a record, which is added where it is not there yet."""
-    name = name or definition_name(cls)
+    """A reference to the definition of a record, which is added where it is not there yet.
+
+    name: of the definition; without one it is the record's DEFINITION, else its class's name in lower case.
+    """
+    name = name or getattr(cls, "DEFINITION", "") or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
     if name not in definitions:
         definitions[name] = {}  # which keeps its place before those that it needs
         about = " ".join((cls.__doc__ or "").split())
