@@ -9,7 +9,17 @@ probability 1.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, first_key, flag, number, positive
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    first_key,
+    flag,
+    key_of,
+    number,
+    positive,
+)
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {
@@ -84,8 +94,7 @@ def _to_config(plan: Plan) -> Config:
         actor["rejection_sampling"] = options | ({"lower": weighting.bounds.low} if weighting.bounds.low else {})
     elif len(rejections) == 1:
         (only,) = rejections
-        metric = next((name for name, statistic in _METRICS.items() if statistic == only.statistic), "")
-        agg = next((name for name, scope in _SCOPES.items() if scope == only.scope), None)
+        metric, agg = key_of(_METRICS, only.statistic) or "", key_of(_SCOPES, only.scope)
         options = {"level": "token" if agg is None else "sequence", "action": "mask", "metric": metric}
         options |= ({} if agg is None else {"agg": agg}) | {"upper": only.bounds.high}
         actor["rejection_sampling"] = options | ({"lower": only.bounds.low} if only.bounds.low else {})

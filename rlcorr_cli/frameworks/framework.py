@@ -93,6 +93,11 @@ def first_key(config: Config, keys: tuple[str, ...]) -> str | None:
     return next((key for key in keys if key in config), None)
 
 
+def key_of(table: Mapping[Option, Any], value: object) -> Option | None:
+    """What a framework calls one of our values, by the table that it is read with; None where it has no name for it."""
+    return next((key for key, each in table.items() if each == value), None)
+
+
 def contradiction(first: str, second: str, hint: str) -> UsageError:
     """The error for two options that contradict each other."""
     return UsageError(f"{first} and {second} contradict each other.", hint)
@@ -122,11 +127,6 @@ def scalar(value: Any) -> str:
             return f'"{value}"'
         case _:
             return str(value)
-
-
-def no_config(plan: Plan) -> Config | None:
-    """Of a framework whose config rlcorr does not write."""
-    return None
 
 
 def under(path: str, options: Config) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class Framework:
     outside: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
-    to_config: Callable[[Plan], Config | None] = no_config
+    to_config: Callable[[Plan], Config | None] = lambda plan: None
     toml: bool = False
     flags: bool = False
     batch_mean: BatchMean = field(default_factory=BatchMean)

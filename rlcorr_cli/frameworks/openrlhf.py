@@ -15,6 +15,7 @@ from rlcorr_cli.frameworks.framework import (
     contradiction,
     first_key,
     flag,
+    key_of,
     positive,
     rejections_by,
     under,
@@ -81,9 +82,9 @@ def _to_config(plan: Plan) -> Config:
         return under("algo.advantage", {_NEW[0]: "off"})
     gated = next((each for each in plan.rejections if each.statistic in _DIVERGENCES.values()), None)
     if gated is not None:
-        gating = next(name for name, statistic in _DIVERGENCES.items() if statistic == gated.statistic)
-        options = {_NEW[0]: "token" if gated.scope == "token" else "seq", _NEW[1]: "mask", _NEW[2]: gating}
-        return under("algo.advantage", options | {_NEW[3]: [gated.bounds.high]})
+        level, gating = "token" if gated.scope == "token" else "seq", key_of(_DIVERGENCES, gated.statistic)
+        options = {_NEW[0]: level, _NEW[1]: "mask", _NEW[2]: gating, _NEW[3]: [gated.bounds.high]}
+        return under("algo.advantage", options)
     bounds = weighting.bounds if geometric is None else geometric.bounds
     level = "token" if geometric is None else "seq"
     mode = "mask" if geometric is not None or weighting.outside == "zero" else "clip"

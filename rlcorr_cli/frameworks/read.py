@@ -137,13 +137,10 @@ def preset_in(row: Preset, profile: Framework) -> PlanFile:
 
 def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
-    plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in _with_reader()}
+    with_reader = [row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader]
+    plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in with_reader}
     same = (row for row, plan in plans.items() if plan is not None and meaning(plan) == meaning(row.plan))
     return tuple(min((row.name, *row.aliases), key=len) for row in same)
-
-
-def _with_reader() -> tuple[Preset, ...]:
-    return tuple(row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader)
 
 
 def _options(config: PeerConfig) -> dict[str, Any]:

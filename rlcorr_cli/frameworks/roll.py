@@ -6,19 +6,16 @@ current policy over the old one.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, positive
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope
+from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, key_of, number, positive
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
-_LEVELS: dict[str, tuple[WeightScope, Scope]] = {
-    "token": ("token", "token"),
-    "geometric": ("geometric", "seq_mean"),
-    "sequence": ("sequence", "seq_sum"),
-}
-_SEGMENT = "segment"
-"""A level of its own: each run of loss tokens by itself, which no plan here has."""
+_LEVELS: tuple[Literal["token", "geometric", "sequence", "segment"], ...] = (
+    *("token", "geometric", "sequence"),
+    "segment",  # each run of loss tokens by itself, which no plan here has
+)
 _WEIGHT_KEYS = ("enabled", "weight_type", "upper_bound", "detach")
 _FILTER_KEYS = (
     *("enabled", "agg_type"),
@@ -46,8 +43,7 @@ def _weighting(config: Config) -> Weighting | None:
     block = _block(config.get("is_weight") or {}, "is_weight", _WEIGHT_KEYS)
     if not flag(block, "enabled"):
         return None
-    scope, _ = _LEVELS[_level(block, "weight_type")]
-    high = positive(block, "upper_bound", 1.2)
+    scope, high = _level(block, "weight_type"), positive(block, "upper_bound", 1.2)
     return Weighting(scope, Bounds() if high is None else Bounds(0.0, high))
 
 
@@ -70,16 +66,16 @@ def _rejections(config: Config) -> tuple[Rejection, ...]:
                 name = f"{level}_{kind}"
                 taken = {rejection.name for rejection in rejections}
                 rejections.append(
-                    Rejection(statistic, _LEVELS[level][1], bounds, f"{name}_{place}" if name in taken else name)
+                    Rejection(statistic, LEVELS[level], bounds, f"{name}_{place}" if name in taken else name)
                 )
     return tuple(rejections)
 
 
-def _level(block: Config, key: str) -> str:
-    level = choice(block, key, (*_LEVELS, _SEGMENT), "token")
-    if level == _SEGMENT:
+def _level(block: Config, key: str) -> WeightScope:
+    level = choice(block, key, _LEVELS, "token")
+    if level == "segment":
         raise UsageError(
-            f"{key}: {_SEGMENT} cannot be read as a plan: it takes each run of loss tokens by itself.",
+            f"{key}: segment cannot be read as a plan: it takes each run of loss tokens by itself.",
             f"{key}: geometric is the same where a row has one run.",
         )
     return level
@@ -98,14 +94,13 @@ def _to_config(plan: Plan) -> Config:
     options: dict[str, Any] = {"is_weight": {"enabled": False}}
     weighting = plan.weighting
     if weighting is not None and weighting.of == "drift":
-        variant = next((name for name, meant in _VARIANTS.items() if meant == weighting), None)
-        return {"actor_train": {"pg_variant": variant}}
+        return {"actor_train": {"pg_variant": key_of(_VARIANTS, weighting)}}
     if weighting is not None:
-        level = next((name for name, (scope, _) in _LEVELS.items() if scope == weighting.scope), "")
-        options["is_weight"] = {"enabled": True, "weight_type": level, "upper_bound": weighting.bounds.high}
+        block = {"enabled": True, "weight_type": weighting.scope, "upper_bound": weighting.bounds.high}
+        options["is_weight"] = block
     filters: list[Config] = []
     for each in plan.rejections:
-        level = next((name for name, (_, scope) in _LEVELS.items() if scope == each.scope), "")
+        level = key_of(LEVELS, each.scope) or ""
         kind = "diff" if each.statistic == "prob_gap" else "ratio"
         ends = {f"{kind}_low": each.bounds.low, f"{kind}_high": each.bounds.high}
         own = {"ratio_enabled": False, "diff_enabled": True} if kind == "diff" else {}

@@ -22,6 +22,7 @@ from rlcorr_cli.frameworks.framework import (
     choice,
     contradiction,
     flag,
+    key_of,
     number,
     positive,
     ratio_level,
@@ -30,7 +31,7 @@ from rlcorr_cli.frameworks.framework import (
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Scope, Weighting, opsm, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, opsm, veto
 from rlcorr_cli.totals.families import StatisticFamily, Values
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
@@ -208,19 +209,16 @@ def _to_config(plan: Plan) -> Config:
         options |= {"tis_level": weighting.scope, "tis_mode": "clip" if bounds.low else "truncate"}
         options |= {"tis_upper_bound": bounds.high} | ({"tis_lower_bound": bounds.low} if bounds.low else {})
         options |= {"tis_batch_normalize": True} if weighting.normalize == "batch" else {}
-        own = next((each for each in plan.rejections if each.statistic == "ratio" and each.scope in _SCOPE_NAMES), None)
+        own = next((each for each in plan.rejections if each.statistic == "ratio" and key_of(LEVELS, each.scope)), None)
         low = next((each.bounds.low for each in plan.rejections if each.is_veto), None)
         if own is not None:
-            options |= {"use_rs": True, "rs_level": _SCOPE_NAMES[own.scope]}
+            options |= {"use_rs": True, "rs_level": key_of(LEVELS, own.scope)}
             options |= {"rs_lower_bound": own.bounds.low or 0.0, "rs_upper_bound": own.bounds.high}
             options |= {} if low is None else {"rs_veto_threshold": low}
             if bounds == Bounds():
                 options |= {"tis_mode": "mask", "tis_upper_bound": own.bounds.high}
                 options |= {"tis_lower_bound": own.bounds.low or 0.0, "use_rs": False}
     return options | ({"use_rollout_logprobs": True} if plan.mode == "bypass" else {})
-
-
-_SCOPE_NAMES: dict[Scope, str] = {scope: name for name, scope in LEVELS.items()}
 
 
 SLIME_RUN = Framework(

@@ -7,7 +7,16 @@ The off-policy sequence mask compares the current policy with the sampling one.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, number, rejections_by
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    choice,
+    contradiction,
+    flag,
+    key_of,
+    number,
+    rejections_by,
+)
 from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Weighting, WeightScope, opsm
 
 _PREFIX = "vllm_importance_sampling"
@@ -44,8 +53,7 @@ def _high(config: Config) -> float | None:
 def _to_config(plan: Plan) -> Config:
     options: dict[str, Any] = {f"{_PREFIX}_correction": plan.weighting is not None}
     if plan.weighting is not None:
-        kind = (plan.weighting.scope, plan.weighting.outside)
-        mode = next((name for name, meant in MODES.items() if meant == kind), None)
+        mode = key_of(MODES, (plan.weighting.scope, plan.weighting.outside))
         bounds = plan.weighting.bounds
         options |= {f"{_PREFIX}_mode": mode, f"{_PREFIX}_clip_max": bounds.high}
         options |= {f"{_PREFIX}_clip_min": bounds.low} if bounds.low else {}

@@ -28,6 +28,7 @@ from rlcorr_cli.frameworks.framework import (
     checked,
     choice,
     flag,
+    key_of,
     number,
     positive,
     ratio_level,
@@ -218,7 +219,7 @@ def _to_config(release: Release, plan: Plan) -> Config:
 def _ratio_options(plan: Plan) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for each in plan.rejections:
-        name = next((level for level, scope in LEVELS.items() if scope == each.scope), None)
+        name = key_of(LEVELS, each.scope)
         if each.is_veto:
             options["rollout_token_veto_threshold"] = each.bounds.low
         elif each.statistic == "ratio" and name:

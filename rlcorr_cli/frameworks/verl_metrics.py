@@ -46,10 +46,16 @@ def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
         return {}
     values: Values = {}
     if plan.weighting is not None:
-        of_weights = _is_applied if release.weights == "applied" else _is_raw
-        values |= {f"rollout_is_{name}": value for name, value in of_weights(release, numbers, plan.weighting).items()}
+        token_scope = plan.weighting.scope == "token"
+        if release.weights == "applied":
+            of_weights = _is_applied(release, numbers, plan.weighting)
+        else:
+            raw = StatisticFamily(numbers, "weight.", token_scope, 1.0)
+            of_weights = ratio_family(raw, numbers, plan.weighting.bounds)
+        values |= {f"rollout_is_{name}": value for name, value in of_weights.items()}
         if plan.weighting.normalize == "batch":
-            values["rollout_is_batch_norm_factor"] = _norm_factor(numbers, plan.weighting, batch_mean(release))
+            factor = batch_mean(release).factor(numbers, token_scope) if numbers.tokens else None
+            values["rollout_is_batch_norm_factor"] = factor
     if release.rejects_by == "ratio":
         return values | _rs_ratio(numbers, plan) | veto_metrics(numbers, plan)
     return values | _rs_divergences(numbers, plan)
@@ -119,10 +125,6 @@ def masked_std(family: StatisticFamily, moment: str) -> Value:
     return math.sqrt(e * std * std + e * (ADDED / (n + ADDED)) * mean * mean)
 
 
-def _is_raw(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
-    return ratio_family(StatisticFamily(numbers, "weight.", weighting.scope == "token", 1.0), numbers, weighting.bounds)
-
-
 def _is_applied(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
     raw, applied = (
@@ -190,10 +192,6 @@ def _sequence_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bound
         "seq_fraction_high": with_empty(family.seq_fraction("high", True), numbers, 0.0),
         "seq_fraction_low": with_empty(family.seq_fraction("low", True), numbers, float(_low(bounds) > 0)),
     }
-
-
-def _norm_factor(numbers: Numbers, weighting: Weighting, batch_mean: BatchMean) -> Value:
-    return batch_mean.factor(numbers, weighting.scope == "token") if numbers.tokens else None
 
 
 def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:

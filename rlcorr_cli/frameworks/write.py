@@ -66,11 +66,8 @@ def _notes(plan: Plan, found: Plan) -> tuple[str, ...]:
     if plan.log_ratio_limit == found.log_ratio_limit:
         return ()
     limit = "no limit" if found.log_ratio_limit is None else f"a limit of +-{found.log_ratio_limit:g}"
-    return (f"It has {limit} on log-ratios; the plan has {_limit(plan)}.",)
-
-
-def _limit(plan: Plan) -> str:
-    return "none" if plan.log_ratio_limit is None else f"+-{plan.log_ratio_limit:g}"
+    own = "none" if plan.log_ratio_limit is None else f"+-{plan.log_ratio_limit:g}"
+    return (f"It has {limit} on log-ratios; the plan has {own}.",)
 
 
 def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
@@ -91,20 +88,15 @@ def _yaml(value: Mapping[str, Any], depth: int = 0) -> list[str]:
 
 def _toml(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
     """Tables of options; an option that is null is left out, as TOML has none."""
-    here = [f"{key} = {_toml_scalar(each)}" for key, each in value.items() if _is_scalar(each)]
-    lines = [f"[{'.'.join(path)}]", *here] if here and path else here
+    here: list[str] = []
+    below: list[str] = []
     for key, each in value.items():
         if isinstance(each, Mapping):
-            lines += _toml(each, (*path, key))
-    return lines
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is not None and not isinstance(value, Mapping)
-
-
-def _toml_scalar(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else scalar(value)
+            below += _toml(each, (*path, key))
+        elif each is not None:
+            here.append(f'{key} = "{each}"' if isinstance(each, str) else f"{key} = {scalar(each)}")
+    head = [f"[{'.'.join(path)}]"] if here and path else []
+    return [*head, *here, *below]
 
 
 def _flags(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> list[str]:
