@@ -54,12 +54,9 @@ def batches(
         unchecked = map(reader.get_batch, range(*(part or (0, reader.num_record_batches))))
     else:
         unchecked = iter(reader)
-    return (_checked(batch) for batch in unchecked)
-
-
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    batch.validate(full=True)
-    return batch
+    for batch in unchecked:
+        batch.validate(full=True)
+        yield batch
 
 
 def _damaged(path: str, error: object, hint: str) -> DataError:

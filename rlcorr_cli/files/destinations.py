@@ -77,10 +77,6 @@ def names_in(directory: Path) -> list[str]:
         return store.names(uri)
 
 
-def _never_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
-    return False
-
-
 @frozen(kw_only=True)
 class Destination:
     """A file or directory to write.
@@ -95,7 +91,7 @@ class Destination:
     directory: bool = False
     overwrite: bool | None = False
     makes_parents: bool = False
-    is_own: Callable[[str, Callable[[], BinaryIO]], bool] = _never_own
+    is_own: Callable[[str, Callable[[], BinaryIO]], bool] = lambda name, opened: False
 
     @property
     def place(self) -> Path:

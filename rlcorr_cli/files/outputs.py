@@ -215,7 +215,10 @@ class Outputs:
                 _delete(staged.temporary)
         for staged in here:
             with as_output_error(staged.destination):
-                _take_away(staged) if staged.goes else _publish(staged)
+                if not staged.goes:
+                    _publish(staged)
+                elif staged.destination.refuse(staged.place):
+                    _step_aside(staged, staged.temporary)
         for staged in here:
             with as_output_error(staged.destination):
                 _sync_directory(staged.place.parent)
@@ -409,11 +412,6 @@ def _link(temporary: Path, place: Path) -> None:
         os.unlink(temporary)
 
 
-def _take_away(staged: _Staged) -> None:
-    if staged.destination.refuse(staged.place):
-        _step_aside(staged, staged.temporary)
-
-
 def _step_aside(staged: _Staged, aside: Path) -> None:
     """Rename what has the place, and look at it again: something else may have come to it a moment before."""
     os.rename(staged.place, aside)
@@ -429,15 +427,15 @@ def _discard(staged: _Staged) -> None:
     if not staged.shared:
         discard(staged.temporary)
         return
+
+    def delete_own(name: str) -> None:
+        if staged.destination.holds_own(staged.place, name):
+            _delete(staged.place / name)
+
     with suppress(OutputError):
         if not staged.replaces:
-            _each(lambda name: _delete_own(staged, name), names_in(staged.place))
+            _each(delete_own, names_in(staged.place))
         _delete(staged.temporary)
-
-
-def _delete_own(staged: _Staged, name: str) -> None:
-    if staged.destination.holds_own(staged.place, name):
-        _delete(staged.place / name)
 
 
 def _delete(path: Path) -> None:

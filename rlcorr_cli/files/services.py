@@ -28,12 +28,12 @@ class Service:
     """
 
     place: str
-    n_parts: Callable[[str], int]
     variables: tuple[str, ...]
     secrets: tuple[str, ...]
     endpoint: str
     default: str
     example: str
+    n_parts: Callable[[str], int] = lambda path: 1
     public: str = ""
     unseen: str = ""
     tells_missing_places: bool = False
@@ -44,14 +44,6 @@ class Service:
         return {name: os.environ[name] for name in (*self.variables, *self.secrets) if os.environ.get(name)}
 
 
-def _one(name: str) -> int:
-    return 1
-
-
-def _none(name: str) -> int:
-    return 0
-
-
 def _repository(name: str) -> int:
     """'datasets/someone/rollouts', and of models 'someone/rollouts'."""
     return 3 if name.startswith(("datasets/", "spaces/", "models/", "buckets/")) else 2
@@ -59,7 +51,6 @@ def _repository(name: str) -> int:
 
 AWS = Service(
     place="bucket",
-    n_parts=_one,
     variables=("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"),
     secrets=("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     endpoint="AWS_ENDPOINT_URL",
@@ -69,7 +60,6 @@ AWS = Service(
 )
 GOOGLE = Service(
     place="bucket",
-    n_parts=_one,
     variables=("CLOUD_STORAGE_EMULATOR_ENDPOINT", "GOOGLE_APPLICATION_CREDENTIALS"),
     secrets=(),
     endpoint="CLOUD_STORAGE_EMULATOR_ENDPOINT",
@@ -79,7 +69,6 @@ GOOGLE = Service(
 )
 AZURE = Service(
     place="container",
-    n_parts=_one,
     variables=("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_TOKEN_CREDENTIALS"),
     secrets=("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET"),
     endpoint="AZURE_STORAGE_SERVICE_ENDPOINT",
@@ -89,7 +78,7 @@ AZURE = Service(
 )
 HADOOP = Service(
     place="host",
-    n_parts=_none,
+    n_parts=lambda path: 0,
     variables=("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"),
     secrets=(),
     endpoint="",
@@ -194,7 +183,10 @@ def located(typed: str) -> str:
     if not kind or isinstance(typed, Uri):
         return typed
     if kind == "file":
-        return _path(typed)
+        path = unquote(typed[len("file://") :])
+        if not path.startswith("/"):
+            raise UsageError(f"{shortened(typed)} names another machine.", "Write file:///path, or the path alone.")
+        return path
     if kind not in SERVICES:
         known = ", ".join(f"{name}://" for name in ("file", *SERVICES))
         fetch = " What lies behind a web address: fetch it first (`curl -O URL`)." if kind in ("http", "https") else ""
@@ -228,13 +220,6 @@ def output_path(option: str, typed: str | Path) -> Path:
     if not uri_parts(place)[2]:
         raise UsageError(f"{option} names no file in {place}.", f"Write {place}/NAME.")
     return UriPath(place)
-
-
-def _path(typed: str) -> str:
-    path = unquote(typed[len("file://") :])
-    if not path.startswith("/"):
-        raise UsageError(f"{shortened(typed)} names another machine.", "Write file:///path, or the path alone.")
-    return path
 
 
 STATUS = r"(?:HTTP status|status code:|Azure Error: \[\w*\]) "
@@ -302,12 +287,9 @@ def refused(asked: StoreRequest, error: Exception) -> DataError:
             }
             hint = " ".join(hint.format(**words).split())
             return DataError(f"{asked.uri}: {what.format(**words)} ({asked.where}).", f"{hint} {asked.settings_used}")
-    return DataError(f"{asked.uri} cannot be read ({asked.where}): {_first_words(text)}.", asked.settings_used)
-
-
-def no_place(asked: StoreRequest) -> DataError:
-    """No such bucket, where the store itself says no more than that there is no such key."""
-    return refused(asked, FileNotFoundError("NO_SUCH_BUCKET"))
+    # Without the places where a library looked for another one, and without an address's signature.
+    first = re.sub(r"\?\S*\bsig=[^\s']+", "?...", text.split(" dlopen(")[0]).rstrip(".")[:300]
+    return DataError(f"{asked.uri} cannot be read ({asked.where}): {first}.", asked.settings_used)
 
 
 def missing(asked: StoreRequest, names: Iterable[str]) -> DataError:
@@ -316,8 +298,3 @@ def missing(asked: StoreRequest, names: Iterable[str]) -> DataError:
     name = asked.key.rpartition("/")[2]
     beside = f"Similar names beside it: {nearest(name, names)}." if names else "Nothing lies beside it."
     return DataError(f"{asked.uri}: there is no such key ({asked.where}).", f"{beside} {asked.settings_used}")
-
-
-def _first_words(text: str) -> str:
-    """A library's error, without the places where it looked for another library, and without an address's signature."""
-    return re.sub(r"\?\S*\bsig=[^\s']+", "?...", text.split(" dlopen(")[0]).rstrip(".")[:300]

@@ -43,7 +43,6 @@ from rlcorr_cli.files.services import (
     StoreRequest,
     container,
     missing,
-    no_place,
     refused,
     uri_parts,
 )
@@ -202,11 +201,7 @@ def entries(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
     """Files and folders in a folder, or also further below; a FileNotFoundError where there is none."""
     if files.type_name != "gcs":
         return files.get_file_info(fs.FileSelector(folder, recursive=recursive))
-    return _of_keys(files, folder, recursive=recursive)
-
-
-def _of_keys(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
-    """Of Google's store pyarrow tells the folders that it made itself, and no others: keys tell them all."""
+    # Of Google's store pyarrow tells the folders that it made itself, and no others: keys tell them all.
     infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     if not infos and files.get_file_info(folder).type != fs.FileType.Directory:
         raise FileNotFoundError(folder)
@@ -415,8 +410,15 @@ class Store:
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
         """The file that is kept: it is closed by nobody, because others may read it at the same time."""
-        with self._with_cause_of_reading(path):
+        try:
             yield self._opened(path).contents()
+        except pa.ArrowException as error:
+            # What a store's own client raises while a file is read, such as of a token that can be had no more; Arrow's
+            # complaints about contents are of narrower kinds, and those of the place are OSErrors: who reads asks for
+            # both what `explained` says.
+            if type(error) is not pa.ArrowException:
+                raise
+            raise refused(self._asked(path), error) from error
 
     def contents(self, path: str) -> Contents:
         """A copy on the disk, in the folder for temporary files and without a name: it goes with the last look at it,
@@ -520,18 +522,6 @@ class Store:
         except REFUSALS as error:
             raise refused(self._asked(path), error) from error
 
-    @contextmanager
-    def _with_cause_of_reading(self, path: str) -> Generator[None]:
-        """What a store's own client raises while a file is read, such as of a token that can be had no more; Arrow's
-        complaints about contents are of narrower kinds, and those of the place are OSErrors: who reads asks for both
-        what `explained` says."""
-        try:
-            yield
-        except pa.ArrowException as error:
-            if type(error) is not pa.ArrowException:
-                raise
-            raise refused(self._asked(path), error) from error
-
     def _is_other(self, path: str, stamp: Stamp) -> bool:
         """Whether another file than that of the stamp is there now, or none."""
         try:
@@ -556,7 +546,7 @@ class Store:
         if not place or asked.service.tells_missing_places:
             return
         if self._info_of(place, path).type == fs.FileType.NotFound:
-            raise no_place(asked) from error
+            raise refused(asked, FileNotFoundError("NO_SUCH_BUCKET")) from error
 
     def _name(self, path: str) -> str:
         """A path as pyarrow names it."""

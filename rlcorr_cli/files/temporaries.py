@@ -46,7 +46,8 @@ def sweep(directories: Iterable[Path]) -> tuple[str, ...]:
     """
     litter = sorted(path for directory in set(directories) for path in _litter(directory))
     removed = [path for path in litter if path.suffix == PART]
-    n_bytes = sum(_size(path) for path in removed)
+    entries = (entry for path in removed for entry in (path, *path.rglob("*")))
+    n_bytes = sum(entry.lstat().st_size for entry in entries if not entry.is_dir())
     for path in removed:
         discard(path)
     removed = [path for path in removed if not os.path.lexists(path)]
@@ -100,10 +101,6 @@ def _is_alive(pid: int) -> bool:
         # One that was killed has a number until its parent asks for its status, which in a container may be never.
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     return True
-
-
-def _size(path: Path) -> int:
-    return sum(entry.lstat().st_size for entry in (path, *path.rglob("*")) if not entry.is_dir())
 
 
 @cache
