@@ -49,7 +49,12 @@ def schema(columns: Iterable[str], types: Mapping[str, Any]) -> pa.Schema:
 
 def record_batch(samples: Sequence[Sample], schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a schema out of samples that may have more; a DataError names a column that does not fit."""
-    arrays = [_filled(field, [sample.get(field.name) for sample in samples]) for field in schema]
+    arrays: list[pa.Array] = []
+    for field in schema:
+        try:
+            arrays.append(_column([sample.get(field.name) for sample in samples], field.type))
+        except (ValueError, TypeError, OverflowError) as error:  # NumPy's and Arrow's, of values of other kinds
+            raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", HINT) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -66,13 +71,6 @@ def portions(samples: Iterable[Sample], tokens: int) -> Iterator[list[Sample]]:
             portion, n_tokens = [], 0
     if portion:
         yield portion
-
-
-def _filled(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    try:
-        return _column(values, field.type)
-    except (ValueError, TypeError, OverflowError) as error:  # NumPy's and Arrow's, of values of other kinds
-        raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", HINT) from error
 
 
 def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:

@@ -4,7 +4,7 @@ Each function is named by a row of `json_layouts`, and takes a line's object and
 that the row's columns are read from, and may have arrays where a line would have lists.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,33 +127,34 @@ def branches(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
         scores = [inner(rewards, name) for name in rewards]
         total = sum((number(score, "score") or 0.0) * (number(score, "weight") or 0.0) for score in scores)
         about = {**row, "trace": trace, "reward": total if scores else None}
-        for branch, path in enumerate(_paths(objects(trace, "nodes"))):
-            nodes = [node for node in path if node.get("token_ids")]
+        tree = objects(trace, "nodes")
+        for branch, path in enumerate(tree_paths([whole(node, "parent") for node in tree], once=True)):
+            nodes = [tree[place] for place in path if tree[place].get("token_ids")]
             lists = _lists(nodes) if nodes else None
             if lists and lists["mask"].any():
                 yield {**about, "branch": branch, **lists}
 
 
-def _paths(nodes: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Of each leaf, the nodes of its path that no leaf before it has, from the root on.
+def tree_paths(parents: Sequence[int | None], *, once: bool = False) -> Iterator[list[int]]:
+    """Of each leaf of a tree of messages, in order, the nodes from its root on.
 
-    What a leaf before it has is the path's beginning, so that each node is walked over once, whatever tree it is.
+    once: without those that a leaf before it has.  These are its path's beginning, so that each node is walked over
+    once, whatever tree it is.
     """
-    parents = [whole(node, "parent") for node in nodes]
-    if not all(parent is None or 0 <= parent < i for i, parent in enumerate(parents)):
+    if not all(parent is None or 0 <= parent < node for node, parent in enumerate(parents)):
         raise DataError("a node's parent is not one of the nodes before it.", HINT)
-    taken = [False] * len(nodes)
-    inside = set(parents)
-    for leaf in range(len(nodes)):
+    inside, taken = set(parents), set[int]()
+    for leaf in range(len(parents)):
         if leaf in inside:
             continue
         path: list[int] = []
-        place: int | None = leaf
-        while place is not None and not taken[place]:
-            taken[place] = True
-            path.append(place)
-            place = parents[place]
-        yield [nodes[i] for i in reversed(path)]
+        node: int | None = leaf
+        while node is not None and node not in taken:
+            path.append(node)
+            node = parents[node]
+        if once:
+            taken.update(path)
+        yield path[::-1]
 
 
 def _lists(nodes: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:

@@ -52,16 +52,13 @@ def opened(layout: JsonLayout, path: str) -> OpenedDump:
     fixed = {name: int(match[1]) for name, match in in_path.items() if match}
     columns = {name: of for name, of in layout.columns.items() if layout.only_with.get(name) in (None, *found)}
 
-    def samples() -> Iterator[Sample]:
-        def rows(row: dict[str, Any], number: int) -> Iterator[Sample]:
-            for part in layout.parts(row, number):
-                yield {**_sample(layout, columns, part), **fixed}
-
-        return made_of_rows(path, rows)
+    def rows(row: dict[str, Any], number: int) -> Iterator[Sample]:
+        for part in layout.parts(row, number):
+            yield {**_sample(layout, columns, part), **fixed}
 
     return OpenedDump(
         columns=("response_mask", *(name for name in columns if name != "response_mask"), *fixed),
-        samples=samples,
+        samples=lambda: made_of_rows(path, rows),
         notes=(*notes, *(note for note, sign in layout.notes_with.items() if sign in found)),
         types={name: KINDS[of.kind][1] for name, of in columns.items()},
         missing_policy_hint=layout.missing_policy_hint,

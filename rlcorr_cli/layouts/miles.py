@@ -62,7 +62,7 @@ def open_policy_loss(paths: Sequence[str]) -> OpenedDump:
     )
 
 
-LISTS = {"tokens": "token_ids", "loss_mask": "response_mask", "rollout_log_probs": "rollout_log_probs"}
+LISTS = {"token_ids": "tokens", "response_mask": "loss_mask", "rollout_log_probs": "rollout_log_probs"}
 DASHBOARD_TYPES = {"rollout_log_probs": pa.list_(pa.float32()), "token_ids": pa.list_(pa.int32())}
 IGNORES_REMOVED = "miles' dashboard does not record remove_sample: sequences that training left out count."
 ROLLOUT_ALONE = (
@@ -99,12 +99,11 @@ def open_dashboard(paths: Sequence[str]) -> OpenedDump:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    lists = {key: flat(batch.column(key), key) for key in LISTS}
+    lists = {name: flat(batch.column(key), key) for name, key in LISTS.items()}
     indices, lengths = (batch.column(key).to_pylist() for key in DASHBOARD_COLUMNS[:2])
     for i, (index, n_tokens) in enumerate(zip(indices, lengths, strict=True)):
         row: dict[str, Any] = {"sample_id": index}
-        for key, name in LISTS.items():
-            values, offsets, valid = lists[key]
+        for name, (values, offsets, valid) in lists.items():
             row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
         tokens = row["token_ids"]
         if not isinstance(n_tokens, int) or tokens is None or not 0 <= n_tokens <= len(tokens):

@@ -42,12 +42,10 @@ def monitor_file(path: str) -> MonitorFile | None:
             folder = "/".join(parts[:-depth])
             if len(re.split(r"[\\/]", path)) > depth:  # as it was named, where that names the folder
                 folder = path[: len(path) - len(name) - 1] or "/"
-            return MonitorFile(path, _beside(path, folder), kind, int(match["chunk"] or 0))
+            if isinstance(path, Uri):
+                folder = path.beside(folder)
+            return MonitorFile(path, folder, kind, int(match["chunk"] or 0))
     return None
-
-
-def _beside(path: str, folder: str) -> str:
-    return path.beside(folder) if isinstance(path, Uri) else folder
 
 
 def recognise(start: FileStart) -> str | None:

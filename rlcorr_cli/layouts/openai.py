@@ -28,10 +28,6 @@ LOOKED_AT = 16
 TOKEN_ID = "token_id:"
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
 FAILED = "Requests that failed give no row."
-NO_LOG_PROBS = DataError(
-    f"its first {LOOKED_AT} requests have no choice with log-probs.",
-    "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
-)
 
 
 def recognise(start: FileStart) -> str | None:
@@ -48,19 +44,18 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     import pyarrow as pa
 
     (path,) = paths
-
-    def samples() -> Iterator[Sample]:
-        return made_of_rows(path, _samples)
-
     first = [*islice(made_of_rows(path, lambda row, number: [[*_samples(row, number)]]), LOOKED_AT)]
     choices = [choice for request in first for choice in request]
     if all(choice["rollout_log_probs"] is None for choice in choices):
-        raise DataError(NO_LOG_PROBS.message, NO_LOG_PROBS.hint)
+        raise DataError(
+            f"its first {LOOKED_AT} requests have no choice with log-probs.",
+            "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
+        )
     optional = [name for name in OPTIONAL if any(choice[name] is not None for choice in choices)]
     notes = [*NOTES, *([SCORED_NOTE] if "prompt_log_probs" in optional else ())]
     return OpenedDump(
         columns=[*COLUMNS, *optional],
-        samples=samples,
+        samples=lambda: made_of_rows(path, _samples),
         notes=(*notes, FAILED) if has_key(path, "custom_id") else tuple(notes),
         types={
             "choice": pa.int64(),
@@ -78,7 +73,8 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample]:
     choices = objects(body, "choices")
     for place, choice in enumerate(choices):
         log_probs, tokens = _sampled(choice)
-        prompt, prompt_tokens = _prompt(choice, body), _ids(choice, "prompt_token_ids", body)
+        prompt_tokens = _ids(choice, "prompt_token_ids", body)
+        prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
         if log_probs is not None:
             echoed = _echoed(choice, body, choices, len(log_probs))
             prompt = log_probs[:echoed] if echoed else prompt
@@ -127,11 +123,10 @@ def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], choices: list[An
     return n_prompt if 0 < n_prompt <= n_values and n_all == n_sampled + n_prompt * len(choices) else 0
 
 
-def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any]) -> NDArray[Any] | None:
+def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any], ids: NDArray[np.int64]) -> NDArray[Any] | None:
     """vLLM's prompt_logprobs: for each token an object of token id -> what is known of it, null for the first token."""
     entries = choice.get("prompt_logprobs") or body.get("prompt_logprobs")
-    ids = _ids(choice, "prompt_token_ids", body)
-    if entries is None or ids is None:
+    if entries is None:
         return None
     if not isinstance(entries, list) or not all(entry is None or isinstance(entry, dict) for entry in entries):
         raise DataError("prompt_logprobs is not a list of objects.", HINT)

@@ -106,7 +106,7 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
     seen: set[str] = set()
     for fields in _micro_batches(path):
         seen |= _added(fields).keys()
-        if not _is_nil(fields[FIELDS["ref_logprobs"]]):
+        if memoryview(fields[FIELDS["ref_logprobs"]])[0] != NIL:
             seen.add("ref_logprobs")
     optional = [name for key, names in OPTIONAL.items() if key in seen for name in names]
 
@@ -148,7 +148,7 @@ def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
 
 def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
     raw = {name: memoryview(fields[place]) for name, place in FIELDS.items()}
-    n_tokens = _length(raw["input_ids"], "input_ids")
+    n_tokens, _ = _header(raw["input_ids"], "input_ids")
     valid = _flags(raw["loss_mask"])
     if not valid.any():
         return
@@ -253,15 +253,11 @@ def _flags(data: memoryview) -> NDArray[np.bool_]:
 
 
 def _values(data: memoryview, name: str, type: Any) -> Any:
-    _length(data, name)
+    _header(data, name)  # that it is a list, and not too long
     try:
         return _decoded(data, type)
     except msgspec.ValidationError as error:
         raise DataError(f"{name} is not a list of one kind of value.", HINT) from error
-
-
-def _length(data: memoryview, name: str) -> int:
-    return _header(data, name)[0]
 
 
 def _header(data: memoryview, name: str) -> tuple[int, int]:
@@ -293,7 +289,3 @@ def _decoded(data: memoryview, type: Any) -> Any:
         raise DataError("its msgpack is nested too deep.", HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DataError("its msgpack ends early or is broken.", CUT) from error
-
-
-def _is_nil(value: msgspec.Raw) -> bool:
-    return bytes(memoryview(value)[:1]) == bytes([NIL])

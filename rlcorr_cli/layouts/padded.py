@@ -210,12 +210,6 @@ def _behind_the_prompt(tensors: Mapping[str, Array], mask: Array) -> Ends:
     return starts, np.count_nonzero(attention[:, attention.shape[1] - width :], axis=1).astype(np.int64)
 
 
-def _where_response_mask(tensors: Mapping[str, Array], mask: Array) -> Ends:
-    """Responses lie at the right or, before 2026-03, at the left: SkyRL's response_mask says where, and its mask is
-    loss_mask, 0 on a tool's tokens."""
-    return from_first_to_last(tensors["response_mask"])
-
-
 ROLLOUT_ONLY = (
     "The batch was written before the trainer computed old_log_probs. Call batch.save_to_disk(PATH) in the trainer "
     "after old_log_probs are computed, and name that file."
@@ -311,7 +305,7 @@ SKYRL = PaddedLayout(
     rows={"prompt": ("group_id", as_text)},
     numbered_by_step=True,
     looked_at=("response_mask",),
-    response=_where_response_mask,
+    response=lambda tensors, mask: from_first_to_last(tensors["response_mask"]),
     step=_in_name(r"global_step_(\d{1,18})"),
     no_rollout=(
         "its rollout_logprobs are empty: the engine kept none.",
@@ -320,8 +314,9 @@ SKYRL = PaddedLayout(
     missing_policy_hint="action_log_probs is empty: no forward pass of the policy ran before the update. Train with "
     "one, and with trainer.dump_data_batch=true.",
 )
-"""global_step_{N}_training_input.pkl: a TrainingInputBatch of both policies, in R columns.  Rows that only fill the
-batch up are copies of the first, at the end."""
+"""global_step_{N}_training_input.pkl: a TrainingInputBatch of both policies, in R columns.  Responses lie at the right
+or, before 2026-03, at the left: response_mask says where, and the mask is loss_mask, 0 on a tool's tokens.  Rows that
+only fill the batch up are copies of the first, at the end."""
 
 TRL_COLUMNS = {
     "sampling_per_token_logps": "rollout_log_probs",

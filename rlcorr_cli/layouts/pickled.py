@@ -142,13 +142,10 @@ class _Machine:
                 self.at = at + 1
                 if opcode == _STOP:
                     return stack.pop()
-                self._step(opcode)
-
-    def _step(self, opcode: int) -> None:
-        step = _STEPS.get(opcode)
-        if step is None:
-            raise DataError(f"its pickle has opcode {opcode:#04x} at byte {self.at - 1:,}, which no dump has.", HINT)
-        step(self)
+                step = _STEPS.get(opcode)
+                if step is None:
+                    raise DataError(f"its pickle has opcode {opcode:#04x} at byte {at:,}, which no dump has.", HINT)
+                step(self)
 
     def take(self, n: int) -> memoryview:
         if not 0 <= n <= len(self.data) - self.at:
@@ -250,16 +247,8 @@ def _tuple_of(n: int) -> Callable[[_Machine], None]:
     return step
 
 
-def _get(machine: _Machine) -> None:
-    machine.stack.append(machine.memo[machine.size(4)])
-
-
 def _memoize(machine: _Machine) -> None:
     machine.memo[len(machine.memo)] = machine.stack[-1]
-
-
-def _global(machine: _Machine) -> None:
-    machine.name(machine.line(), machine.line())
 
 
 def _stack_global(machine: _Machine) -> None:
@@ -351,7 +340,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     ord("u"): _set_items,
     0x90: _appends,
     0x91: lambda machine: machine.stack.append(machine.marked()),
-    ord("c"): _global,
+    ord("c"): lambda machine: machine.name(machine.line(), machine.line()),
     0x93: _stack_global,
     ord("R"): _reduce,
     ord("b"): _build,
@@ -359,7 +348,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x92: _new_with_names,
     ord("Q"): lambda machine: machine.stack.append(Persistent(machine.stack.pop())),
     0x94: _memoize,
-    ord("j"): _get,
+    ord("j"): lambda machine: machine.stack.append(machine.memo[machine.size(4)]),
 }
 """What each opcode of protocols 2 to 5 does but those of `run`.  Not there: text numbers and instances of protocol 0,
 registered extensions, buffers that are kept elsewhere."""

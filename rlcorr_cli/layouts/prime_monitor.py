@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, PartOfStep
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.layouts.json_parts import tree_paths
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.monitor_files import SEALED, MonitorFile, monitor_file
 from rlcorr_cli.layouts.values import HINT, aligned, span
@@ -288,7 +289,8 @@ class Counts:
 def open_run(paths: Sequence[str]) -> OpenedDump:
     """The streams of one run."""
     files = [file for path in paths if (file := monitor_file(path))]
-    sizes = {file.path: _size(file.path) for file in files}  # while a run goes on, they grow
+    # While a run goes on, they grow.
+    sizes = {file.path: filesystem(file.path).status(file.path).n_bytes for file in files}
     stream = [file for file in files if file.stream == "stream"]
     if not stream:
         raise PartOfStep("it holds annotations, and no stream is beside it.", NO_STREAM)
@@ -362,7 +364,7 @@ def _count(trace: _TraceSketch, counts: Counts, annotations: Annotations, *, of_
     counts.rewarded |= not _is_empty(trace.rewards)
     nodes = trace.nodes or []
     sampled = [not _is_empty(node.logprobs) for node in nodes]
-    for branch, path in enumerate(_paths([node.parent for node in nodes])):
+    for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
         if any(sampled[node] for node in path):
             is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
             counts.branches += 1
@@ -400,7 +402,9 @@ def _rows(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any
         nodes = trace.nodes or []
         lists = [_lists(node) for node in nodes]
         about |= {"sample_id": trace.id, "reward": total, "step": annotations.steps.get(name)}
-        for branch, path in enumerate(_paths([node.parent for node in nodes], [len(of[0]) for of in lists])):
+        for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
+            if (n_tokens := sum(len(lists[node][0]) for node in path)) > MAX_TOKENS:
+                raise DataError(f"a branch has {n_tokens:,} tokens; at most {MAX_TOKENS:,} are read.", HINT)
             if any(lists[node][1].any() for node in path):
                 parts = [np.concatenate(columns) for columns in zip(*(lists[node] for node in path), strict=True)]
                 row = {**about, "branch": branch, **_row(name, branch, parts, annotations)}
@@ -450,25 +454,6 @@ def _lists(node: _Node) -> tuple[NDArray[np.int64], NDArray[np.bool_], Values]:
     return tokens, mask, log_probs
 
 
-def _paths(parents: Sequence[int | None], n_tokens: Sequence[int] | None = None) -> Iterator[list[int]]:
-    """Of each leaf in order the nodes from its root on.  n_tokens: of each node; a path of too many is a DataError."""
-    if not all(parent is None or 0 <= parent < node for node, parent in enumerate(parents)):
-        raise DataError("a node's parent is not one of the nodes before it.", HINT)
-    inner = set(parents)
-    for leaf in range(len(parents)):
-        if leaf in inner:
-            continue
-        path: list[int] = []
-        node: int | None = leaf
-        while node is not None:
-            path.append(node)
-            node = parents[node]
-        path.reverse()
-        if n_tokens is not None and (total := sum(n_tokens[node] for node in path)) > MAX_TOKENS:
-            raise DataError(f"a branch has {total:,} tokens; at most {MAX_TOKENS:,} are read.", HINT)
-        yield path
-
-
 def _records(path: str, size: int, kind: type[Decoded], torn: dict[str, list[int]]) -> Iterator[tuple[Decoded, int]]:
     """The record of each line in a file's first bytes, and its number from 1.
 
@@ -496,10 +481,6 @@ def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:
         raise
     except msgspec.DecodeError:  # of a line that is cut, and of one with NaN, which no standard has and many write
         return decoder.decode(msgspec.json.encode(json.loads(line)))
-
-
-def _size(path: str) -> int:
-    return filesystem(path).status(path).n_bytes
 
 
 def _lines(path: str, size: int) -> Iterator[bytes]:

@@ -50,18 +50,14 @@ class FileStart:
             return {}
         line, end, _ = text.partition(b"\n")
         if not end and len(self.first_bytes) == LOOKED_AT:
-            line = self._line(len(self.first_bytes) - len(text))
+            with self._open() as file:
+                file.seek(len(self.first_bytes) - len(text))
+                line = file.readline(LONGEST_LINE)
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
             return {}
         return row if isinstance(row, dict) else {}
-
-    def _line(self, offset: int) -> bytes:
-        """The line that begins there."""
-        with self._open() as file:
-            file.seek(offset)
-            return file.readline(LONGEST_LINE)
 
     @cached_property
     def words(self) -> tuple[str, ...]:

@@ -63,15 +63,6 @@ def _completions(start: FileStart) -> bool:
     )
 
 
-def _zip_of_torch(start: FileStart) -> bool:
-    return start.first_bytes[:4] == b"PK\x03\x04" and bool(start.words)
-
-
-def _is_document(start: FileStart) -> bool:
-    # A first line that is a whole object begins JSON lines, which many name .json.
-    return start.name.lower().endswith(".json") and start.first_bytes.lstrip()[:1] == b"{" and not start.row
-
-
 REFUSED: tuple[Refused, ...] = (
     Refused(
         "AReaL's log of rollouts (texts and rewards)",
@@ -129,7 +120,8 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "a JSON document",
         "JSON lines hold one object a line: `jq -c . FILE > dump.jsonl`; of rows below a key, `jq -c '.KEY[]' FILE`.",
-        _is_document,
+        # A first line that is a whole object begins JSON lines, which many name .json.
+        lambda start: _named(".json")(start) and start.first_bytes.lstrip()[:1] == b"{" and not start.row,
     ),
     Refused(
         "a page of HTML",
@@ -155,7 +147,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "a file of torch, and no framework's dump of rollouts",
         f"A checkpoint holds no log-probs. {SAVE_DUMP}",
-        _zip_of_torch,
+        lambda start: start.first_bytes[:4] == b"PK\x03\x04" and bool(start.words),
     ),
     Refused(
         "a pickle, and no framework's dump of rollouts",

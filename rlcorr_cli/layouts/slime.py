@@ -315,13 +315,15 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
         )
     rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
     rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
-    columns = slime_train.columns(rows)
+    columns, hint = slime_train.columns(rows), ""
+    if rows and "old_log_probs" not in columns:
+        hint = slime_train.REUSED if "advantages" in columns else slime_train.STAGE
     trained = OpenedDump(
         columns=columns,
         samples=lambda: (row.sample() for row in rows),
         notes=(*notes, *((KEPT_SETS,) if "kept_set_size" in columns else ())),
         types=slime_train.TYPES,
-        missing_policy_hint=slime_train.missing_policy_hint(rows),
+        missing_policy_hint=hint,
     )
     return _joined(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
 

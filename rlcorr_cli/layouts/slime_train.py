@@ -208,14 +208,6 @@ def columns(rows: Sequence[TrainRow]) -> list[str]:
     return list(dict.fromkeys((*ALWAYS, *(name for name, key in theirs.items() if key in keys))))
 
 
-def missing_policy_hint(rows: Sequence[TrainRow]) -> str:
-    """Why they have no log-probs of the trainer; '' where they have."""
-    names = columns(rows)
-    if not rows or "old_log_probs" in names:
-        return ""
-    return REUSED if "advantages" in names else STAGE
-
-
 def read_step(path: str) -> list[TrainRow]:
     """Format 2: the sequences of a step."""
     file = read_torch(opened(path), TENSORS)

@@ -50,7 +50,11 @@ class Jagged:
 def tensors(file: TorchFile, value: Any, names: Collection[str]) -> Mapping[str, Array | Jagged]:
     """The tensors of these names in a file's TensorDict, those that are there; others are not looked at."""
     if isinstance(value, UnbuiltObject) and value.name == CONSOLIDATED and len(value.args) == 2:
-        return _leaves(value.args[0], file.array(value.args[1]), names)
+        meta, flat = value.args[0], file.array(value.args[1])
+        leaves = meta.get("leaves") if isinstance(meta, dict) else None
+        if not isinstance(leaves, dict) or flat.ndim != 1 or flat.dtype != np.uint8:
+            raise _broken()
+        return {name: _leaf(leaves[name], flat) for name in names if name in leaves}
     named = fields(value)
     return {name: _tensor(file, named[name]) for name in names if named.get(name) is not None}
 
@@ -63,13 +67,6 @@ def fields(value: Any) -> Mapping[str, Any]:
         if isinstance(named, dict):
             return {name: field for name, field in named.items() if isinstance(name, str)}
     raise _broken()
-
-
-def _leaves(meta: Any, flat: Array, names: Collection[str]) -> dict[str, Array]:
-    leaves = meta.get("leaves") if isinstance(meta, dict) else None
-    if not isinstance(leaves, dict) or flat.ndim != 1 or flat.dtype != np.uint8:
-        raise _broken()
-    return {name: _leaf(leaves[name], flat) for name in names if name in leaves}
 
 
 def _leaf(leaf: Any, flat: Array) -> Array:
@@ -89,12 +86,18 @@ def _tensor(file: TorchFile, field: Any) -> Array | Jagged:
     parts = arguments[0] if arguments else None
     if not isinstance(parts, dict) or "values" not in parts or "offsets" not in parts:
         raise _broken()
-    lengths = parts.get("lengths")
-    return _jagged(
-        _dense(file, parts["values"]),
-        _dense(file, parts["offsets"]),
-        None if lengths is None else _dense(file, lengths),
-    )
+    values, offsets = _dense(file, parts["values"]), _dense(file, parts["offsets"])
+    lengths = None if parts.get("lengths") is None else _dense(file, parts["lengths"])
+    if offsets.ndim != 1 or offsets.dtype.kind != "i" or not len(offsets):
+        raise _broken()
+    starts, ends = offsets[:-1], offsets[1:]
+    if lengths is not None:
+        if lengths.shape != starts.shape or lengths.dtype.kind != "i":
+            raise _broken()
+        ends = starts + lengths
+    if values.ndim != 1 or np.any(starts < 0) or np.any(ends < starts) or np.any(ends > len(values)):
+        raise DataError("its rows reach past the values that hold them.", "It may be half-written, or crafted.")
+    return Jagged(values, starts, ends)
 
 
 def _dense(file: TorchFile, field: Any) -> Array:
@@ -110,19 +113,6 @@ def _typed(field: Any) -> tuple[str, tuple[Any, ...]]:
     if len(field.args) < 3 or not isinstance(field.args[0], Global) or not isinstance(field.args[2], tuple):
         raise _broken()
     return field.args[0].name, field.args[2]
-
-
-def _jagged(values: Array, offsets: Array, lengths: Array | None) -> Jagged:
-    if offsets.ndim != 1 or offsets.dtype.kind != "i" or not len(offsets):
-        raise _broken()
-    starts, ends = offsets[:-1], offsets[1:]
-    if lengths is not None:
-        if lengths.shape != starts.shape or lengths.dtype.kind != "i":
-            raise _broken()
-        ends = starts + lengths
-    if values.ndim != 1 or np.any(starts < 0) or np.any(ends < starts) or np.any(ends > len(values)):
-        raise DataError("its rows reach past the values that hold them.", "It may be half-written, or crafted.")
-    return Jagged(values, starts, ends)
 
 
 def _broken() -> DataError:

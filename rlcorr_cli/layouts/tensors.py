@@ -109,7 +109,7 @@ def array(value: Any) -> Array | list[Any]:
     """The array of a NumPy ndarray; of one of objects or of texts the list of them."""
     if isinstance(value, UnbuiltObject) and value.name.endswith("._frombuffer") and len(value.args) == 4:
         buffer, dtype, shape, order = value.args
-        return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), "F" if order == "F" else "C")
+        return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), fortran=order == "F")
     if not isinstance(value, UnbuiltObject) or not isinstance(value.state, tuple) or len(value.state) != 5:
         raise DataError("its pickle holds something else where an array should be.", HINT)
     _, shape, dtype, fortran, data = value.state
@@ -118,7 +118,7 @@ def array(value: Any) -> Array | list[Any]:
     width = TEXTS.fullmatch(_name(dtype))
     if width:
         return _texts(_raw(data), 4 * int(width[1]))
-    return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), "F" if fortran is True else "C")
+    return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), fortran=fortran is True)
 
 
 def scalar(value: Any) -> Any:
@@ -211,10 +211,10 @@ def _word(name: Any) -> str:
     return repr(name[:40]) if isinstance(name, str) else "no name"
 
 
-def _shaped(values: Array, shape: tuple[int, ...], order: str = "C") -> Array:
+def _shaped(values: Array, shape: tuple[int, ...], *, fortran: bool = False) -> Array:
     if math.prod(shape) != values.size:
         raise _past_storage()
-    return values.reshape(shape, order="F" if order == "F" else "C")
+    return values.reshape(shape, order="F" if fortran else "C")
 
 
 def _widened(values: Array, kind: str) -> Array:

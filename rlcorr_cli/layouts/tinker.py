@@ -11,7 +11,7 @@ each iteration.
 import json
 import os
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -191,10 +191,8 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     metadata = _json(row, "metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise other("metadata", "an object")
-    tokens, prompt = _integers(row, "sampled_tokens"), _integers(row, "prompt_tokens")
-    log_probs = row.get("logprobs")
-    if log_probs is not None and not isinstance(log_probs, np.ndarray):
-        log_probs = floats(row, "logprobs")
+    tokens, prompt = (_array(row, name, integers) for name in ("sampled_tokens", "prompt_tokens"))
+    log_probs = None if row.get("logprobs") is None else _array(row, "logprobs", floats)
     if log_probs is not None:
         aligned(sampled_tokens=tokens, logprobs=log_probs)
     step, group = whole(row, "iteration"), whole(row, "group_idx")
@@ -214,8 +212,9 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _integers(row: Mapping[str, Any], name: str) -> Any:
-    return row[name] if isinstance(row.get(name), np.ndarray) else integers(row, name)
+def _array(row: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any], str], Any]) -> Any:
+    """A list as an array, which one out of a table of Arrow's is already."""
+    return row[name] if isinstance(row.get(name), np.ndarray) else read(row, name)
 
 
 def _json(row: Mapping[str, Any], name: str) -> Any:

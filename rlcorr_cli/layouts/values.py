@@ -152,13 +152,13 @@ def mapping(value: Any, what: str) -> dict[Any, Any]:
     return value
 
 
-def sequence(values: Mapping[Any, Any], key: str, what: str = "it", n_values: int | None = None) -> list[Any]:
+def sequence(values: Mapping[Any, Any], key: str, n_values: int | None = None) -> list[Any]:
     """A list in a dict, of that length."""
     value = values.get(key)
     if not isinstance(value, list):
-        raise DataError(f"{what} has no list {key}.", HINT)
+        raise DataError(f"it has no list {key}.", HINT)
     if n_values is not None and len(value) != n_values:
-        raise DataError(f"{what} has {len(value):,} {key} for {n_values:,} sequences.", HINT)
+        raise DataError(f"it has {len(value):,} {key} for {n_values:,} sequences.", HINT)
     return value
 
 
