@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.table import ANOMALIES
 from rlcorr_cli.reading.bad_rows import ABOVE_ZERO
-from rlcorr_cli.reading.sample import Pairs, Sample
+from rlcorr_cli.reading.peek import Pairs, Sample
 
 UNSURE = -0.05
 """A policy was not sure of a token below this."""

@@ -350,7 +350,7 @@ def _measured(
     for grouping in dict.fromkeys(groups.values()):
         # Intervals, which take a seed, are drawn of groups alone.
         by_groups[grouping] = analysis.analyze(
-            dump.grouped_by(grouping),
+            dump.with_request(group_by=grouping),
             chosen,
             computing=computing,
             seed=0 if grouping else None,

@@ -20,7 +20,6 @@ from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
-from rlcorr_cli.reading.whole_rows import ArrowRows
 
 CONTINUED = b"\xff" * 4
 """What a header begins with, since release 0.15 of Arrow; its length follows."""
@@ -65,16 +64,16 @@ def read(
     with arrow_file(shard.path, None if whole else roles.needed) as reader:
         row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
         for batch in batches(reader, shard.part):
-            batch = pa.record_batch([_plain(column) for column in batch.columns], names=batch.schema.names)
+            columns = [  # a dictionary's values in the place of its codes
+                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                for column in batch.columns
+            ]
+            batch = pa.record_batch(columns, names=batch.schema.names)
             step = min(batch.num_rows, WHOLE_ROWS) if whole else batch.num_rows
             for first in range(0, batch.num_rows, max(step, 1)):
                 portion = batch.slice(first, step)
-                n = portion.num_rows
-                yield Rows(
-                    data=portion.select(roles.needed),
-                    places=Places(shard.path, "row", range(row + first, row + first + n)),
-                    original=ArrowRows.of(portion) if whole else None,
-                )
+                numbers = range(row + first, row + first + portion.num_rows)
+                yield Rows.of(portion, Places(shard.path, "row", numbers), roles.needed, whole=whole)
             row += batch.num_rows
 
 
@@ -131,11 +130,6 @@ def _field(data: bytes, table: int, number: int) -> int:
     at = 4 + 2 * number
     offset = struct.unpack_from("<H", data, directory + at)[0] if at < n_bytes else 0
     return table + offset if offset else 0
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """A dictionary's values in the place of its codes."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 READER = Reader(index, parts, read, peek)

@@ -68,11 +68,6 @@ def as_texts(texts: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
-def as_indices(rows: NDArray[np.int64]) -> pa.Array:
-    """Which rows to take."""
-    return as_arrow(rows.astype(np.int64, copy=False))
-
-
 def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:
     """A list column of any list type over flat values; flags become 1 and 0 in the column's own unit."""
     if pa.types.is_null(type.value_type):
@@ -160,11 +155,6 @@ def holds_key(type: pa.DataType) -> bool:
     return not (is_.is_nested(type) or is_.is_interval(type))
 
 
-def is_nested_list(type: pa.DataType) -> bool:
-    """A list of lists, as some frameworks write for a batch of one."""
-    return is_list(type) and is_list(type.value_type)
-
-
 def is_list(type: pa.DataType) -> bool:
     """A list of whatever layout."""
     views = is_.is_list_view(type) or is_.is_large_list_view(type)
@@ -177,7 +167,7 @@ R = TypeVar("R", pa.Table, pa.RecordBatch)
 def take(rows: R, indices: NDArray[np.int64]) -> R:
     """These rows, in order."""
     try:
-        return call("take", rows, as_indices(indices))
+        return call("take", rows, as_arrow(indices))
     except pa.ArrowNotImplementedError:  # of string_view and binary_view, wherever in a column they are
         return rows.from_arrays([_taken(column, indices) for column in rows.columns], schema=rows.schema)
 
@@ -185,6 +175,6 @@ def take(rows: R, indices: NDArray[np.int64]) -> R:
 def _taken(column: pa.Array | pa.ChunkedArray, indices: NDArray[np.int64]) -> pa.Array:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     try:
-        return call("take", whole, as_indices(indices))
+        return call("take", whole, as_arrow(indices))
     except pa.ArrowNotImplementedError:
         return pa.concat_arrays([whole.slice(i, 1) for i in indices.tolist()] or [whole.slice(0, 0)])

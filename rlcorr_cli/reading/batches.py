@@ -17,14 +17,22 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import is_list, take
-from rlcorr_cli.reading.bad_rows import FIXES, GO_ON, BadRowCounts, BadRowPolicy, FirstBadRow, NonfiniteAction
+from rlcorr_cli.reading.bad_rows import (
+    FIXES,
+    GO_ON,
+    BadRowCounts,
+    BadRowPolicy,
+    FirstBadRow,
+    NonfiniteAction,
+    worded,
+)
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
 from rlcorr_cli.reading.columns import Lag, Roles, read_for
 from rlcorr_cli.reading.ids import SeenIds, cluster_keys, keys
 from rlcorr_cli.reading.row_places import Places, resolved
 from rlcorr_cli.reading.values import coded, coded_lags, texts
-from rlcorr_cli.reading.whole_rows import OriginalRows
+from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.totals import GroupKey
 
@@ -47,6 +55,11 @@ class Rows:
     places: Places
     original: OriginalRows | None = None
     unread: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, places: Places, needed: Sequence[str], *, whole: bool) -> "Rows":
+        """Rows that a container holds as columns of Arrow.  whole: whether all of these are wanted, beside `needed`."""
+        return cls(data=batch.select(needed), places=places, original=ArrowRows.of(batch) if whole else None)
 
     def part(self, first: int, last: int) -> "Rows":
         """Rows first..last-1; their values are not copied."""
@@ -238,21 +251,25 @@ def _repeated(cut: _Cut, seen: SeenIds | None) -> list[Fault]:
         return []
     places = np.flatnonzero(row_keys)
     again = places[seen.repeated(row_keys[places])]
-    return [Fault(row, "duplicate_id", _twice(rows, roles.ids, row)) for row in again.tolist()]
-
-
-def _twice(rows: Rows, ids: Sequence[str], row: int) -> str:
-    row_ids = rows.data.slice(row, 1)
-    first, *others = (f"{name} {texts(row_ids.column(name))[0].as_py()}" for name in ids)
-    return f"{first} is there twice" + (f" in {' and '.join(others)}" if others else "")
+    faults: list[Fault] = []
+    for row in again.tolist():
+        of_row = rows.data.slice(row, 1)
+        first, *others = (f"{name} {texts(of_row.column(name))[0].as_py()}" for name in roles.ids)
+        within = f" in {' and '.join(others)}" if others else ""
+        faults.append(Fault(row, "duplicate_id", f"{first} is there twice{within}"))
+    return faults
 
 
 def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> tuple[Rows, BadRows]:
     """The rows without fault, and the others; an error if they are not to be set aside."""
-    fault_of = checks.first_of_rows(faults)
+    by_row: dict[int, Fault] = {}
+    for fault in faults:  # of several of a row it counts under the first
+        by_row.setdefault(fault.row, fault)
+    fault_of = dict(sorted(by_row.items()))
     if bad_rows.stops:
         fault = next(iter(fault_of.values()))
-        raise DataError(f"{fault.at(resolved(rows.places[fault.row]).text)}.", f"{FIXES[fault.problem]} {GO_ON}.")
+        place = resolved(rows.places[fault.row]).text
+        raise DataError(f"{worded(fault.problem, place, fault.message)}.", f"{FIXES[fault.problem]} {GO_ON}.")
     counts: dict[str, int] = {}
     first: dict[str, FirstBadRow] = {}
     for row, fault in fault_of.items():

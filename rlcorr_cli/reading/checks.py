@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
-from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL, worded
+from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL
 
 Flags = NDArray[np.bool_]
 
@@ -27,10 +27,6 @@ class Fault:
     row: int
     problem: str
     message: str
-
-    def at(self, place: str) -> str:
-        """With the row's place."""
-        return worded(self.problem, place, self.message)
 
 
 @frozen(kw_only=True)
@@ -193,14 +189,6 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     """One number per row as float64; null is NaN."""
     values = column if column.type == pa.float64() else cast(column, pa.float64(), lossy=True)
     return as_numpy(values, null=np.nan)
-
-
-def first_of_rows(faults: Iterable[Fault]) -> dict[int, Fault]:
-    """Row -> the fault it counts under, by row."""
-    first: dict[int, Fault] = {}
-    for fault in faults:
-        first.setdefault(fault.row, fault)
-    return dict(sorted(first.items()))
 
 
 def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]:

@@ -82,8 +82,7 @@ SHARED = "Put it on shared storage, which every node sees, or into an object sto
 class _Parts:
     """Rows in order, cut over files of at most `rows_per_file` rows, or all in one.
 
-    begin: makes the file of a number.  about: the metadata of files that are full before the end is known.  first: the
-    columns that the dump's first rows fix, where files do not.
+    begin: makes the file of a number.  about: the metadata of files that are full before the end is known.
     """
 
     def __init__(
@@ -362,10 +361,11 @@ class PartsOutput:
 
 def dataset(path: Path, option: str, overwrite: bool | None) -> Destination:
     """Where a dataset goes, if the name tells a form."""
-    if path.suffix and path.suffix != SAVED and not is_file(path) and not os.path.isdir(path):
+    is_file = path.name.endswith(WRITTEN)
+    if path.suffix and path.suffix != SAVED and not is_file and not os.path.isdir(path):
         forms = f"Name a {', '.join(WRITTEN)} file, a directory, or a directory {SAVED} for datasets.load_from_disk."
         raise UsageError(f"{path}: unknown form of output.", forms)
-    return Destination(path=path, option=option, directory=not is_file(path), overwrite=overwrite, is_own=_is_own)
+    return Destination(path=path, option=option, directory=not is_file, overwrite=overwrite, is_own=_is_own)
 
 
 def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
@@ -404,8 +404,3 @@ def suffix(path: Path) -> str:
 def is_saved(destination: Destination) -> bool:
     """Whether it is a directory as `Dataset.save_to_disk` makes it."""
     return destination.directory and destination.path.name.endswith(SAVED)
-
-
-def is_file(path: Path) -> bool:
-    """Whether the name asks for one file."""
-    return path.name.endswith(WRITTEN)

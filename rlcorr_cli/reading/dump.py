@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files import filesystem
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.batch import Input, Shard
@@ -49,21 +49,12 @@ class Dump:
     step: str | None = None
     stdin: Stdin | None = None
 
-    def grouped_by(self, names: tuple[str, ...]) -> "Dump":
-        """The same files with other groups; nothing is opened again to settle their columns."""
-        if names == self.request.group_by:
+    def with_request(self, **changes: Any) -> "Dump":
+        """The same files by other keys of the request: grouped (`group_by`), known to the bootstrap (`drawn_by`, of
+        `marks`) or drawn together (`cluster_by`) by other columns.  Nothing is opened again to settle these."""
+        request = replace(self.request, **changes)
+        if request == self.request:
             return self
-        return self._settled_anew(replace(self.request, group_by=names))
-
-    def drawn_by(self, names: tuple[str, ...]) -> "Dump":
-        """The same files with rows known to the bootstrap by some of `marks`."""
-        return self._settled_anew(replace(self.request, drawn_by=names))
-
-    def clustered_by(self, name: str) -> "Dump":
-        """The same files with rows drawn together by another column, or by none."""
-        return self._settled_anew(replace(self.request, cluster_by=name))
-
-    def _settled_anew(self, request: ReadRequest) -> "Dump":
         return _settled(
             request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
         )
@@ -71,12 +62,7 @@ class Dump:
     @cached_property
     def reader(self) -> ShardReader:
         """What a worker needs to read any shard."""
-        return ShardReader(
-            roles=self.roles,
-            bad_rows=self.request.bad_rows,
-            limit=self.request.limit,
-            stdin=self.stdin,
-        )
+        return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit, stdin=self.stdin)
 
     @property
     def cluster(self) -> str:
@@ -151,9 +137,12 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     """
     check_names(request.columns)
     sources, search_notes = find_noting(request.paths, request.format)
-    stdin = _standard_input() if any(source.path == STDIN for source in sources) else None
+    stdin = None
+    if any(source.path == STDIN for source in sources):
+        if sys.stdin is None:  # closed by the caller: `<&-`
+            raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
+        stdin = Stdin(sys.stdin.buffer)
     plan_columns = plan_columns or PlanColumns()
-
     folders = partitions([source.path for source in sources])
 
     def indexed(source: Source) -> tuple[str, Index]:
@@ -168,8 +157,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             index = reader(source.format).index(source, needed, stdin)
         return source.path, replace(index, partition=named.beside(index.schema))
 
-    is_remote = len(sources) > 1 and filesystem(sources[0].path).remote
-    indexes = dict(answers(indexed, sources) if is_remote else map(indexed, sources))
+    indexes = dict(answers(indexed, sources, path=sources[0].path))
     if all(index.made for index in indexes.values()):
         indexes = _with_all_columns(indexes)
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
@@ -187,12 +175,6 @@ def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
         return schema([name for name in types if name not in {field.name for field in named}], types)
 
     return {path: replace(index, schema=columns(index)) for path, index in indexes.items()}
-
-
-def _standard_input() -> Stdin:
-    if sys.stdin is None:  # closed by the caller: `<&-`
-        raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
-    return Stdin(sys.stdin.buffer)
 
 
 def _settled(

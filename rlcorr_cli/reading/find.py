@@ -237,15 +237,16 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
                 raise UsageError(f"{path} is named twice.", "Name each file once; a directory includes its files.")
             return path, same, _source(path, format, chosen=path != typed)
 
-        # Files of a store are looked at several at a time.
-        is_remote = len(hits.paths) > 1 and filesystem(hits.paths[0]).remote
-        for path, same, source in answers(look, hits.paths) if is_remote else map(look, hits.paths):
+        for path, same, source in answers(look, hits.paths, path=hits.paths[0]):
             if source is None:
                 passed_over.append(path)
             else:
                 read[same] = source
-        if hits.paths and len(passed_over) == len(hits.paths):
-            raise _nothing_in(typed, passed_over, format)
+        if len(passed_over) == len(hits.paths):
+            hint = "`rlcorr inspect FILE` says what one is."
+            if format != "auto":
+                raise DataError(f"{typed} holds no dump of format {format}, but {listed(passed_over)}.", hint)
+            raise no_dump(f"{typed} holds no dump", passed_over, hint)
         if unread := [*hits.unread, *passed_over]:
             notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
@@ -436,30 +437,27 @@ def _check_whole(path: str, start: bytes) -> None:
             raise DataError(f"{path}: {error.message}", HALF) from error
 
 
-def _nothing_in(typed: str, passed_over: Sequence[str], format: str) -> DataError:
-    if format != "auto":
-        message = f"{typed} holds no dump of format {format}, but {listed(passed_over)}."
-        return DataError(message, "`rlcorr inspect FILE` says what one is.")
-    return no_dump(f"{typed} holds no dump", passed_over, "`rlcorr inspect FILE` says what one is.")
-
-
 A = TypeVar("A")
 R = TypeVar("R")
 AT_ONCE = 16
 """Files that are asked for at a time: a request takes some 20 to 100 ms, nearly all of it waiting."""
 
 
-def answers(ask: Callable[[A], R], items: Iterable[A], *, at_once: int = AT_ONCE) -> Iterator[R]:
-    """What `ask` gives of each item, in order; up to `at_once` of them are asked while the first is waited for.
+def answers(ask: Callable[[A], R], items: Sequence[A], *, path: str) -> Iterator[R]:
+    """What `ask` gives of each file, in order; where they lie in a store, as does the one of this path, up to AT_ONCE
+    of them are asked while the first is waited for.
 
     What an earlier item raises comes before what a later one does, as without threads.
     """
+    if len(items) == 1 or not filesystem(path).remote:
+        yield from map(ask, items)
+        return
     waiting: deque[Future[R]] = deque()
-    pool = ThreadPoolExecutor(at_once, thread_name_prefix="rlcorr-open")
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="rlcorr-open")
     try:
         for item in items:
             waiting.append(pool.submit(ask, item))
-            if len(waiting) >= at_once:
+            if len(waiting) >= AT_ONCE:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -95,7 +95,12 @@ def head_distances(heads: Sequence[TokenLists | None], offsets: Index) -> tuple[
     else:
         if (ids.offsets != rollout.offsets).any() or (of_train.offsets != train.offsets).any():
             return None
-        token, q, p, known = _matched(rollout, ids, train, of_train)
+        # Candidates that both heads have.
+        pairs, of_train_pairs = (coded_pairs(each.token, each.values) for each in (ids, of_train))
+        both, at, at_train = np.intersect1d(pairs, of_train_pairs, return_indices=True)
+        log_q, log_p = rollout.values[at], train.values[at_train]
+        token, q, p = both // MOST_IDS, np.exp(log_q), np.exp(log_p)
+        known = (both >= 0) & np.isfinite(log_q) & np.isfinite(log_p)
     token, q, p = token[known], q[known], p[known]
     n = int(offsets[-1])
     mass_q, mass_p = (np.bincount(token, values, n) for values in (q, p))
@@ -104,13 +109,3 @@ def head_distances(heads: Sequence[TokenLists | None], offsets: Index) -> tuple[
     kl = np.bincount(token, q * np.log(q / p), n) + tail_q * np.log(tail_q / tail_p)
     unknown = (np.bincount(token, minlength=n) == 0) | (mass_q > MOST_MASS) | (mass_p > MOST_MASS)
     return np.where(unknown, np.nan, tv), np.where(unknown, np.nan, np.maximum(kl, 0))
-
-
-def _matched(
-    rollout: TokenLists, ids: TokenLists, train: TokenLists, of_train: TokenLists
-) -> tuple[Index, Floats, Floats, NDArray[np.bool_]]:
-    """Candidates that both heads have: their token, both probabilities, and whether both are known."""
-    pairs, of_train_pairs = (coded_pairs(each.token, each.values) for each in (ids, of_train))
-    both, at, at_train = np.intersect1d(pairs, of_train_pairs, return_indices=True)
-    q, p = rollout.values[at], train.values[at_train]
-    return both // MOST_IDS, np.exp(q), np.exp(p), (both >= 0) & np.isfinite(q) & np.isfinite(p)

@@ -69,7 +69,9 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
             if not _is_text(name):
                 continue  # no column can be called so; the key stays in its line
             if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
-                type = _object_type(value) if name in KEPT_SETS and isinstance(value, dict) else _type(value)
+                type = _type(value)
+                if name in KEPT_SETS and isinstance(value, dict):  # an object whose fields are read
+                    type = pa.struct([(key, _type(part)) for key, part in value.items() if _is_text(key)])
                 types[name] = types.get(name, type) if type == pa.null() else type
     empty = pa.list_(pa.null())
     return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
@@ -213,11 +215,6 @@ def _type(value: Any, depth: int = 0) -> pa.DataType:
         inner = next((_type(item, depth + 1) for item in value if item is not None), pa.null())
         return pa.list_(pa.float64() if inner == pa.int64() else inner)
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
-
-
-def _object_type(value: dict[str, Any]) -> pa.DataType:
-    """The same of an object whose fields are read."""
-    return pa.struct([(name, _type(part)) for name, part in value.items() if _is_text(name)])
 
 
 def _kind(value: Any) -> str:

@@ -10,7 +10,6 @@ from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
-from rlcorr_cli.reading.whole_rows import ArrowRows
 
 ROWS = 1 << 13
 """Of one shard."""
@@ -39,11 +38,8 @@ def read(
     first, stop = shard.part or (0, table.num_rows)
     row = first
     for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
-        yield Rows(
-            data=batch.select(roles.needed),
-            places=Places(shard.path, "row", range(row, row + batch.num_rows)),
-            original=ArrowRows.of(batch) if whole else None,
-        )
+        places = Places(shard.path, "row", range(row, row + batch.num_rows))
+        yield Rows.of(batch, places, roles.needed, whole=whole)
         row += batch.num_rows
 
 

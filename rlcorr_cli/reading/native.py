@@ -25,7 +25,6 @@ from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
-from rlcorr_cli.reading.whole_rows import ArrowRows
 
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18
@@ -88,11 +87,8 @@ def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
     named = [{**sample, "source_file": utf8(sample["source_file"])} for sample in samples]
     batch = record_batch(named, shard.whole_schema if whole else shard.schema)
     path = samples[0]["source_file"] if samples else shard.path
-    return Rows(
-        data=batch.select(shard.schema.names) if whole else batch,
-        places=Places(path, "row", [sample["source_row"] for sample in samples]),
-        original=ArrowRows.of(batch) if whole else None,
-    )
+    places = Places(path, "row", [sample["source_row"] for sample in samples])
+    return Rows.of(batch, places, shard.schema.names, whole=whole)
 
 
 class OpenUnits:

@@ -1,15 +1,18 @@
-"""Single rows of a dump: the first ones of its files, and one by its id or number.
+"""The first rows of a dump's files, and single rows by their id or number.
 
-The first rows of each file are read before the rest of the dump, to see anomalies of whole files (`samples`).  One row
-is found whatever is wrong with it (`find_rows`).
+The first rows of each file are read before the rest of the dump, to see anomalies of whole files: `samples` gives a
+Sample for each, and that the Pairs of log-probs in it that can be compared.  One row is found whatever is wrong with it
+(`find_rows`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
@@ -22,8 +25,77 @@ from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
 from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
-from rlcorr_cli.reading.sample import Sample
 from rlcorr_cli.reading.values import keys, texts
+
+FAR = 1000.0
+"""Numbers beyond this size are marks (-9999 is one), not log-probs, and would rule every sum of squares."""
+
+
+@frozen
+class Pairs:
+    """V pairs (rollout, train) in their rows: valid tokens on which both are finite and no farther out than FAR.
+
+    offsets: i64[B+1] from 0 to V, empty rows included.  rollout, train: f64[V].
+    """
+
+    offsets: NDArray[np.int64]
+    rollout: NDArray[np.float64]
+    train: NDArray[np.float64]
+
+    @property
+    def n(self) -> int:
+        """The number of pairs, V."""
+        return len(self.rollout)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each pair, i64[V]."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def runs(self, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The longest stretches of hits within a row: where each starts, and one past its end.  hit: bool[V]."""
+        border = self.borders
+        around = np.concatenate([[False], hit, [False]])
+        starts = hit & (~around[:-2] | border[:-1])
+        ends = hit & (~around[2:] | border[1:])
+        return np.flatnonzero(starts), np.flatnonzero(ends) + 1
+
+    @property
+    def borders(self) -> NDArray[np.bool_]:
+        """Whether a row starts (or the last one ends) before pair i: bool[V+1]."""
+        border = np.zeros(self.n + 1, bool)
+        border[self.offsets] = True
+        return border
+
+
+@frozen(kw_only=True)
+class Sample:
+    """The first rows of one file, masked tokens included; nothing in it has been checked but the lengths.
+
+    offsets: i64[B+1] from 0.  rollout, train: float [T], aligned; rows of unequal length were left out before.
+    valid: the mask, bool[T], None without a mask column.  columns: the dump's names of (rollout, train).
+    step: of the first and the last row, None without.
+    """
+
+    path: str
+    offsets: NDArray[np.int64]
+    rollout: NDArray[Any]
+    train: NDArray[Any]
+    valid: NDArray[np.bool_] | None
+    columns: tuple[str, str]
+    step: tuple[float | None, float | None]
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The pairs of valid tokens on which both columns hold a log-prob."""
+        with np.errstate(all="ignore"):  # the cast of a huge or a signalling number
+            rollout, train = np.asarray(self.rollout, np.float64), np.asarray(self.train, np.float64)
+        use = np.maximum(np.abs(rollout), np.abs(train)) <= FAR  # false where either is NaN
+        if self.valid is not None:
+            use &= np.asarray(self.valid, bool)
+        kept = np.concatenate([[0], np.cumsum(use)])
+        return Pairs(kept[self.offsets], rollout[use], train[use])
+
 
 MAX_FILES = 64
 """Of a dump of more files, this many are looked at, from the first to the last."""
@@ -91,7 +163,7 @@ def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
 
     A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
     """
-    rows = list[NamedRow]()
+    rows: list[NamedRow] = []
     for name, matches in _matching(dump, names).items():
         asked = f"sample_id {name}" if dump.roles.ids else f"number {name}"
         if matches.row is None:
@@ -99,7 +171,11 @@ def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
         if matches.n > 1:
             places = ", ".join(place.text for place in all_resolved(matches.places))
             raise UsageError(f"{matches.n} rows have {asked}: {places}.", "Name one file, or a row by its number.")
-        rows.append(_named_row(dump, matches.row))
+        policy = replace(dump.request.bad_rows, action="quarantine")
+        # What is told of single tokens comes before the row.
+        *_, read = checked_batches(matches.row, dump.roles, STEP_TOKENS, bad_rows=policy)
+        assert matches.row.original is not None
+        rows.append(NamedRow(resolved(matches.row.places[0]).text, matches.row.original.values(0), read))
     return rows
 
 
@@ -137,12 +213,3 @@ def _matching(dump: Dump, names: Sequence[str]) -> dict[str, _Matches]:
                 if row is not None:
                     by_number[name].add(rows, row)
     return {name: matches if matches.n else by_number[name] for name, matches in by_id.items()}
-
-
-def _named_row(dump: Dump, rows: Rows) -> NamedRow:
-    # What is told of single tokens comes before the row.
-    *_, read = checked_batches(
-        rows, dump.roles, STEP_TOKENS, bad_rows=replace(dump.request.bad_rows, action="quarantine")
-    )
-    assert rows.original is not None
-    return NamedRow(resolved(rows.places[0]).text, rows.original.values(0), read)

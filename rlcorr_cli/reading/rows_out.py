@@ -146,7 +146,7 @@ class Writer(Protocol):
 
 
 class _Table(ABC):
-    """Rows that all have the same columns, in groups of about GROUP_BYTES: how they are written is a subclass's.
+    """Rows that all have the same columns, in groups of about GROUP_BYTES: what writes them is a subclass's.
 
     columns, first: as of `writer`.
     """
@@ -161,10 +161,6 @@ class _Table(ABC):
     @abstractmethod
     def _begun(self, schema: pa.Schema) -> Any:
         """What writes tables of these columns into the file."""
-
-    @abstractmethod
-    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
-        """Write a table in groups of so many rows."""
 
     def write(self, rows: OriginalRows) -> None:
         table = rows.as_table(self._fixed)
@@ -183,22 +179,17 @@ class _Table(ABC):
 
     def close(self, metadata: str) -> None:
         self._flush()
-        assert self._writer is not None
-        self._close(metadata)
-
-    @abstractmethod
-    def _close(self, metadata: str) -> None:
-        """Write the last bytes."""
+        self._writer.close()
 
     def abandon(self) -> None:
         self._writer = None
 
     def _flush(self) -> None:
         if self._held:
-            assert self._writer is not None
             table = pa.concat_tables(self._held)
             self._held = []
-            self._write_groups(table, max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1)))
+            n_rows = max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1))
+            self._writer.write_table(table, n_rows)  # of each row group, or record batch
 
 
 class _Parquet(_Table):
@@ -210,13 +201,10 @@ class _Parquet(_Table):
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
 
-    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
-        self._writer.write_table(table, row_group_size=n_rows)
-
-    def _close(self, metadata: str) -> None:
+    def close(self, metadata: str) -> None:
         if metadata:
             self._writer.add_key_value_metadata({MARK: metadata})
-        self._writer.close()
+        super().close(metadata)
 
     def abandon(self) -> None:
         if self._writer is not None:
@@ -230,12 +218,6 @@ class _Arrow(_Table):
     def _begun(self, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
         marked = schema.with_metadata({**(schema.metadata or {}), MARK: ""})
         return pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), marked)
-
-    def _write_groups(self, table: pa.Table, n_rows: int) -> None:
-        self._writer.write_table(table, max_chunksize=n_rows)
-
-    def _close(self, metadata: str) -> None:
-        self._writer.close()
 
 
 class _Lines:
@@ -303,4 +285,4 @@ REASON = "rlcorr_problem"
 def quarantined(aside: BadRows) -> OriginalRows:
     """The rows with a column REASON, which may have been set aside before and then have one."""
     assert aside.original is not None
-    return aside.original.replacing(REASON, as_texts(aside.reasons))
+    return aside.original.with_columns({REASON: as_texts(aside.reasons)})

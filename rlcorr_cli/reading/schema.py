@@ -7,7 +7,6 @@ to one Parquet file, `joined` tells which columns that has, or why it cannot be.
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 from itertools import chain
 from typing import Any
 
@@ -70,7 +69,8 @@ def resolve_schema(
     columns is a DataError that names it; a reward or current policy that not all files share is left out.
     """
     notes: list[str] = []
-    optional = _optional(plan_columns)
+    left_out = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
+    optional = [name for name in (*left_out, *plan_columns.optional) if name not in plan_columns.needed]
     resolved = {
         path: _resolved(path, schema, request.columns, plan_columns=plan_columns, optional=optional, notes=notes)
         for path, schema in schemas.items()
@@ -137,13 +137,6 @@ def needed_columns(
     return list(dict.fromkeys((*roles.needed, *filter(None, marks), *others)))
 
 
-def _optional(plan_columns: PlanColumns) -> tuple[str, ...]:
-    """Columns that a dump may be read without."""
-    rest = ("current_log_probs", "reward") if plan_columns.mode == "decoupled" else ("reward",)
-    rest += plan_columns.optional
-    return tuple(name for name in rest if name not in plan_columns.needed)
-
-
 def _shared(columns_of: Mapping[str, dict[str, str]], optional: Collection[str]) -> dict[str, str]:
     (first, columns), *others = columns_of.items()
     for path, theirs in others:
@@ -181,11 +174,15 @@ def _resolved(
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
             if fits(type):
                 continue
-            if _can_go_without(name, columns, overrides, optional):
+            is_lent = name == "current_log_probs" and "old_log_probs" not in columns
+            if name in optional and not is_lent and name not in overrides:
                 notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
                 del columns[name]
                 continue
-            raise DataError(f"{column} holds {type}; {name} must be {expected}.", _flatten_hint(name, type))
+            hint = f"Name another column with --map {name}=COLUMN, or write this one in that form."
+            if is_list(type) and is_list(type.value_type):
+                hint = "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
+            raise DataError(f"{column} holds {type}; {name} must be {expected}.", hint)
     return columns
 
 
@@ -311,19 +308,6 @@ def _type(schema: pa.Schema, column: str) -> pa.DataType:
     return schema.field(column).type
 
 
-def _can_go_without(
-    name: str, columns: Mapping[str, str], overrides: Mapping[str, str], optional: Collection[str]
-) -> bool:
-    lent = name == "current_log_probs" and "old_log_probs" not in columns
-    return name in optional and not lent and name not in overrides
-
-
-def _flatten_hint(name: str, type: pa.DataType) -> str:
-    if types.is_nested_list(type):
-        return "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
-    return f"Name another column with --map {name}=COLUMN, or write this one in that form."
-
-
 def _choices(columns: Mapping[str, str], available: Collection[str], request: ReadRequest) -> Iterator[str]:
     for name, column in columns.items():
         if column not in (name, request.columns.get(name)):
@@ -362,19 +346,19 @@ def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
         twice = next((name for name in theirs.names if theirs.names.count(name) > 1), None)
         if twice is not None:
             raise DataError(f"{WHAT}: {path} has two columns called {twice}.", HINT)
+    fields = list(schema)
     for path, theirs in others:
         for name in sorted({*schema.names} ^ {*theirs.names}):
             has, lacks = (first, path) if name in schema.names else (path, first)
             raise DataError(f"{WHAT}: {has} has {name}, {lacks} has not.", HINT)
-        for field in schema:
+        for i, field in enumerate(fields):  # which differ from the first file's in where null is allowed alone
             other = theirs.field(field.name)
-            if _joined(field, other) is None:
-                raise DataError(f"{WHAT}: {field.name} is {field.type} in {first}, {other.type} in {path}.", HINT)
-    # Pairs fit the first one, and so each other: all that can differ is where null is allowed.
-    return pa.schema(
-        [reduce(_fitting, (theirs.field(field.name) for _, theirs in others), field) for field in schema],
-        metadata=schema.metadata,
-    )
+            both = _joined(field, other)
+            if both is None:
+                own = schema.field(i).type
+                raise DataError(f"{WHAT}: {field.name} is {own} in {first}, {other.type} in {path}.", HINT)
+            fields[i] = both
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def different(later: pa.Schema, first: pa.Schema) -> DataError:
@@ -396,12 +380,6 @@ def conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
     if table.schema == schema:
         return table
     return pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
-
-
-def _fitting(field: pa.Field, other: pa.Field) -> pa.Field:
-    both = _joined(field, other)
-    assert both is not None, "the columns have been compared"
-    return both
 
 
 def _joined(field: pa.Field, other: pa.Field) -> pa.Field | None:

@@ -49,7 +49,8 @@ def in_memory(value: Any) -> InMemory | None:
     if _is_dataset(value):
         return InMemory(_decoded(value.with_format("arrow")[:]))
     if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
-        value = _columns_of(value)
+        names = dict.fromkeys(name for row in value for name in row)
+        value = {name: [row.get(name) for row in value] for name in names}  # null where a row lacks the key
     if not isinstance(value, Mapping):
         return None
     if splits := [str(name) for name, split in value.items() if _is_dataset(split)]:
@@ -57,7 +58,11 @@ def in_memory(value: Any) -> InMemory | None:
         raise UsageError(message, f'Take one, such as dataset["{splits[0]}"].')
     if not value:
         raise UsageError("The table in memory has no columns.", LAY_OUT)
-    value, notes = _as_columns(value)
+    notes: tuple[str, ...] = ()
+    known = batch_layout(value)
+    if known is not None:  # a framework's own batch
+        name, layout = known
+        value, notes = layout.columns(value), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
     columns = {str(name): _column(str(name), column) for name, column in value.items()}
     sizes = {len(column) for column in columns.values()}
     if len(sizes) > 1:
@@ -74,20 +79,6 @@ def one_table(portions: Sequence[OriginalRows]) -> Table:
 def _is_dataset(value: Any) -> bool:
     """Whether it is a Dataset of Hugging Face's `datasets`, which is not imported to find out."""
     return type(value).__module__.startswith("datasets.") and hasattr(value, "with_format") and hasattr(value, "select")
-
-
-def _columns_of(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
-    """The columns of rows: a column for each key that any row has, null where a row lacks it."""
-    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
-
-
-def _as_columns(batch: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """A mapping of columns, and notes on what it is: as it is, unless it is a framework's own batch."""
-    known = batch_layout(batch)
-    if known is None:
-        return batch, ()
-    name, layout = known
-    return layout.columns(batch), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
 
 
 def _decoded(table: pa.Table) -> pa.Table:

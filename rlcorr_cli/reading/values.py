@@ -65,8 +65,11 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
     a list of pairs.  of_bytes: what becomes of binary values.  losses: where to count texts that are not UTF-8.
     """
     type = column.type
+    if isinstance(type, pa.UuidType):
+        return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
     if isinstance(type, pa.BaseExtensionType):
-        return _uuids(column) if isinstance(type, pa.UuidType) else plain(_storage(column), of_bytes, losses)
+        storage = cast(column.storage, pa.bool_()) if isinstance(type, pa.Bool8Type) else column.storage
+        return plain(storage, of_bytes, losses)
     if is_.is_dictionary(type):
         words = [*plain(column.dictionary, of_bytes, losses), None]
         return [words[i] for i in as_numpy(cast(column.indices, pa.int64()), null=len(words) - 1).tolist()]
@@ -142,14 +145,6 @@ def _is_text(type: pa.DataType) -> bool:
 def _is_binary(type: pa.DataType) -> bool:
     tests = (is_.is_binary, is_.is_large_binary, is_.is_fixed_size_binary, is_.is_binary_view)
     return any(test(type) for test in tests)
-
-
-def _storage(column: pa.Array) -> pa.Array:
-    return cast(column.storage, pa.bool_()) if isinstance(column.type, pa.Bool8Type) else column.storage
-
-
-def _uuids(column: pa.Array) -> list[str | None]:
-    return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
 
 
 def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:

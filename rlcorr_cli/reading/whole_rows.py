@@ -4,7 +4,6 @@ A container of columns gives ArrowRows, one of lines JsonRows.  Nothing but a co
 or writes rows knows the protocol OriginalRows alone, so it is what a new container has to know.
 """
 
-from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
@@ -59,11 +58,7 @@ class OriginalRows(Protocol):
         ...
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "OriginalRows":
-        """The rows with these columns, which they do not have, after their own."""
-        ...
-
-    def replacing(self, name: str, column: pa.Array) -> "OriginalRows":
-        """The rows with this column instead of one that has its name, if any has."""
+        """The rows with these columns after their own, and instead of those that have their names."""
         ...
 
     def as_table(self, schema: pa.Schema | None) -> pa.Table:
@@ -127,16 +122,12 @@ class ArrowRows:
         return ArrowRows(changed.append_column(before, column))
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "ArrowRows":
-        """The columns at the table's end."""
+        """The columns at the table's end, wherever others of their names were."""
         table = self.table
         for name, column in added.items():
+            table = table.drop_columns([name]) if name in table.column_names else table
             table = table.append_column(name, column)
         return ArrowRows(table)
-
-    def replacing(self, name: str, column: pa.Array) -> "ArrowRows":
-        """The column at the table's end, wherever the other was."""
-        table = self.table.drop_columns([name]) if name in self.table.column_names else self.table
-        return ArrowRows(table.append_column(name, column))
 
     def as_table(self, schema: pa.Schema | None) -> pa.Table:
         """The table, whose columns are what they are."""
@@ -228,7 +219,7 @@ class JsonRows:
         return replace(rows, held=[{**row, mask: kept(row, flags), before: row[mask]} for row, flags in pairs])
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "JsonRows":
-        """The columns' values at each object's end."""
+        """The columns' values where their keys were, else at each object's end."""
         if not added:
             return self
         rows = self.read()
@@ -236,10 +227,6 @@ class JsonRows:
         pairs = zip(rows.held, values, strict=True)
         held = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
         return JsonRows(held=held, added={**rows.added, **{name: column.type for name, column in added.items()}})
-
-    def replacing(self, name: str, column: pa.Array) -> "JsonRows":
-        """The values where the key was, else at each object's end."""
-        return self.with_columns({name: column})
 
     def as_table(self, schema: pa.Schema | None) -> pa.Table:
         """The objects as a table; the first ones fix the columns."""
@@ -273,7 +260,7 @@ def _stand_in(line: bytes) -> dict[str, Any]:
     try:
         return {LINE: line.decode("utf-8")}
     except UnicodeDecodeError:
-        return {BYTES: b64encode(line).decode()}
+        return {BYTES: base64(line)}
 
 
 def _is_deeper(type: pa.DataType, levels: int) -> bool:

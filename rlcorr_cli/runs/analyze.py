@@ -79,7 +79,7 @@ def analyze(
     asked = dump.request.group_by
     adds_step = follows_steps and dump.step is not None and not any(name in STEPS for name in asked)
     if adds_step:
-        dump = dump.grouped_by((*asked, STEPS[0]))
+        dump = dump.with_request(group_by=(*asked, STEPS[0]))
     step_at = next((place for place, name in enumerate(dump.request.group_by) if name in STEPS), None)
     started = time.perf_counter()
     plan = chosen.plan

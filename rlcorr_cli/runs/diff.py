@@ -125,7 +125,9 @@ def _clustered(dumps: list[Dump | None], saved: list[RunTotals | None], drawn_by
     """
     loose = all(dump is None or dump.cluster == ROLLOUTS for dump in dumps)
     apart = all(run is None or _cluster_of(run) == NO_CLUSTERS for run in saved)
-    return [dump and dump.clustered_by(NO_CLUSTERS) for dump in dumps] if drawn_by and loose and apart else dumps
+    if not (drawn_by and loose and apart):
+        return dumps
+    return [dump and dump.with_request(cluster_by=NO_CLUSTERS) for dump in dumps]
 
 
 def _cluster_of(run: RunTotals) -> str:
@@ -143,7 +145,7 @@ def _measured(
 ) -> Report:
     assert dump is not None
     return analyze(
-        dump.drawn_by(drawn_by),
+        dump.with_request(drawn_by=drawn_by),
         chosen,
         computing=computing,
         seed=settings.seed,

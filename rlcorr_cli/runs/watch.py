@@ -279,7 +279,7 @@ def _measured(job: Job, paths: Sequence[str]) -> Report:
     try:
         dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
         if dump.step is not None:
-            dump = dump.grouped_by(STEPS[:1])
+            dump = dump.with_request(group_by=STEPS[:1])
         return analyze(dump, job.chosen, computing=job.computing, totals=True)
     finally:
         for path in paths:

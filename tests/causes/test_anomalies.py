@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES
-from rlcorr_cli.reading.sample import Sample
+from rlcorr_cli.reading.peek import Sample
 
 DATA = Path(__file__).parents[2] / "sample_data"
 GOLDEN = Path(__file__).parents[1] / "golden" / "input.parquet"

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.reading.arrow_values import as_arrow, as_indices, as_lists, as_numpy, as_texts
+from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_numpy, as_texts
 
 TYPES = (pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float16(), pa.float32(), pa.float64())
 SLICES = ((0, 40), (3, 20), (8, 1), (17, 23), (5, 0))
@@ -37,12 +37,6 @@ def test_a_null_is_refused() -> None:
 def test_something_may_stand_for_a_null(values: list[float | None]) -> None:
     expected = [-1.0 if value is None else value for value in [*values, *values]]
     assert as_numpy(pa.chunked_array([values, values], pa.float32()), null=-1).tolist() == expected
-
-
-def test_indices_are_whole_numbers() -> None:
-    rows = np.arange(10)[::3]
-    assert as_indices(rows).equals(pa.array([0, 3, 6, 9], pa.int64()))
-    assert len(as_indices(rows[:0])) == 0
 
 
 @pytest.mark.parametrize("step", [1, 3])

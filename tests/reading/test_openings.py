@@ -36,7 +36,7 @@ def test_a_dump_is_opened_once_to_settle_its_columns_and_cut_the_work(openings: 
     dump = opened(paths)
     assert openings == {"a.parquet": 1, "b.parquet": 1}
     assert dump.has("step")
-    dump.grouped_by(("step", "policy_version"))
+    dump.with_request(group_by=("step", "policy_version"))
     assert openings == {"a.parquet": 1, "b.parquet": 1}
 
 

@@ -89,9 +89,9 @@ def test_a_mask_keeps_its_kind_of_numbers(kind: str) -> None:
 
 
 def test_a_column_takes_the_place_of_its_namesake(rows: OriginalRows) -> None:
-    replaced = rows.replacing("reward", pa.array(["x", "y", "z"]))
+    replaced = rows.with_columns({"reward": pa.array(["x", "y", "z"])})
     assert listed(replaced) == [json.dumps({**row, "reward": x}) for row, x in zip(ROWS, "xyz", strict=True)]
-    assert [row["new"] for row in rows.replacing("new", pa.array([1, 2, 3])).as_objects()] == [1, 2, 3]
+    assert [row["new"] for row in rows.with_columns({"new": pa.array([1, 2, 3])}).as_objects()] == [1, 2, 3]
 
 
 def test_rows_are_tables_of_the_columns_that_the_first_have(rows: OriginalRows) -> None:
@@ -105,7 +105,7 @@ def test_a_line_that_is_no_object_is_told_and_stands_as_it_is() -> None:
     assert rows.unreadable() == {1: "is an array, not an object", 2: "is not UTF-8 at byte 0"}
     assert rows.values(1) == {"line": "[1]"}
     assert rows.values(2) == {"line": "\\xff{"}
-    reasons = rows.replacing("why", pa.array(["x", "y", "z"])).as_objects()
+    reasons = rows.with_columns({"why": pa.array(["x", "y", "z"])}).as_objects()
     assert reasons == [
         {"id": "a", "why": "x"},
         {"rlcorr_line": "[1]", "why": "y"},
@@ -121,7 +121,7 @@ def test_only_containers_know_what_kind_of_rows_they_read() -> None:
         for path in package.rglob("*.py")
         if any(kind in path.read_text(encoding="utf-8") for kind in kinds)
     }
-    readers = {f"reading/{name}.py" for name in ("parquet", "jsonl", "arrow", "memory")}
-    makers = {"reading/convert.py", "reading/whole_rows.py", "reading/native.py"}  # of whatever kind it had
+    readers = {"reading/batches.py", "reading/jsonl.py"}  # of columns (`Rows.of`), and of lines
+    makers = {"reading/convert.py", "reading/whole_rows.py"}  # of whatever kind it had
     chooser = {"runs/where.py"}  # of rows by an expression over columns, which Arrow has
     assert naming == readers | makers | chooser
