@@ -6,16 +6,14 @@ current policy over the old one.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, key_of, number, positive
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
-_LEVELS: tuple[Literal["token", "geometric", "sequence", "segment"], ...] = (
-    *("token", "geometric", "sequence"),
-    "segment",  # each run of loss tokens by itself, which no plan here has
-)
+_Level = Literal["token", "geometric", "sequence", "segment"]
+"""Segment takes each run of loss tokens by itself, which no plan here does."""
 _WEIGHT_KEYS = ("enabled", "weight_type", "upper_bound", "detach")
 _FILTER_KEYS = (
     *("enabled", "agg_type"),
@@ -72,7 +70,7 @@ def _rejections(config: Config) -> tuple[Rejection, ...]:
 
 
 def _level(block: Config, key: str) -> WeightScope:
-    level = choice(block, key, _LEVELS, "token")
+    level: _Level = choice(block, key, get_args(_Level), "token")
     if level == "segment":
         raise UsageError(
             f"{key}: segment cannot be read as a plan: it takes each run of loss tokens by itself.",
