@@ -5,7 +5,8 @@ command line turns an RlcorrError into two lines on stderr (`commands/main.py`).
 """
 
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 LONGEST = 600
@@ -75,6 +76,15 @@ class OutputError(RlcorrError):
     """A result that could not be written."""
 
     exit_status = 4
+
+
+@contextmanager
+def naming(where: str) -> Generator[None]:
+    """Let what goes wrong say where it is: 'dump.parquet: there is no column ...'."""
+    try:
+        yield
+    except RlcorrError as error:
+        raise type(error)(f"{where}: {error.message}", error.hint) from error
 
 
 def address_space() -> int | None:

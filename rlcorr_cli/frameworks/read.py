@@ -7,7 +7,7 @@ and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped
 from dataclasses import fields
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
+from rlcorr_cli.errors import UsageError, naming
 from rlcorr_cli.frameworks.areal import AREAL
 from rlcorr_cli.frameworks.framework import Framework, meaning
 from rlcorr_cli.frameworks.ms_swift import MS_SWIFT
@@ -57,10 +57,8 @@ class PlanFile:
 def read_plan(path: str, profile: Framework | None) -> PlanFile:
     """The plan in a file: a framework's config when a profile is given, else our own records."""
     data, notes = load(path)
-    try:
+    with naming(path):
         read = plan_in(data, profile)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from None
     return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)), read.objective)
 
 

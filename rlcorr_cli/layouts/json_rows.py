@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts import values
 from rlcorr_cli.layouts.canonical import TYPES
@@ -109,10 +109,8 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]
                 raise DataError(f"line {number} is not JSON: is the file still being written?", CUT) from error
             if not isinstance(row, dict):
                 raise DataError(f"line {number} is not an object.", CUT)
-            try:
+            with naming(f"line {number}"):
                 yield from make(row, n_objects)
-            except DataError as error:
-                raise DataError(f"line {number}: {error.message}", error.hint) from error
             n_objects += 1
 
 

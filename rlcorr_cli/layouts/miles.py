@@ -20,7 +20,7 @@ from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import DASHBOARD_COLUMNS, DASHBOARD_NAME
 from rlcorr_cli.layouts.tensors import TENSORS, Array, is_tensor
 from rlcorr_cli.layouts.torch_files import opened, read_torch
-from rlcorr_cli.layouts.values import HINT, flat, length, mapping, sequence
+from rlcorr_cli.layouts.values import HINT, length, mapping, rows_of_lists, sequence
 
 IN_LOSS = {
     "rollout_log_probs": "rollout_log_probs",
@@ -99,12 +99,9 @@ def open_dashboard(paths: Sequence[str]) -> OpenedDump:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    lists = {name: flat(batch.column(key), key) for name, key in LISTS.items()}
     indices, lengths = (batch.column(key).to_pylist() for key in DASHBOARD_COLUMNS[:2])
-    for i, (index, n_tokens) in enumerate(zip(indices, lengths, strict=True)):
-        row: dict[str, Any] = {"sample_id": index}
-        for name, (values, offsets, valid) in lists.items():
-            row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
+    for index, n_tokens, lists in zip(indices, lengths, rows_of_lists(batch, LISTS.values()), strict=True):
+        row: dict[str, Any] = {"sample_id": index, **{name: lists[key] for name, key in LISTS.items()}}
         tokens = row["token_ids"]
         if not isinstance(n_tokens, int) or tokens is None or not 0 <= n_tokens <= len(tokens):
             raise DataError(f"a response_length is {n_tokens}, and its tokens are fewer, or none.", HINT)

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.layouts.json_layouts import EXPORT_HINT
 from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
@@ -112,11 +112,9 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
 
     def samples() -> Iterator[Sample]:
         for place, fields in enumerate(_micro_batches(path)):
-            try:
+            with naming(f"micro batch {place}"):
                 for sample in _samples(fields):
                     yield {**places, "micro_batch": place, **sample}
-            except DataError as error:
-                raise DataError(f"micro batch {place}: {error.message}", error.hint) from error
 
     return OpenedDump(
         columns=[*COLUMNS, *places, *optional],

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError, PartOfStep
+from rlcorr_cli.errors import DataError, PartOfStep, naming
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.layouts.json_parts import tree_paths
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
@@ -305,7 +305,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
         for file in stream:
             n_rows = 0
             for episode, number in _records(file.path, sizes[file.path], _Episode, {}):
-                with _line_named(file.path, number):
+                with naming(f"{file.path}: line {number}"):
                     for row in _rows(episode, annotations):
                         yield {**row, "source_file": file.path, "source_row": n_rows}
                         n_rows += 1
@@ -353,7 +353,7 @@ def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotation
     counts = Counts()
     for file in stream:
         for episode, number in _records(file.path, sizes[file.path], _EpisodeSketch, counts.torn):
-            with _line_named(file.path, number):
+            with naming(f"{file.path}: line {number}"):
                 for trace in episode.traces or ():
                     _count(trace, counts, annotations, of_evaluation=episode.kind == "eval")
     return counts
@@ -370,14 +370,6 @@ def _count(trace: _TraceSketch, counts: Counts, annotations: Annotations, *, of_
             counts.branches += 1
             counts.untrained += not is_trained
             counts.evaluation += not is_trained and of_evaluation
-
-
-@contextmanager
-def _line_named(path: str, number: int) -> Generator[None]:
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{path}: line {number}: {error.message}", error.hint) from error
 
 
 def _is_empty(value: msgspec.Raw) -> bool:

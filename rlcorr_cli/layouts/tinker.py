@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.arrow_files import arrow_file, batches
 from rlcorr_cli.files.parquet_files import parquet_file
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.values import HINT, aligned, flat, floats, inner, integers, objects, other, text, whole
+from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, other, rows_of_lists, text, whole
 from rlcorr_cli.places import scheme
 
 WAL_PLACES = slice(18, 20)
@@ -121,10 +121,8 @@ def _of_database(path: str) -> Iterator[Sample]:
         rows = database.execute(f"SELECT {', '.join(NAMES)} FROM wire_rows ORDER BY cursor")
         for number, values in enumerate(rows):
             row = dict(zip(NAMES, values, strict=True))
-            try:
+            with naming(f"row {number} of wire_rows"):
                 yield _row({**row, **{name: _json(row, name) for name in LISTS}})
-            except DataError as error:
-                raise DataError(f"row {number} of wire_rows: {error.message}", error.hint) from error
 
 
 NAMES = (
@@ -158,12 +156,9 @@ def _database(path: str) -> Generator[sqlite3.Connection]:
 
 def _of_columns(path: str) -> Iterator[Sample]:
     for batch in _batches(path):
-        lists = {name: flat(batch.column(name), name) for name in LISTS}
-        others = [name for name in batch.schema.names if name not in LISTS]
-        for i, row in enumerate(batch.select(others).to_pylist()):
-            for name, (values, offsets, valid) in lists.items():
-                row[name] = values[offsets[i] : offsets[i + 1]] if valid[i] else None
-            yield _row(row)
+        others = batch.select([name for name in batch.schema.names if name not in LISTS])
+        for row, lists in zip(others.to_pylist(), rows_of_lists(batch, LISTS), strict=True):
+            yield _row({**row, **lists})
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:

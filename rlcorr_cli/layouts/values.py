@@ -11,7 +11,7 @@ given to NumPy whose items are not known: it would walk lists that hold each oth
 
 import re
 import struct
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -231,13 +231,21 @@ def _integers(values: list[Any]) -> NDArray[np.int64] | None:
     return None
 
 
-def flat(lists: pa.Array, key: str) -> tuple[Array, Array, Array]:
-    """The values of lists, where each begins and ends, and which are not null."""
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise DataError(f"its {key} is {lists.type}, not a list.", HINT)
-    floats = pa.types.is_floating(lists.type.value_type)
-    if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
-        raise DataError(f"its {key} hold nulls, or something else than numbers.", HINT)
-    # By DLPack, because pyarrow's own `to_numpy` imports pandas where it is installed, which takes half a second.
-    values = np.from_dlpack(lists.values.fill_null(np.nan) if floats else lists.values)
-    return values, np.from_dlpack(lists.offsets), np.array(lists.is_valid().to_pylist(), np.bool_)
+def rows_of_lists(batch: pa.RecordBatch, columns: Iterable[str]) -> Iterator[dict[str, Array | None]]:
+    """Of each row its lists of numbers in these columns, as arrays; None of one that is null."""
+    flat: dict[str, tuple[Array, list[int], list[bool]]] = {}
+    for name in columns:
+        lists = batch.column(name)
+        if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+            raise DataError(f"its {name} is {lists.type}, not a list.", HINT)
+        floats = pa.types.is_floating(lists.type.value_type)
+        if not floats and (lists.values.null_count or not pa.types.is_integer(lists.type.value_type)):
+            raise DataError(f"its {name} hold nulls, or something else than numbers.", HINT)
+        # By DLPack, because pyarrow's own `to_numpy` imports pandas where it is installed, which takes half a second.
+        values = np.from_dlpack(lists.values.fill_null(np.nan) if floats else lists.values)
+        flat[name] = values, lists.offsets.to_pylist(), lists.is_valid().to_pylist()
+    for i in range(batch.num_rows):
+        yield {
+            name: values[offsets[i] : offsets[i + 1]] if valid[i] else None
+            for name, (values, offsets, valid) in flat.items()
+        }

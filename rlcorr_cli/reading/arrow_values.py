@@ -86,6 +86,12 @@ def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]
     return pa.ListArray.from_arrays(as_arrow(narrow), flat, type=type)
 
 
+def flattened(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The items of lists of whatever layout, and where each list begins and ends, i64[B+1]; a null is an empty one."""
+    lengths = as_numpy(call("list_value_length", lists), null=0)
+    return call("list_flatten", lists), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
 def _dtype(type: pa.DataType) -> np.dtype[Any]:
     return np.dtype(type.to_pandas_dtype())
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened
 from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL
 
 Flags = NDArray[np.bool_]
@@ -52,8 +52,7 @@ class Lists:
             ends = as_numpy(column.offsets).astype(np.int64)
             items, offsets = column.values.slice(ends[0], ends[-1] - ends[0]), ends - ends[0]
         else:
-            lengths = as_numpy(call("list_value_length", column), null=0)
-            items, offsets = call("list_flatten", column), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+            items, offsets = flattened(column)
             if column.null_count:
                 nulls = as_numpy(call("is_null", column))
         # Nulls become NaN, in the smallest float that has one: of whole numbers, which are a mask's and only held

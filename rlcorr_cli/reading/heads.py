@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened
 
 Index = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -40,11 +40,10 @@ class TokenLists:
     @classmethod
     def of(cls, column: pa.Array) -> "TokenLists":
         """Of a column of lists of lists of numbers."""
-        inner = call("list_flatten", column)
-        sizes = as_numpy(call("list_value_length", inner), null=0)
+        items, offsets = flattened(call("list_flatten", column))
         return cls(
-            values=as_numpy(cast(call("list_flatten", inner), pa.float64(), lossy=True), null=np.nan),
-            offsets=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+            values=as_numpy(cast(items, pa.float64(), lossy=True), null=np.nan),
+            offsets=offsets,
             of_rows=as_numpy(call("list_value_length", column), null=-1),
         )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened, is_list
 from rlcorr_cli.reading.heads import MOST_IDS, Floats, Index, TokenLists, coded_pairs, whole
 
 LOG_ROUNDING = 1e-3
@@ -134,9 +134,8 @@ def _read(sets: pa.Array, is_offsets: bool) -> tuple[_Flat, _Flat | None, _Flat 
     """The sizes, and the ids and the rollout's log-probs where an object has them."""
     if not pa.types.is_struct(sets.type):
         if is_list(sets.type.value_type):
-            lengths = as_numpy(call("list_value_length", sets), null=0)
-            inner = as_numpy(call("list_value_length", call("list_flatten", sets)), null=-1)
-            return _Flat(inner, _ends(lengths)), _numbers(sets), None
+            inner, ends = flattened(sets)
+            return _Flat(as_numpy(call("list_value_length", inner), null=-1), ends), _numbers(sets), None
         numbers = _numbers(sets)
         return _differences(numbers) if is_offsets else numbers, None, None
     fields = dict(zip(sets.type.names, sets.flatten(), strict=True))
@@ -158,11 +157,10 @@ def _ends(lengths: NDArray[Any]) -> Index:
 def _numbers(column: pa.Array, dtype: str = "<i4") -> _Flat:
     """The numbers of each row: of lists, of lists of lists, of bytes or of base64; none where there are none."""
     if is_list(column.type):
-        lengths, items = as_numpy(call("list_value_length", column), null=0), call("list_flatten", column)
-        ends = _ends(lengths)
+        items, ends = flattened(column)
         if is_list(items.type):
-            ends = _ends(as_numpy(call("list_value_length", items), null=0))[ends]
-            items = call("list_flatten", items)
+            items, inner_ends = flattened(items)
+            ends = inner_ends[ends]
         return _Flat(as_numpy(cast(items, pa.float64(), lossy=True), null=np.nan), ends)
     rows = [np.frombuffer(_content(each, dtype), dtype) for each in column.to_pylist()]
     return _Flat(np.concatenate([*rows, np.zeros(0, dtype)]).astype(np.float64), _ends(np.array([*map(len, rows)])))

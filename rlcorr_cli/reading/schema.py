@@ -4,15 +4,14 @@ Each file is resolved by itself and held against the first (`resolve_schema`).  
 to one Parquet file, `joined` tells which columns that has, or why it cannot be.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError, RlcorrError
+from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
@@ -160,7 +159,7 @@ def _resolved(
     notes: list[str],
 ) -> dict[str, str]:
     """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
-    with _named(path):
+    with naming(shown(path)):
         columns = resolve(
             schema.names,
             overrides,
@@ -189,7 +188,7 @@ def _resolved(
 def _keys(
     path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
 ) -> dict[str, str]:
-    with _named(path):
+    with naming(shown(path)):
         lag = _lag(schema, request)
         keys = {
             name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
@@ -317,15 +316,6 @@ def _choices(columns: Mapping[str, str], available: Collection[str], request: Re
         yield "No mask column: every token counts as valid."
     elif (second := SECOND_MASKS.get(mask)) in available:
         yield f"{second} is not applied: only {mask} masks tokens."
-
-
-@contextmanager
-def _named(path: str) -> Generator[None]:
-    """Let an error about columns say which file it is about."""
-    try:
-        yield
-    except RlcorrError as error:
-        raise type(error)(f"{shown(path)}: {error.message}", error.hint) from error
 
 
 WHAT = "The files have different columns, which one Parquet file cannot hold"

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.types as is_
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
+from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened, is_list
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
@@ -148,10 +148,9 @@ def _is_binary(type: pa.DataType) -> bool:
 
 
 def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
-    items = plain(call("list_flatten", column), of_bytes, losses)
-    lengths = as_numpy(call("list_value_length", column), null=0)
-    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
-    return _where_known(column, (items[a:b] for a, b in pairwise(ends)))
+    flat, ends = flattened(column)
+    items = plain(flat, of_bytes, losses)
+    return _where_known(column, (items[a:b] for a, b in pairwise(ends.tolist())))
 
 
 def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
