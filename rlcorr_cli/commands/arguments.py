@@ -164,7 +164,7 @@ Device = Annotated[
     Opt(
         help="Where to compute. auto: on a GPU if there is one.",
         panel=COMPUTING,
-        default="auto",
+        default="cpu",
         metavar="<auto|cpu|torch|cuda|cuda:N>",
         offers=completion.devices,
         rare=True,
@@ -380,13 +380,13 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
 
     workers, batch_tokens = how.get("workers"), how.get("batch_tokens")
     # Callers from Python may pass anything.
-    device: Any = how.get("device", "auto")
+    device: Any = how.get("device", "cpu")
     engine: Any = how.get("engine", "auto")
     ray_address: Any = how.get("ray_address")
     refuse_outside(1, MOST_WORKERS, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
-        raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="auto".')
+        raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="cpu".')
     one_of("--engine", engine, EngineName)
     if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")

@@ -30,7 +30,7 @@ class Computing:
     may read its dump several times; None where none were.
     """
 
-    device: str = "auto"
+    device: str = "cpu"
     batch_tokens: int | None = None
     engine: Engine = field(default_factory=ThreadEngine)
     warnings: set[str] | None = field(default=None, compare=False)

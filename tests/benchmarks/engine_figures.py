@@ -11,7 +11,7 @@ from child import answer
 from figures import PRESET, RLCORR, Bench, Figure, NotHere, figure, interleave, say, wall
 
 CORES = 16
-"""What P16 is about."""
+"""What P18 is about."""
 
 
 def p10(bench: Bench) -> Figure:
@@ -29,13 +29,31 @@ def p12(bench: Bench) -> Figure:
     return figure(interleave(works, bench.rounds), lambda t: t["processes"] / t["threads"], "s")
 
 
-def p16(bench: Bench) -> Figure:
-    """analyze W2 as 64 files by one process over the same by sixteen."""
+def p18(bench: Bench) -> Figure:
+    """analyze W2 as 64 files by one process over the same by sixteen; details give numbers of processes between."""
     if len(os.sched_getaffinity(0)) < CORES:
         raise NotHere(f"{CORES} cores are needed")
     dump = parts(bench, 64)
-    works = {str(n): partial(_analyze, dump, "processes", n) for n in (1, CORES)}
+    works = {str(n): partial(_analyze, dump, "processes", n) for n in (1, 2, 4, 8, CORES)}
     return figure(interleave(works, min(3, bench.rounds)), lambda t: t["1"] / t[str(CORES)], "s")
+
+
+def on_a_gpu(bench: Bench) -> Figure:
+    """analyze W2 on the device over the same on a CPU, by one thread for each core; details give one thread, too, and
+    what a CPU takes by processes."""
+    dump, n_cores = bench.dump("W2"), len(os.sched_getaffinity(0))
+    works = {
+        f"{device} {engine} {n}": partial(_analyze, dump, engine, n, device)
+        for device, engine, n in (
+            (bench.device, "threads", 1),
+            (bench.device, "threads", n_cores),
+            ("cpu", "threads", 1),
+            ("cpu", "threads", n_cores),
+            ("cpu", "processes", n_cores),
+        )
+    }
+    there, here = f"{bench.device} threads {n_cores}", f"cpu threads {n_cores}"
+    return figure(interleave(works, min(3, bench.rounds)), lambda t: t[there] / t[here], "s")
 
 
 def parts(bench: Bench, n: int) -> Path:
@@ -53,7 +71,7 @@ def parts(bench: Bench, n: int) -> Path:
     return folder
 
 
-def _analyze(dump: Path, engine: str, workers: int) -> float:
+def _analyze(dump: Path, engine: str, workers: int, device: str = "cpu") -> float:
     """Seconds of the command."""
-    options = ("--preset", PRESET, "--json", "--engine", engine, "--workers", str(workers))
+    options = ("--preset", PRESET, "--json", "--engine", engine, "--workers", str(workers), "--device", device)
     return wall(RLCORR, "analyze", dump, *options)

@@ -51,9 +51,9 @@ TARGETS = {
     "groups": Target("peak memory of 100,000 groups with a rejection", 700, 500, " MB", figures.groups),
     "P7": Target("compare all its plans on W1 / analyze one", 1.5, 1.3, "", figures.p7),
     "P7m": Target("compare's peak memory W2 / W1", 1.10, 1.02, "", figures.p7m),
-    "cause": Target("CPU of analyze W1, net of start-up / without the cause", 1.11, 1.05, "", figures.cause),
-    "diagnose": Target("CPU of diagnose W1 / analyze W1, both net of start-up", 6, 3, "", figures.diagnose),
-    "diagnosem": Target("diagnose's peak memory W2 / W1", 1.10, 1.02, "", figures.diagnose_memory),
+    "P17": Target("CPU of analyze W1, net of start-up / without the cause", 1.11, 1.05, "", figures.cause),
+    "P16": Target("CPU of diagnose W1 / analyze W1, both net of start-up", 6, 3, "", figures.diagnose),
+    "P16m": Target("diagnose's peak memory W2 / W1", 1.10, 1.02, "", figures.diagnose_memory),
     "sweep": Target("sweep W1 / analyze W1", 1.3, 1.1, "", figures.sweep),
     "diff": Target("diff W1 W1 / two analyze W1", 1.1, 1.0, "", figures.diff),
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.3, 1.1, "", figures.p8),
@@ -66,7 +66,8 @@ TARGETS = {
         "CPU of analyze, filter on 10 sequences / import typer, numpy, pyarrow.parquet", 2.0, 1.5, "", figures.p14
     ),
     "torch": Target("analyze W1 --device torch / --device cpu, whole", 10, 2, "", figures.by_torch),
-    "P16": Target("analyze W2 by one process / by sixteen", 10, 14, "", engine_figures.p16, at_least=True),
+    "gpu": Target("analyze W2 --device cuda / --device cpu, a thread a core", 1.0, 0.5, "", engine_figures.on_a_gpu),
+    "P18": Target("analyze W2 by one process / by sixteen", 10, 14, "", engine_figures.p18, at_least=True),
 }
 HEADER = ("#", "figure", "medians", "least", "reach", "stretch", "")
 

@@ -1,5 +1,6 @@
 """GPUs are counted by CUDA's driver: a made one, the one that is here, and none."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ int cuInit(unsigned flags) { begun = 1; return INIT; }
 int cuDeviceGetCount(int *count) { if (!begun) return 3; *count = atoi(getenv("MADE_GPUS")); return 0; }
 """
 NO_DEVICE = 100
+SMOLLM = Path(__file__).parents[2] / "sample_data/smollm2_steps.parquet"
 COMPILER = shutil.which("cc")
 
 
@@ -68,6 +70,24 @@ def test_without_a_driver_there_is_none(tmp_path: Path) -> None:
 
 def test_torch_sees_as_many() -> None:
     assert visible_gpu_count() == torch.cuda.device_count() or not torch.backends.cuda.is_built()
+
+
+@pytest.mark.parametrize(("device", "loads_torch"), [((), False), (("cpu",), False), (("auto",), True)])
+def test_a_gpu_is_left_alone_unless_it_is_asked_for(device: tuple[str, ...], loads_torch: bool, tmp_path: Path) -> None:
+    made_driver(tmp_path)
+    measuring = (
+        "import sys; from rlcorr_cli.api import analyze; dump, *device = sys.argv[1:]; "
+        "analyze(dump, **dict(zip(['device'], device))); print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", measuring, SMOLLM, *device],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=LIMIT_SECONDS,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "MADE_GPUS": "1"},
+    )
+    assert done.stdout.split() == [str(loads_torch)]
 
 
 def test_counting_loads_no_torch() -> None:
