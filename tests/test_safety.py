@@ -26,8 +26,7 @@ NO_CALL = (
 NO_CALL_BELOW = ("os.exec", "os.spawn", "os.posix_spawn")
 """Families of functions, by how their names begin."""
 EXCEPTIONS = {
-    ("measure/arrays.py", "ctypes"): "tells libc's allocator to give memory back",
-    ("measure/gpus.py", "ctypes"): "asks CUDA's driver how many GPUs there are",
+    ("measure/arrays.py", "ctypes"): "asks CUDA's driver how many GPUs there are, and has libc give memory back",
     ("layouts/pickled.py", "pickle"): "decodes runs of numbers, which a pattern has matched, and nothing else",
     ("engines/processes.py", "subprocess"): "starts workers: this interpreter with a line of ours",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",

@@ -16,7 +16,8 @@ from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.measure.gap_rows import logit
 from rlcorr_cli.totals.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
+from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 MIN_TOKENS = 1000
 """Of the first steps, and of the last ones: as many steps as it takes for so many tokens."""

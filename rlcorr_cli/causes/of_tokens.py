@@ -13,7 +13,8 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import RowSample, starts_of
+from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4
 """A log-prob this near 0 is of a token that nothing else could be drawn beside."""

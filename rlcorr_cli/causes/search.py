@@ -31,8 +31,9 @@ from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows, order_of_keys
+from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, starts_of
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
 
 FILE, STEP = "file", "step"

@@ -17,7 +17,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import GRID_SUMS
-from rlcorr_cli.totals.row_sample import starts_of
+from rlcorr_cli.totals.lists import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5

@@ -75,7 +75,8 @@ def explain(
     ] = False,
 ) -> None:
     """Define any name that a report prints, or print a JSON Schema."""
-    from rlcorr_cli.show.explain import print_explanation, print_schema, print_topics
+    from rlcorr_cli.show.explain import print_explanation, print_schema
+    from rlcorr_cli.show.topics import print_topics
 
     if schema:
         print_schema(name)

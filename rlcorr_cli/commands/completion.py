@@ -79,9 +79,9 @@ def limited_metrics(incomplete: str) -> Offers:
             *offers_of(_metrics(), "="),
             *([(OBJECTIVE, "")] if incomplete and OBJECTIVE.startswith(incomplete) else []),
         ]
-    from rlcorr_cli.metrics.objective import BY_FULL_NAME
+    from rlcorr_cli.metrics.objective import by_full_name
 
-    return offers_of({name: definition.meaning for name, definition in BY_FULL_NAME.items()}, "=")
+    return offers_of({name: definition.meaning for name, definition in by_full_name().items()}, "=")
 
 
 def _metrics() -> dict[str, str]:
@@ -92,7 +92,7 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.show.explain import TOPICS, known
+    from rlcorr_cli.show.topics import TOPICS, known
 
     about = {**_metrics(), **dict(presets()), **TOPICS}
     return [(name, about.get(name, "")) for name in known()]

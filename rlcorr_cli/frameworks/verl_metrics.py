@@ -50,7 +50,7 @@ def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
         if release.weights == "applied":
             of_weights = _is_applied(release, numbers, plan.weighting)
         else:
-            raw = StatisticFamily(numbers, "weight.", token_scope, 1.0)
+            raw = numbers.family("weight.", token_scope, 1.0)
             of_weights = ratio_family(raw, numbers, plan.weighting.bounds)
         values |= {f"rollout_is_{name}": value for name, value in of_weights.items()}
         if plan.weighting.normalize == "batch":
@@ -90,7 +90,7 @@ def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
     """Shares of sequences vetoed and of tokens below the veto; 0 when there is no veto, None of no tokens."""
     names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
     for rejection in (r for r in plan.rejections if r.is_veto):
-        family = StatisticFamily(numbers, f"rs.{rejection.name}.", False, 1.0)
+        family = numbers.family(f"rs.{rejection.name}.", False, 1.0)
         share = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
         return dict(zip(names, (share, family.per_token("catastrophic")), strict=True))
     return dict.fromkeys(names, 0.0 if numbers.tokens else None)
@@ -127,10 +127,7 @@ def masked_std(family: StatisticFamily, moment: str) -> Value:
 
 def _is_applied(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
-    raw, applied = (
-        StatisticFamily(numbers, "weight.", token_scope, 1.0),
-        StatisticFamily(numbers, "applied.", token_scope, 1.0),
-    )
+    raw, applied = (numbers.family(stage, token_scope, 1.0) for stage in ("weight.", "applied."))
     values: Values = {
         "mean": applied.mean(),
         "std": masked_std(applied, "tok"),
@@ -168,7 +165,7 @@ def _range(family: StatisticFamily, numbers: Numbers) -> Values:
 
 
 def _unit_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bounds) -> Values:
-    high, low = family.fraction("high", True), family.fraction("low", True)
+    high, low = family.fraction("high"), family.fraction("low")
     if not family.token_scope:
         # An empty sequence has product 1.
         high = with_empty(high, numbers, float(bounds.high is not None and bounds.high < 1))
@@ -189,15 +186,15 @@ def _sequence_means(family: StatisticFamily, numbers: Numbers) -> Values:
 def _sequence_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bounds) -> Values:
     # An empty sequence has a mean weight of 0, which is below any low.
     return {
-        "seq_fraction_high": with_empty(family.seq_fraction("high", True), numbers, 0.0),
-        "seq_fraction_low": with_empty(family.seq_fraction("low", True), numbers, float(_low(bounds) > 0)),
+        "seq_fraction_high": with_empty(family.seq_fraction("high"), numbers, 0.0),
+        "seq_fraction_low": with_empty(family.seq_fraction("low"), numbers, float(_low(bounds) > 0)),
     }
 
 
 def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
     for rejection in (r for r in plan.rejections if r.name == "rs"):
         token_scope = rejection.scope == "token"
-        family = StatisticFamily(numbers, "rs.rs.", token_scope, 1.0)
+        family = numbers.family("rs.rs.", token_scope, 1.0)
         values = ratio_family(family, numbers, rejection.bounds)
         at_one = not token_scope and not (rejection.bounds.low or 0) <= 1 <= (rejection.bounds.high or math.inf)
         values["masked_fraction"] = family.per_token("masked")
@@ -209,12 +206,10 @@ def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
 def _rs_divergences(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        option = _rs_option(
-            StatisticFamily(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection
-        )
+        option = _rs_option(numbers.family(f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
         values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in option.items()}
     if plan.rejections:
-        lost = StatisticFamily(numbers, "rs.", True, 0.0)
+        lost = numbers.family("rs.", True, 0.0)
         values["rollout_rs_masked_fraction"] = lost.per_token("masked")
         values["rollout_rs_seq_masked_fraction"] = with_empty(lost.per_sequence("seq_masked"), numbers, 0.0)
     return values
@@ -225,20 +220,20 @@ def _rs_option(family: StatisticFamily, rejection: Rejection) -> Values:
         "mean": family.mean(),
         "max": family.max(),
         "min": family.min(),
-        "fraction_high": family.fraction("high", True),
-        "fraction_low": family.fraction("low", True),
+        "fraction_high": family.fraction("high"),
+        "fraction_low": family.fraction("low"),
         "std": masked_std(family, "trim"),
         "seq_mean": family.seq_mean(),
         "seq_std": 0.0 if family.numbers.sequences == 1 else family.seq_std(),
         "seq_max": family.max("seq"),
         "seq_min": family.min("seq"),
         "seq_max_deviation": family.seq_max_deviation(),
-        "seq_fraction_high": family.seq_fraction("high", True),
+        "seq_fraction_high": family.seq_fraction("high"),
         "masked_fraction": family.per_token("masked"),
         "seq_masked_fraction": family.per_sequence("seq_masked"),
     }
     if rejection.statistic == "k1":
-        values["seq_fraction_low"] = family.seq_fraction("low", True)
+        values["seq_fraction_low"] = family.seq_fraction("low")
     return values
 
 

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gpus import visible_gpu_count
 from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.row_sample import stretches
+from rlcorr_cli.totals.lists import offsets_of, ranges
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""
@@ -220,13 +219,13 @@ class Segments:
         """The rows that are left when only values with mask (bool[V]) stay, and which of the B these are."""
         counts = self.count(mask).astype(np.int64)
         left = counts > 0
-        return Segments(np.concatenate([[0], np.cumsum(counts[left])]), self.device), left
+        return Segments(offsets_of(counts[left]), self.device), left
 
     def select_rows(self, rows: Flags) -> "tuple[Segments, Array]":
         """Some of the rows, bool[B], and which values are theirs."""
         lengths = self.lengths[rows]
-        values = stretches(self.offsets[:-1][rows], lengths)
-        return Segments(np.concatenate([[0], np.cumsum(lengths)]), self.device), self.device.put(values)
+        values = ranges(self.offsets[:-1][rows], lengths)
+        return Segments(offsets_of(lengths), self.device), self.device.put(values)
 
     @cached_property
     def _longest(self) -> int:
@@ -286,6 +285,34 @@ def gpus(name: str) -> int:
     if name not in ("auto", "cuda") or (name == "auto" and not visible_gpu_count()):
         return 0
     return _torch().cuda.device_count()
+
+
+DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+HIDDEN = ("", "-1")
+"""What CUDA_VISIBLE_DEVICES holds where no GPU is to be used."""
+
+
+def visible_gpu_count(driver: str = DRIVER) -> int:
+    """GPUs that CUDA offers this process; 0 where there is no driver, or it finds none.
+
+    It is found out without torch, which takes longer to load than a small dump takes to measure: CUDA's driver itself
+    is asked.  Device files may lie there without a driver, and the kernel tells a container of GPUs that it was not
+    given; the driver knows of neither, and of what CUDA_VISIBLE_DEVICES leaves, named by number, by UUID or as a part
+    of a GPU (MIG).  Where no driver is installed, that takes a tenth of a millisecond; where there is a GPU, as long as
+    torch would take to begin with it.  As after torch began with it, a fork of this process cannot use the GPU.  A
+    driver says nothing of torch, which may have been built without CUDA, or for GPUs of another maker.
+
+    driver: the library that is asked, by a name that the system looks up or by its path.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in HIDDEN:
+        return 0
+    count = ctypes.c_int(0)
+    try:
+        cuda = ctypes.CDLL(driver)
+        failed = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    except (OSError, AttributeError):  # no such library, or one of something else
+        return 0
+    return 0 if failed else count.value
 
 
 def visible_gpus(n: int) -> list[str]:

@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.lists import first_of_each
 from rlcorr_cli.totals.replicates import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,
@@ -49,8 +50,10 @@ def resample(clusters: Keys, seed: int, columns: Columns, most_clusters: int = M
     clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  How often rows count is drawn
     for a few rows at a time: of all rows it would be 200 numbers of each.
     """
-    tables = [np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters))) for table in columns.tables]
-    sums, values = tables[0], tables[-1]
+    sums, values = (
+        np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters)))
+        for table in (columns.sums, columns.logs)
+    )
     peaks = values.max(axis=1, keepdims=True, initial=-np.inf)
     peaks = np.where(np.isfinite(peaks), peaks, 0.0)
     rows = np.concatenate([sums, np.exp(values - peaks)])
@@ -102,7 +105,7 @@ def resample_groups(
     rows_of = {key: np.isin(group_of, groups) for key, groups in members.items()}
     return {
         key: {
-            name: resample(clusters[rows], seed, _of_rows(of_all, rows), MOST_GROUP_CLUSTERS)
+            name: resample(clusters[rows], seed, of_all.of_rows(rows), MOST_GROUP_CLUSTERS)
             for name, of_all in columns.items()
         }
         for key, rows in rows_of.items()
@@ -116,16 +119,11 @@ def clusters_by(clusters: Keys, group_of: NDArray[np.int32], values: Sequence[An
     """
     counted: dict[Any, DistinctKeys] = {}
     order = np.argsort(group_of, kind="stable")
-    starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
+    starts = first_of_each(group_of[order])
     for keys, group in zip(np.split(clusters[order], starts[1:]), group_of[order][starts].tolist(), strict=True):
         distinct, value = DistinctKeys.of(keys, MOST_STEP_CLUSTERS), values[group]
         counted[value] = counted[value] + distinct if value in counted else distinct
     return counted
-
-
-def _of_rows(columns: Columns, rows: NDArray[np.bool_]) -> Columns:
-    """The same columns of some of the sequences."""
-    return Columns(*({name: values[rows] for name, values in table.items()} for table in columns.tables))
 
 
 def row_keys(rollout: Floats32, offsets: NDArray[np.int64], ids: Keys | None) -> Keys:

@@ -71,7 +71,8 @@ class Comparing:
         tables, masses = self._tables(plans)
         sums = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in DEGREES}
         logs = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in LOGS}
-        reference = self._reference()
+        reference = weighted_advantages(self._advantage, self.tokens.log_ratio_sum)
+        reference |= Columns(sums={"score": self._untouched.score})
         mode = plans[0].mode
         return (
             Columns(
@@ -87,7 +88,8 @@ class Comparing:
         tables, _ = self._tables([plan])
         parts = {name: tables[name][0] for name in DEGREES}
         parts |= {name: _exp(tables[name][0]) for name in LOGS}
-        return parts | {"ratio": _exp(self._log_ratio_sum), "ratio_squared": _exp(2 * self._log_ratio_sum)}
+        log_ratio = self.tokens.log_ratio_sum
+        return parts | {"ratio": _exp(log_ratio), "ratio_squared": _exp(2 * log_ratio)}
 
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
@@ -105,10 +107,6 @@ class Comparing:
         }
         return {name: host(values) for name, values in parts.items()}
 
-    def _reference(self) -> Columns:
-        columns = weighted_advantages(self._advantage, self._log_ratio_sum)
-        return columns | Columns(sums={"score": self._untouched.score})
-
     def _tables(self, plans: Sequence[Plan]) -> tuple[Tables, Floats]:
         """Every column of all plans at once, and |A f| of each sequence, f64[P, B]."""
         token_sums = [self._token_sums(plan) for plan in plans]
@@ -120,7 +118,8 @@ class Comparing:
         f, advantage = f_tokens / self.tokens.rows.sizes, self._advantage
         kept = np.where(stays, sums["kept"], 0.0)
         mass = _product(sums["mass"], scales)
-        log_f = _log(f) + self._log_ratio_sum
+        with np.errstate(divide="ignore"):
+            log_f = np.log(f) + self.tokens.log_ratio_sum
         squares = f**2
         return {
             "kept": kept,
@@ -171,17 +170,14 @@ class Comparing:
         records = (*((weighting,) if weighting else ()), *rules)
         key = tuple(sorted((_key(plan, record) for record in records), key=repr))
         if key not in self._sums:
-            self._sums[key] = self._summed(plan, weighting, rules)
-        return self._sums[key]
-
-    def _summed(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> TokenSums:
-        f = self._token_f(plan, weighting, rules)
-        baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
-        if self.tokens.out_of_float_range is None:
+            f = self._token_f(plan, weighting, rules)
+            baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
             differing = np.flatnonzero(host(f != baseline))
-            if len(differing) * FEW <= len(f):
-                return self._differing(f, baseline, sums, differing)
-        return self._afresh(f)
+            if self.tokens.out_of_float_range is None and len(differing) * FEW <= len(f):
+                self._sums[key] = self._differing(f, baseline, sums, differing)
+            else:
+                self._sums[key] = self._afresh(f)
+        return self._sums[key]
 
     def _token_f(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> Array:
         """What a plan's records of tokens make of each, [V]."""
@@ -308,10 +304,6 @@ class Comparing:
         rows, advantages = self.tokens.rows, self.tokens.advantages
         return np.ones(rows.n_rows) if advantages is None else rows.mean(advantages)
 
-    @cached_property
-    def _log_ratio_sum(self) -> Floats:
-        return self.tokens.log_ratio_sum
-
 
 def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budget]]:
     """The weighting, if it is of tokens, and the rules that take single tokens."""
@@ -338,8 +330,3 @@ def _product(values: Floats, scales: Floats) -> Floats:
 def _exp(logs: Floats) -> Floats:
     """e^logs, of logs that are limited to what two of them can be multiplied by."""
     return np.exp(np.minimum(logs, 2 * RATIO_LIMIT))
-
-
-def _log(values: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(values)

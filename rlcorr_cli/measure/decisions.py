@@ -14,37 +14,29 @@ from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
+BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
+"""Budget -> group -> the largest value of its statistic that stays."""
 
-def bounds_of_sequences(batch: Batch, budget_bounds: Mapping[str, Mapping[GroupKey, float]]) -> dict[str, Floats]:
-    """Budget -> its bound for each non-empty sequence, f64[B].
 
-    budget_bounds: budget -> group -> the largest value of its statistic that stays.
-    """
+def bounds_of_sequences(batch: Batch, budget_bounds: BudgetBounds) -> dict[str, Floats]:
+    """Budget -> its bound for each non-empty sequence, f64[B]."""
     filled = batch.filled
     bounds = {name: np.array([of.get(key, np.inf) for key in batch.group_keys]) for name, of in budget_bounds.items()}
     return {name: by_group[batch.group_index[filled]] for name, by_group in bounds.items()}
 
 
-def nothing_decided(batch: Batch, plan: Plan, objective: Objective | None = None) -> Decision:
-    """Of a batch without a valid token."""
-    none = np.zeros(batch.n_rows)
-    return Decision(
-        weights=None if plan.weighting is None else np.zeros(0),
-        keep=np.zeros(0, np.bool_),
-        n_valid=none,
-        n_kept=none,
-        row_weights=none,
-        rejected={rule.name: none > 0 for rule in plan.rules if rule.applied},
-        coefs=None if objective is None else np.zeros(0),
-    )
-
-
-def decide_batch(
-    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
-) -> Decision:
+def decide_batch(batch: Batch, plan: Plan, device: Device, budget_bounds: BudgetBounds) -> Decision:
     """What `observe` decides about a batch without an objective, and nothing measured of it."""
     if not batch.n_tokens:
-        return nothing_decided(batch, plan)
+        none = np.zeros(batch.n_rows)
+        return Decision(
+            weights=None if plan.weighting is None else np.zeros(0),
+            keep=np.zeros(0, np.bool_),
+            n_valid=none,
+            n_kept=none,
+            row_weights=none,
+            rejected={rule.name: none > 0 for rule in plan.rules if rule.applied},
+        )
     decisions: list[Decision] = []
     with np.errstate(all="ignore"):
         for rows in row_blocks(batch.offsets, device):
@@ -83,21 +75,14 @@ def storable(weights: Floats) -> tuple[Floats, int]:
 
 @np.errstate(all="ignore")
 def rule_results(
-    batch: Batch, plan: Plan, device: Device, budget_bounds: Mapping[str, Mapping[GroupKey, float]]
+    batch: Batch, plan: Plan, device: Device, budget_bounds: BudgetBounds
 ) -> list[tuple[Rejection | Budget, Floats, Flags]]:
     """Each rule of a plan on a batch: its statistic over its units, and what it keeps, bool[V]."""
     if not batch.n_tokens:
         return []
     tokens = Tokens.of(batch, device, plan.mode)
-    return [
-        (
-            rule,
-            host(rejected.value),
-            host(rejected.on_tokens(tokens.rows)),
-        )
-        for rejected in correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
-        for rule in (rejected.rejection,)
-    ]
+    rejected = correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
+    return [(each.rejection, host(each.value), host(each.on_tokens(tokens.rows))) for each in rejected]
 
 
 def _takes(rows: Segments, rejected: Rejected) -> Flags:

@@ -74,13 +74,12 @@ def distances(corrected: Corrected, units: Literal["all", "sequences"] = "all") 
 
     |log| of a ratio, before any limit; else the statistic itself.  units: of all rejections, or of those of sequences.
     """
-    return {
-        f"rs.{rejected.rejection.name}.distance": rejected.value
-        if rejected.log_value is None
-        else abs(rejected.log_value)
-        for rejected in corrected.rejected
-        if rejected.rejection.by_distance and (units == "all" or rejected.rejection.scope != "token")
-    }
+    values: dict[str, Array] = {}
+    for rejected in corrected.rejected:
+        rejection, log_value = rejected.rejection, rejected.log_value
+        if rejection.by_distance and (units == "all" or rejection.scope != "token"):
+            values[f"rs.{rejection.name}.distance"] = rejected.value if log_value is None else abs(log_value)
+    return values
 
 
 def reciprocal(bounds: Bounds) -> Ends:

@@ -30,7 +30,8 @@ from rlcorr_cli.totals.gap import (
     Vocabulary,
 )
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import RowSample, starts_of
+from rlcorr_cli.totals.lists import first_of_each, starts_of
+from rlcorr_cli.totals.row_sample import RowSample
 
 MOST_ROWS, TOKENS_AT_ONCE = 4096, 1 << 16
 """Rows whose table is made at once, 15 MB, and tokens of whole rows: few enough for a processor's cache."""
@@ -73,6 +74,8 @@ def gap_totals(sample: RowSample) -> RowGaps:
     return RowGaps(totals=totals, keys=np.concatenate(keys), odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
 
 
+REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
+"""What |d| is held to in Vocabulary, so that no single token rules a sum."""
 ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, -1.5, -8.0
 """A row is odd if, over at least ODD_TOKENS body tokens, its two log-probs (clipped below at ODD_LEAST) correlate below
 ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x exceeds ODD_SIZE."""
@@ -209,6 +212,9 @@ class _Sums:
         at = ((even * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin())[self._inside]
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
         unsure = values.b[(values.b < 0) & even]
+
+        first = np.flatnonzero(part == PARTS.index("first"))
+        prompts = rows.prompts[rows.row[first]]
         return {
             "tokens": tokens,
             "places": np.column_stack([of_parts, _counts_at(part[far], len(PARTS))]),
@@ -216,14 +222,8 @@ class _Sums:
             "spread": _counts_at(at, math.prod(shape)).reshape(shape),
             "certain": _counts_at(values.certain_bin()[even], 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN),
             "largest_unsure": float(unsure.max()) if len(unsure) else -math.inf,
-            "firsts": self._firsts(far),
+            "firsts": sums_at(prompts, gap.FIRST_BUCKETS, (np.ones(len(first)), far[first])),
         }
-
-    def _firsts(self, far: NDArray[np.bool_]) -> Floats:
-        """First tokens by prompt, and those that are far off."""
-        first = np.flatnonzero(self._part == PARTS.index("first"))
-        prompts = self.rows.prompts[self.rows.row[first]]
-        return sums_at(prompts, gap.FIRST_BUCKETS, (np.ones(len(first)), far[first]))
 
     def _turns(self) -> tuple[Floats, Floats]:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
@@ -286,16 +286,23 @@ class _Sums:
         return columns
 
     def _vocabulary(self) -> Vocabulary | None:
-        if self.rows.token_ids is None or self.rows.again is None:
+        """Of inside body tokens that have an id."""
+        rows, values, ids, again = self.rows, self.rows.values, self.rows.token_ids, self.rows.again
+        if ids is None or again is None:
             return None
-        values = self.rows.values
-        tokens = np.flatnonzero((self._part == BODY) & values.inside & (self.rows.token_ids >= 0))
-        return vocabulary(
-            self.rows.token_ids[tokens],
-            again=self.rows.again[tokens],
-            surprise=values.surprise[tokens],
-            prompts=self.rows.prompts[self.rows.row[tokens]] % PROMPT_BUCKETS,
-            d=values.d[tokens],
+        tokens = np.flatnonzero((self._part == BODY) & values.inside & (ids >= 0))
+        n, d = np.ones(len(tokens)), values.d[tokens]
+        held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
+        at = values.surprise[tokens] * 2 + again[tokens]
+        repeats = sums_at(at, N_SURPRISE * 2, (n, held, held**2))
+        held = d.clip(-ID_LIMIT, ID_LIMIT)
+        prompts = rows.prompts[rows.row[tokens]] % PROMPT_BUCKETS
+        at = prompts * ID_BUCKETS + ids[tokens] % ID_BUCKETS
+        by_id = sums_at(at, PROMPT_BUCKETS * ID_BUCKETS, (n, held))
+        return Vocabulary(
+            repeats=repeats.reshape(N_SURPRISE, 2, -1),
+            by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
+            spread=np.array([len(held), held.sum(), (held**2).sum()]),
         )
 
     def _jackknifed(self) -> tuple[Floats, Floats, Floats]:
@@ -336,34 +343,9 @@ def _folded(rows: Floats, at: Index, n: int) -> Floats:
         return folded
     order = np.argsort(at, kind="stable")
     ordered = at[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    starts = first_of_each(ordered)
     folded[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
     return folded
-
-
-REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
-"""What |d| is held to, so that no single token rules a sum."""
-
-
-def vocabulary(
-    ids: NDArray[np.int64],
-    *,
-    again: NDArray[np.bool_],
-    surprise: NDArray[np.int64],
-    prompts: NDArray[np.int64],
-    d: Floats,
-) -> Vocabulary:
-    """Of inside body tokens that have an id, each [V]: whether it came before in its row, its bin of u, its prompt's
-    bucket and d, the difference in log-odds."""
-    held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
-    repeats = sums_at(surprise * 2 + again, N_SURPRISE * 2, (np.ones(len(d)), held, held**2))
-    held = d.clip(-ID_LIMIT, ID_LIMIT)
-    by_id = sums_at(prompts * ID_BUCKETS + ids % ID_BUCKETS, PROMPT_BUCKETS * ID_BUCKETS, (np.ones(len(d)), held))
-    return Vocabulary(
-        repeats=repeats.reshape(N_SURPRISE, 2, -1),
-        by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
-        spread=np.array([len(held), held.sum(), (held**2).sum()]),
-    )
 
 
 BF16_BITS, FP16_BITS = 7, 10

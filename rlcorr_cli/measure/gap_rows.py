@@ -18,6 +18,7 @@ from rlcorr_cli.measure.arrays import EXP_LIMIT
 from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, PARTS
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.lists import offsets_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 Index = NDArray[np.int64]
@@ -250,14 +251,14 @@ class GapRows:
         tokens, every = slice(start, start + int(lengths.sum())), slice(of_all, of_all + int(n_tokens.sum()))
         rollout, train, scored = sample.rollout[tokens], sample.train[tokens], sample.scored[tokens]
         ids = sample.ids[rows] if sample.ids.any() else None
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        offsets = offsets_of(lengths)
         keys = bootstrap.row_keys(scored.astype(np.float32, copy=False), offsets, ids)
         prompts = np.where(sample.prompts[rows] == 0, keys, sample.prompts[rows])
         valid = None if sample.valid is None else sample.valid[every]
         token_ids = again = None
         if sample.token_ids is not None:
             token_ids, of_valid = sample.token_ids[every], slice(None) if valid is None else valid
-            again = came_before(token_ids, np.concatenate([[0], np.cumsum(n_tokens)]))[of_valid]
+            again = came_before(token_ids, offsets_of(n_tokens))[of_valid]
             token_ids = token_ids[of_valid]
         return cls(
             lengths=lengths,

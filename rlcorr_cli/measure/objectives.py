@@ -95,7 +95,9 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
     columns |= _sequence_weighted(tokens, own, reference)
     if corrected.weighted is not None:
         columns |= _beside(rows, own, counted_twice(tokens, corrected, objective)).prefixed("twice.")
-    scale = _other_average(objective, own.n_kept)
+    # What takes a sequence's coefficients to those of the other average: a mean within sequences first, or none.
+    is_mean_of_means = objective.aggregation == "seq-mean-token-mean"
+    scale = own.n_kept if is_mean_of_means else (objective.loss_constant or 1.0) / own.n_kept.clip(min=1)
     average = {
         "loss": columns.sums["loss"] * scale,
         "square": squares * scale**2,
@@ -142,7 +144,10 @@ def terms(tokens: Tokens, objective: Objective, change: Array, keep: Array | Non
             weight = inside * advantages
             return TokenTerms(-weight * _current(tokens), -weight, inside != ratio, _nowhere(ratio))
         case "gspo":
-            mean = _kept_mean(tokens.rows, change, keep)
+            # Of d over the sequence's kept tokens, at each of its tokens; 0 where none is kept.
+            rows, kept = tokens.rows, change if keep is None else xp.where(keep, change, 0.0)
+            n_kept = rows.sizes if keep is None else rows.count(keep).clip(min=1)
+            mean = rows.spread(rows.sum(kept) / n_kept)
             ratio = xp.exp(xp.clip(mean, None, MEAN_CHANGE_LIMIT))
             return _ppo(ratio, mean > MEAN_CHANGE_LIMIT, advantages, objective)
         case "dppo":
@@ -158,7 +163,12 @@ def terms(tokens: Tokens, objective: Objective, change: Array, keep: Array | Non
             slope = xp.where(abs(change) > CHANGE_LIMIT, 0.0, -advantages * 4 * gate * (1 - gate) * ratio)
             return TokenTerms(-advantages * 4 / steepness * gate, slope, _nowhere(ratio), _nowhere(ratio))
         case "vespo":
-            weight = _gamma(tokens, change, keep) * advantages
+            # phi = e^lambda W^k e^(-lambda W), by the sign of A; 1 at W = 1.
+            rows, limited = tokens.rows, xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT)
+            kept = limited if keep is None else xp.where(keep, limited, 0.0)
+            log_ratio = rows.spread(rows.sum(kept).clip(*VESPO_LOG_LIMITS))
+            power, decay = (xp.where(advantages >= 0, *pair) for pair in zip(*VESPO_K_LAMBDA, strict=True))
+            weight = xp.exp(decay + power * log_ratio - decay * xp.exp(log_ratio)) * advantages
             return TokenTerms(-weight * _current(tokens), -weight, _nowhere(weight), _nowhere(weight))
         case "dro":
             assert objective.beta is not None
@@ -167,17 +177,6 @@ def terms(tokens: Tokens, objective: Objective, change: Array, keep: Array | Non
         case "ppo":
             ratio = xp.exp(xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT))
             return _ppo(ratio, abs(change) > CHANGE_LIMIT, advantages, objective)
-
-
-def _gamma(tokens: Tokens, change: Array, keep: Array | None) -> Array:
-    """VESPO's phi = e^lambda W^k e^(-lambda W) at each token, f64[V], by the sign of its advantage; 1 at W = 1."""
-    xp, rows = tokens.xp, tokens.rows
-    limited = xp.clip(change, -CHANGE_LIMIT, CHANGE_LIMIT)
-    kept = limited if keep is None else xp.where(keep, limited, 0.0)
-    log_ratio = rows.spread(rows.sum(kept).clip(*VESPO_LOG_LIMITS))
-    plus = _advantages(tokens) >= 0
-    power, decay = (xp.where(plus, *pair) for pair in zip(*VESPO_K_LAMBDA, strict=True))
-    return xp.exp(decay + power * log_ratio - decay * xp.exp(log_ratio))
 
 
 def _ppo(ratio: Array, limited: Array, advantages: Array, objective: Objective) -> TokenTerms:
@@ -247,21 +246,6 @@ def _sequence_weighted(tokens: Tokens, own: TokenLosses, reference: TokenLosses)
             "sequence_is.negative": np.log((-dot).clip(min=0)) + log_weight,
         }
     return Columns(logs=logs)
-
-
-def _other_average(objective: Objective, n_kept: Floats) -> Floats:
-    """What takes a sequence's coefficients to those of the other average: a mean within sequences first, or none."""
-    if objective.aggregation == "seq-mean-token-mean":
-        return n_kept
-    return (objective.loss_constant or 1.0) / n_kept.clip(min=1)
-
-
-def _kept_mean(rows: Segments, change: Array, keep: Array | None) -> Array:
-    """The mean of d over a sequence's kept tokens, at each of its tokens, f64[V]; 0 where none is kept."""
-    if keep is None:
-        return rows.spread(rows.sum(change) / rows.sizes)
-    kept = namespace(change).where(keep, change, 0.0)
-    return rows.spread(rows.sum(kept) / rows.count(keep).clip(min=1))
 
 
 def _nowhere(values: Array) -> Array:

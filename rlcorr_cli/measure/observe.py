@@ -1,7 +1,7 @@
 """A batch -> the Totals of its groups, its bootstrap replicates, and what a plan decides about its rows.
 
 First the batch is cut into blocks of whole rows (on a GPU it is one block), and everything that needs tokens is made of
-each: the columns of the diagnostics, what each plan does, its decisions (`_measured`).  What is left of a block is one
+each: the columns of the diagnostics, what each plan does, its decisions (`_of_rows`).  What is left of a block is one
 number for each row and quantity; the blocks are joined.  Then, once for the batch, the formulas of rows are applied,
 rows are added up by group (`_totals`), and drawn for the bootstrap (`_resampled`).
 
@@ -23,12 +23,11 @@ from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import Corrected, correct
-from rlcorr_cli.measure.decisions import bounds_of_sequences, decide
+from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
 from rlcorr_cli.measure.pictures import draw, draw_groups
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
-from rlcorr_cli.measure.rollouts import rollout_totals
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
@@ -37,19 +36,17 @@ from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
 from rlcorr_cli.totals.histogram import Floats, Histogram, Histograms
+from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
-from rlcorr_cli.totals.rollouts import RolloutTotals
+from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
-from rlcorr_cli.totals.totals import COUNTS, GroupKey, Merge, Totals
+from rlcorr_cli.totals.totals import COUNTS, GroupKey, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
-from rlcorr_cli.totals.whole import WholeDump
 
 KEPT = "kept"
 """What the names of numbers of the kept tokens begin with, before a dot."""
-BudgetBounds = Mapping[str, Mapping[GroupKey, float]]
-"""Budget -> group -> the largest value of its statistic that stays."""
 
 
 @frozen(kw_only=True)
@@ -141,7 +138,7 @@ def observe(
         # A batch without a token has the same names: its columns have length 0.
         measured = joined(
             [
-                _measured(block, observation, device, budget_bounds=budget_bounds or {}, decided=decided)
+                _of_rows(block, observation, device, budget_bounds=budget_bounds or {}, decided=decided)
                 for block in blocks
                 if block.n_tokens or not batch.n_tokens
             ]
@@ -157,7 +154,6 @@ def observe(
         if observation.compares:
             names = resampled_names(observation.plans)
             resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
-        draws = _resampled(batch, scored_rollout(batch, observation.modes[0]), resampled, observation)
         pictures = None
         group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
         if observation.pictures or observation.by_step:
@@ -168,16 +164,14 @@ def observe(
             if observation.by_step:
                 values = observation.asked(batch.group_keys)
                 group_bins = draw_groups(tokens, batch.group_index[filled].astype(np.int64), values)
-    return Observed(
-        totals=totals,
-        replicates=draws.replicates,
-        pictures=pictures,
-        decision=decision if decides else None,
-        whole=WholeDump(tails=tails, histograms=histograms, **draws.rows),
-        group_replicates=draws.by_group,
-        group_bins=group_bins,
-        step_clusters=draws.step_clusters,
-    )
+        observed = Observed(
+            totals=totals,
+            pictures=pictures,
+            decision=decision if decides else None,
+            whole=WholeDump(tails=tails, histograms=histograms),
+            group_bins=group_bins,
+        )
+        return observed if observation.seed is None else _resampled(observed, batch, resampled, observation)
 
 
 @frozen(kw_only=True)
@@ -202,7 +196,7 @@ class _OfPlan:
 
 
 @frozen(kw_only=True)
-class _Measured:
+class _OfRows:
     """What is measured of b sequences with v tokens.
 
     of_tokens, drifts, log_ratio (f64[v]): by mode.  compared, masses: of all plans that are compared.  advantages:
@@ -219,9 +213,9 @@ class _Measured:
     decision: Decision | None
 
 
-def _measured(
+def _of_rows(
     block: Batch, observation: Observation, device: Device, *, budget_bounds: BudgetBounds, decided: Plan | None
-) -> _Measured:
+) -> _OfRows:
     """Everything that needs tokens, of some rows at once.  decided: the plan whose decisions are wanted."""
     settings = observation.settings
     tokens = {mode: Tokens.of(block, device, mode) for mode in observation.modes}
@@ -249,7 +243,7 @@ def _measured(
     compared, compared_masses = (
         _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
     )
-    return _Measured(
+    return _OfRows(
         of_tokens=of_tokens,
         drifts={mode: drift(of_mode, settings) for mode, of_mode in tokens.items()},
         log_ratio={mode: host(of_mode.log_ratio) for mode, of_mode in tokens.items()},
@@ -275,7 +269,7 @@ def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: Diagn
 def _totals(
     batch: Batch,
     observation: Observation,
-    measured: _Measured,
+    measured: _OfRows,
     *,
     base: Mapping[Mode, Columns],
     rewards: Floats,
@@ -330,8 +324,22 @@ def _totals(
         of_plans, _ = groups.totals(measured.compared, {}, measured.masses)
         add(COMPARISON, of_plans, {})
     if rollouts is not None:
-        totals |= rollout_totals(batch, rollouts, of_samples)
+        totals |= _rollout_totals(batch, rollouts, of_samples)
     return totals, whole_tails, counted
+
+
+def _rollout_totals(batch: Batch, rollouts: RolloutTotals, measured: Sequence[Columns]) -> Totals:
+    """Every sum of samples once more over rollouts, each sample's with its share of its rollout for its weight.
+
+    measured: columns of the rows that have a valid token.
+    """
+    assert batch.rollout_keys is not None
+    shares, filled, group_of = rollouts.shares(batch.rollout_keys, batch.lengths), batch.filled, batch.group_index
+    empty = {EMPTY: np.where(filled, 0.0, shares)}
+    sums = {name: values * shares[filled] for columns in measured for name, values in columns.sums.items()}
+    of_empty = Totals.of_rows(batch.group_keys, group_of.astype(np.int64), {"sum": empty})
+    of_filled = Totals.of_rows(batch.group_keys, group_of[filled].astype(np.int64), {"sum": sums})
+    return (of_empty | of_filled).named(ROLLOUT)
 
 
 def reward_columns(rewards: Floats) -> Columns:
@@ -374,13 +382,7 @@ class _Groups:
             name: Histograms.of_rows(values, self._lengths(values), self.group_of, n_groups)
             for name, values in counted.items()
         }
-        merges: dict[Merge, Mapping[str, Floats]] = {
-            "sum": columns.sums,
-            "min": columns.mins,
-            "max": columns.maxs,
-            "log_sum_exp": columns.logs,
-        }
-        totals = Totals.of_rows(self.keys, self.group_of, merges)
+        totals = Totals.of_rows(self.keys, self.group_of, columns.by_merge)
         return replace(totals, histograms=histograms, tails=tails), whole
 
     def _lengths(self, values: Floats) -> NDArray[np.int64]:
@@ -396,29 +398,17 @@ def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
     return replace(kept, histograms=histograms, tails=tails)
 
 
-@frozen(kw_only=True)
-class _Resampled:
-    """The replicates of each mode's diagnostics, and a WholeDump's samples of keys; nothing without a seed."""
-
-    replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
-    rows: Mapping[str, KeySample] = field(default_factory=dict[str, KeySample])
-    by_group: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
-    step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
-
-
-def _resampled(
-    batch: Batch, rollout: NDArray[np.float32], columns: Mapping[str, Columns], observation: Observation
-) -> _Resampled:
-    """rollout: what tells rows apart, f32[V].  columns: what is resampled, by name; the diagnostics of a mode first."""
-    seed = observation.seed
-    if seed is None:
-        return _Resampled()
+def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns], observation: Observation) -> Observed:
+    """The same with replicates, and samples of the keys of rows.  columns: what is resampled, by name; the diagnostics
+    of a mode first."""
+    seed, rollout = observation.seed, scored_rollout(batch, observation.modes[0])
+    assert seed is not None
+    assert observed.whole is not None
     filled, of_mode = batch.filled, next(iter(columns.values()))
     offsets = batch.offsets[np.concatenate([[True], filled])]
     ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
     keys = bootstrap.row_keys(rollout, offsets, ids)
     clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
-    contents = bootstrap.content_keys(keys, of_mode)
     texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
@@ -428,12 +418,16 @@ def _resampled(
     if observation.step_at is not None:
         steps = [key[1 + observation.step_at] for key in batch.group_keys]
         step_clusters = bootstrap.clusters_by(clusters, batch.group_index[filled], steps)
-    replicates = {name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()}
-    sketches = {"rows": keys, "contents": contents, "texts": texts}
-    return _Resampled(
-        replicates=replicates,
-        rows={name: KeySample.of(of) for name, of in sketches.items()},
-        by_group=by_group,
+    return replace(
+        observed,
+        replicates={name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()},
+        whole=replace(
+            observed.whole,
+            rows=KeySample.of(keys),
+            contents=KeySample.of(bootstrap.content_keys(keys, of_mode)),
+            texts=KeySample.of(texts),
+        ),
+        group_replicates=by_group,
         step_clusters=step_clusters,
     )
 

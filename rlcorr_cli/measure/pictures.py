@@ -4,7 +4,6 @@ Bins are counted on the host, whatever the arithmetic ran on.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats, Histogram
-from rlcorr_cli.totals.row_sample import stretches
+from rlcorr_cli.totals.lists import ranges
 
 
 def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
@@ -35,7 +34,7 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
         spread={
             "surprise": surprise,
             "position": _by_position(rows, _moments(log_ratio)),
-            "length": _spread(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
+            "length": _spreads(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens)[0],
         },
         histograms={
             "weights": of_all,
@@ -69,25 +68,21 @@ def draw_groups(
 
 
 def _by_log_probs(tokens: Tokens) -> tuple[dict[str, Binned[Grid]], Binned[Octaves]]:
-    """The scatters, and the spread by surprise."""
-    n = tokens.rows.n_values
-    pieces = [_tables(tokens, slice(start, start + BLOCK_TOKENS)) for start in range(0, n, BLOCK_TOKENS)]
-    table = {name: sum(piece[name] for piece in pieces[1:]) + pieces[0][name] for name in pieces[0]}
-    scatters = {name: Binned.of_table(grid, table[name]) for name, grid in GRIDS.items()}
-    return scatters, Binned.of_table(SURPRISE, table["surprise"], {name: table[name] for name in MOMENTS})
-
-
-def _tables(tokens: Tokens, piece: slice) -> dict[str, NDArray[Any]]:
-    """Counts by square of each grid and by surprise, and the log-ratio's sums by surprise."""
-    rollout, log_ratio = tokens.rollout_logp[piece], tokens.log_ratio[piece]
-    train = rollout + log_ratio
-    at = _octave(-rollout, SURPRISE)
-    return {
-        "probability": _squares(np.exp(rollout), np.exp(train), GRIDS["probability"]),
-        "log_probability": _squares(rollout, train, GRIDS["log_probability"]),
-        "surprise": bin_counts(at, SURPRISE.n),
-        **{name: bin_sums(at, SURPRISE.n, column) for name, column in _moments(log_ratio).items()},
-    }
+    """The scatters, and the spread by surprise; counted a piece at a time, which a processor's caches hold."""
+    tables: dict[str, NDArray[Any]] = {}
+    for start in range(0, tokens.rows.n_values, BLOCK_TOKENS):
+        piece = slice(start, start + BLOCK_TOKENS)
+        rollout, log_ratio = tokens.rollout_logp[piece], tokens.log_ratio[piece]
+        train, at = rollout + log_ratio, _octave(-rollout, SURPRISE)
+        of_piece = {
+            "probability": _squares(np.exp(rollout), np.exp(train), GRIDS["probability"]),
+            "log_probability": _squares(rollout, train, GRIDS["log_probability"]),
+            "surprise": bin_counts(at, SURPRISE.n),
+            **{name: bin_sums(at, SURPRISE.n, column) for name, column in _moments(log_ratio).items()},
+        }
+        tables = {name: tables.get(name, 0) + column for name, column in of_piece.items()}
+    scatters = {name: Binned.of_table(grid, tables[name]) for name, grid in GRIDS.items()}
+    return scatters, Binned.of_table(SURPRISE, tables["surprise"], {name: tables[name] for name in MOMENTS})
 
 
 def _squares(x: Floats, y: Floats, grid: Grid) -> NDArray[np.int64]:
@@ -102,9 +97,12 @@ def _by_position(rows: Segments, values: dict[str, Floats]) -> Binned[Octaves]:
 
     The tokens of one bin stand together in each sequence: these stretches are added up as sequences are.
     """
-    bins, firsts = _position_bins()
+    # The bins that hold a whole position, and the index of the first token in each; positions are from 1 on.
+    edges = np.ceil(POSITION.edges).astype(np.int64)
+    bins = np.flatnonzero(edges[1:] > edges[:-1])
+    firsts = edges[bins] - 1
     n_bins = np.searchsorted(firsts, rows.lengths)
-    nth = stretches(np.zeros_like(n_bins), n_bins)
+    nth = ranges(np.zeros_like(n_bins), n_bins)
     starts = np.repeat(rows.offsets[:-1], n_bins) + firsts[nth]
     of_bins = Segments(np.append(starts, rows.offsets[-1]))
 
@@ -113,14 +111,6 @@ def _by_position(rows: Segments, values: dict[str, Floats]) -> Binned[Octaves]:
 
     sums = {name: by_bin(of_bins.sum(column)) for name, column in values.items()}
     return Binned.of_table(POSITION, by_bin(of_bins.sizes).astype(np.int64), sums)
-
-
-@cache
-def _position_bins() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bins that hold a whole position, and the index of the first token in each; positions are from 1 on."""
-    firsts = np.ceil(POSITION.edges).astype(np.int64)
-    bins = np.flatnonzero(firsts[1:] > firsts[:-1])
-    return bins, firsts[bins] - 1
 
 
 def _octave(values: Floats, bins: Octaves) -> NDArray[np.int64]:
@@ -134,16 +124,16 @@ def _moments(values: Floats) -> dict[str, Floats]:
     return {"sum": values, "sum_of_squares": values * values}
 
 
-def _spread(axis: Floats, binning: Octaves, values: dict[str, Floats]) -> Binned[Octaves]:
-    """Counts and the values' sums by bin of the axis."""
-    (spread,) = _spreads(axis, binning, values, group=None, n_groups=1)
-    return spread
-
-
 def _spreads(
-    axis: Floats, binning: Octaves, values: dict[str, Floats], *, group: NDArray[np.int64] | None, n_groups: int
+    axis: Floats,
+    binning: Octaves,
+    values: dict[str, Floats],
+    *,
+    group: NDArray[np.int64] | None = None,
+    n_groups: int = 1,
 ) -> list[Binned[Octaves]]:
-    """The same of each of some groups; group: which one each value is of, None of a single one."""
+    """Counts and the values' sums by bin of the axis, of each of some groups; group: which one each value is of, None
+    of a single one."""
     at, n = _octave(axis, binning), n_groups * binning.n
     if group is not None:
         at = at + group * binning.n

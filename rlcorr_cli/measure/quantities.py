@@ -24,13 +24,14 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Flags
 from rlcorr_cli.measure.correct import inside
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.metrics.settings import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
+from rlcorr_cli.metrics.samples import RETENTION_BANDS
+from rlcorr_cli.metrics.settings import CHI2_LIMIT, DiagnosticSettings
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.totals import Merge
 
 Table = dict[str, Floats]
 LOG_BANDS = {f"{low}_{high}": (math.log(low), math.log(high)) for low, high in RETENTION_BANDS}
 """The bands of ratios by their names, as log-ratios."""
-Merge = Literal["sum", "min", "max", "log_sum_exp"]
 Per = Literal["token", "sequence", "sums"]
 
 
@@ -46,39 +47,25 @@ class Columns:
 
     def __or__(self, other: "Columns") -> "Columns":
         """Both sets of columns side by side; a name that both have is a mistake of the caller's."""
-        tables: list[Table] = []
-        for mine, theirs in zip(self.tables, other.tables, strict=True):
-            tables.append(mine | theirs)
-            if len(tables[-1]) < len(mine) + len(theirs):
-                raise ValueError(f"two columns are named {', '.join(sorted(mine.keys() & theirs.keys()))}")
-        return Columns(*tables)
+        for mine, theirs in zip(self.by_merge.values(), other.by_merge.values(), strict=True):
+            if twice := mine.keys() & theirs.keys():
+                raise ValueError(f"two columns are named {', '.join(sorted(twice))}")
+        return Columns(self.sums | other.sums, self.mins | other.mins, self.maxs | other.maxs, self.logs | other.logs)
+
+    @property
+    def by_merge(self) -> dict[Merge, Table]:
+        """Its tables by how they merge."""
+        return {"sum": self.sums, "min": self.mins, "max": self.maxs, "log_sum_exp": self.logs}
 
     def of_rows(self, rows: Flags) -> "Columns":
         """The same of some of the sequences, bool[B]."""
-        return Columns(*({name: values[rows] for name, values in table.items()} for table in self.tables))
-
-    def of_merge(self, merge: Merge) -> Table:
-        """The table of those that merge so."""
-        match merge:
-            case "sum":
-                return self.sums
-            case "min":
-                return self.mins
-            case "max":
-                return self.maxs
-            case "log_sum_exp":
-                return self.logs
-
-    @property
-    def tables(self) -> tuple[Table, Table, Table, Table]:
-        """sums, mins, maxs, logs."""
-        return self.sums, self.mins, self.maxs, self.logs
+        tables = self.by_merge.values()
+        return Columns(*({name: values[rows] for name, values in table.items()} for table in tables))
 
     def prefixed(self, prefix: str) -> "Columns":
         """The same columns with a prefix before every name."""
-        if not prefix:
-            return self
-        return Columns(*({prefix + name: values for name, values in table.items()} for table in self.tables))
+        tables = self.by_merge.values()
+        return Columns(*({prefix + name: values for name, values in table.items()} for table in tables))
 
 
 @frozen
@@ -207,15 +194,15 @@ def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
         if quantity.per == "token":
             is_flag = values.dtype == tokens.xp.bool
             values = rows.count(values) if is_flag else reduced[quantity.merge](values)
-        columns.of_merge(quantity.merge)[quantity.name] = values
+        columns.by_merge[quantity.merge][quantity.name] = values
     return columns
 
 
 def diagnostics(of_tokens: Columns) -> Columns:
     """What the off-policy diagnostics need: the columns of tokens, and what follows from their sums."""
-    columns = Columns(*(dict(table) for table in of_tokens.tables))
+    columns = Columns(*map(dict, of_tokens.by_merge.values()))
     for quantity in _OF_SUMS:
-        columns.of_merge(quantity.merge)[quantity.name] = quantity.of(columns.sums)
+        columns.by_merge[quantity.merge][quantity.name] = quantity.of(columns.sums)
     return columns
 
 

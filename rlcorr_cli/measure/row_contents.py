@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.reading.batch import Batch
+from rlcorr_cli.totals.lists import offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
-from rlcorr_cli.totals.row_sample import starts_of, stretches
 
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
@@ -15,7 +15,7 @@ Index = NDArray[np.int64]
 def head_keys(logp: NDArray[np.floating], lengths: Index) -> Keys:
     """A hash of how each row begins, u64[B].  logp: [V]; lengths: i64[B], of its rows."""
     heads = np.minimum(lengths, HEAD)
-    return keys_of_floats(logp[stretches(starts_of(lengths), heads)], np.concatenate([[0], np.cumsum(heads)]))
+    return keys_of_floats(logp[ranges(starts_of(lengths), heads)], offsets_of(heads))
 
 
 def rollout_keys(rollout: NDArray[np.floating], lengths: Index) -> Keys:

@@ -10,13 +10,13 @@ from rlcorr_cli.measure.row_contents import head_keys, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.arrow_values import as_numpy, call
-from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import prefill, token_context
 from rlcorr_cli.reading.values import texts
+from rlcorr_cli.totals.lists import ranges
 from rlcorr_cli.totals.row_keys import Keys, joined
-from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels, stretches
+from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
 
 @dataclass
@@ -63,7 +63,10 @@ class RowSampler:
     def take(self, rows: CheckedRows) -> None:
         """Take those of these rows that belong to the sample."""
         batch = rows.batch
-        keys = self._keys(batch)
+        trained, _ = trained_policies(batch, self.sampling.mode)
+        # A hash of how both policies' log-probs begin, of the length and of the row's own id.
+        keys = joined(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
+        keys = keys if batch.row_keys is None else joined(keys, batch.row_keys)
         at = np.flatnonzero(batch.filled & (highest_levels(keys) >= self.level))
         if len(at):
             self._taken.add(self._sampled(rows, at, keys[at]))
@@ -71,8 +74,7 @@ class RowSampler:
     @property
     def sample(self) -> RowSample:
         """Of the rows so far."""
-        none = RowSample(most=self.sampling.most, level=self.level, columns=self._columns)
-        return self._taken.sample or none
+        return self._taken.sample or RowSample(most=self.sampling.most, level=self.level, columns=self._columns)
 
     @property
     def _columns(self) -> tuple[str, str, str | None]:
@@ -89,16 +91,10 @@ class RowSampler:
         current = roles.current
         return () if current is None or current == trained else (rollout, trained, current)
 
-    def _keys(self, batch: Batch) -> Keys:
-        """A hash of how both policies' log-probs begin, of the length and of the row's own id: u64[B]."""
-        trained, _ = trained_policies(batch, self.sampling.mode)
-        keys = joined(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
-        return keys if batch.row_keys is None else joined(keys, batch.row_keys)
-
     def _sampled(self, rows: CheckedRows, at: NDArray[np.int64], keys: Keys) -> RowSample:
         batch, roles = rows.batch, self.roles
         around = token_context(rows, roles, at)
-        tokens = stretches(batch.offsets[at], batch.lengths[at])
+        tokens = ranges(batch.offsets[at], batch.lengths[at])
         trained, _ = trained_policies(batch, self.sampling.mode)
         third = prefill(rows, roles, at)
         if third is not None:
@@ -154,4 +150,4 @@ def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDAr
     ends = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
     lengths, content = np.where(as_numpy(call("is_valid", column)), np.diff(ends), 0)[at], column.buffers()[2]
     every = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return lengths, every[stretches(ends[:-1][at], lengths)]
+    return lengths, every[ranges(ends[:-1][at], lengths)]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.totals import families
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -44,7 +43,9 @@ def shift_and_error(n: Any, sums: Named, logs: Named) -> tuple[Any, Any]:
 
 def variance_over_sequences(n: Any, sums: Named) -> Any:
     """Of the advantages; 0 where only rounding tells them apart, NaN where float64 does not hold their squares."""
-    return families.variance(sums("advantage") / n, sums("advantage_squared") / n)
+    from rlcorr_cli.totals.families import variance
+
+    return variance(sums("advantage") / n, sums("advantage_squared") / n)
 
 
 def beyond_rounding(spread: Any, squares: Any) -> Any:

@@ -26,22 +26,21 @@ from rlcorr_cli.metrics.framework_names import (
     verl_difference,
 )
 from rlcorr_cli.metrics.metric import Metric, evaluated
-from rlcorr_cli.metrics.objective import BY_FULL_NAME, OBJECTIVE, full_name
+from rlcorr_cli.metrics.objective import OBJECTIVE, by_full_name, full_name
 from rlcorr_cli.metrics.rejections import (
     ALL_REJECTIONS,
     EACH,
     EACH_REJECTION,
     KEPT,
     VETO,
-    all_rejections,
     each_rejection,
     veto_of,
 )
 from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS, weights_of
 from rlcorr_cli.plans.plan import RESERVED, Plan
-from rlcorr_cli.totals.families import Values
 
 if TYPE_CHECKING:
+    from rlcorr_cli.totals.families import Values
     from rlcorr_cli.totals.view import Numbers
 
 ANY = "NAME"
@@ -154,7 +153,7 @@ FAMILIES: tuple[Family, ...] = (
         rows=ALL_REJECTIONS,
         heading="All rejections together",
         brought=_has_rules,
-        of=lambda numbers, plan: {"": all_rejections(numbers)},
+        of=lambda numbers, plan: {"": numbers.family("rs.", True, 0.0)},
         how="It comes with a rejection, such as --preset geo_rs.",
     ),
     Family(
@@ -210,7 +209,7 @@ DEFINITIONS: dict[str, Metric] = {row.name: row for family in FAMILIES if not fa
 """Every metric whose name does not depend on the plan."""
 
 
-def canonical(numbers: "Numbers", plan: Plan) -> Values:
+def canonical(numbers: "Numbers", plan: Plan) -> "Values":
     """Every metric of a plan's summary under rlcorr's own names."""
     return {
         prefix + name: value
@@ -223,8 +222,8 @@ def canonical(numbers: "Numbers", plan: Plan) -> Values:
 
 def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
     """Whether a dump measured under a plan, and an objective of this name, may have a metric."""
-    if metric in BY_FULL_NAME:
-        return objective is not None and metric == full_name(objective, BY_FULL_NAME[metric].name)
+    if metric in by_full_name():
+        return objective is not None and metric.startswith(full_name(objective, ""))
     if _is_of_one_rejection(metric):
         return any(metric.startswith(f"{EACH}{rejection.name}_") for rejection in plan.rules)
     return any(metric in family.names and family.brought(plan) for family in FAMILIES)
@@ -248,7 +247,7 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
         own = f", or take --profile for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
         return UsageError(message, f"Name {logged.canonical}{own}.")
-    known = available or {*BY_FULL_NAME, *(name for family in FAMILIES for name in family.names if ANY not in name)}
+    known = available or {*by_full_name(), *(name for family in FAMILIES for name in family.names if ANY not in name)}
     near = prefix + metric.removeprefix(_prefix(metric))
     begins = any(name.startswith(f"{near}_") for name in known)
     is_near = len(near) <= LONGEST_NAME and (begins or get_close_matches(near, known, n=1))
@@ -268,7 +267,7 @@ def _is_of_one_rejection(metric: str) -> bool:
 
 def _how(metric: str, available: Collection[str]) -> str:
     """What to type to have a metric; "" for a name that no option brings."""
-    if metric in BY_FULL_NAME:
+    if metric in by_full_name():
         return "It comes with its objective: --objective ppo, say."
     if _is_of_one_rejection(metric):
         has_rejection = any(name.startswith(EACH) for name in available)
@@ -331,8 +330,8 @@ def logged_as(name: str) -> list[str]:
 def _own(name: str) -> Metric | None:
     if name in DEFINITIONS:
         return DEFINITIONS[name]
-    if name in BY_FULL_NAME:
-        return replace(BY_FULL_NAME[name], name=name)
+    if name in by_full_name():
+        return replace(by_full_name()[name], name=name)
     kept = DEFINITIONS.get(name.removeprefix("kept_")) if name.startswith("kept_") else None
     if kept is not None:
         # Its typical sizes are of whole dumps.

@@ -19,10 +19,10 @@ from rlcorr_cli.metrics.advantages import (
 from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
 from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.families import Value, Values
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
+    from rlcorr_cli.totals.families import Value, Values
     from rlcorr_cli.totals.replicates import Replicates
 
 
@@ -52,16 +52,6 @@ def _ess(totals: "ComparedTotals") -> Any:
 def _top(totals: "ComparedTotals") -> Any:
     assert totals.mass is not None
     return totals.mass.largest_hundredth / totals.plan["mass"]
-
-
-def _shift(totals: "ComparedTotals") -> float:
-    """(A_f - A_IS) / sd A."""
-    return _shift_and_error(totals)[0]
-
-
-def _shift_error(totals: "ComparedTotals") -> float:
-    """The standard error of the shift."""
-    return _shift_and_error(totals)[1]
 
 
 def advantages_differ(totals: "ComparedTotals") -> bool:
@@ -134,7 +124,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         meaning="How much more the plan prefers sequences of high advantage than true sequence weights do.",
         worry="Its size is above three standard errors: the plan changes what the batch rewards.",
         note=f"Null if the true sequence weights have fewer than {FEWEST_EFFECTIVE:g} effective sequences.",
-        value=_shift,
+        value=lambda totals: _shift_and_error(totals)[0],
         resampled=False,
     ),
     Metric(
@@ -142,7 +132,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS)",
         unit="standard deviations",
         meaning="How far shift may be off by chance.",
-        value=_shift_error,
+        value=lambda totals: _shift_and_error(totals)[1],
         resampled=False,
     ),
     Metric(
@@ -181,13 +171,13 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
 """The columns of a plan, in the order of the JSON report."""
 
 
-def compared_values(totals: "ComparedTotals") -> Values:
+def compared_values(totals: "ComparedTotals") -> "Values":
     """Every column of one plan; None where there is nothing to take it of."""
     return evaluated(COMPARISON, totals)
 
 
 def compared_intervals(
-    values: Mapping[str, Value], replicates: "Replicates", diagnostics: "Replicates", plan: Plan
+    values: "Mapping[str, Value]", replicates: "Replicates", diagnostics: "Replicates", plan: Plan
 ) -> dict[str, Interval]:
     """95% intervals of the columns of these values that are made of sums, by name."""
     from rlcorr_cli.totals.comparison import ComparedTotals

@@ -11,10 +11,10 @@ from rlcorr_cli.metrics import interval
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.metrics.samples import SAMPLES
-from rlcorr_cli.totals.families import Value, Values
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
+    from rlcorr_cli.totals.families import Value, Values
     from rlcorr_cli.totals.replicates import Replicates
     from rlcorr_cli.totals.view import Numbers
 
@@ -22,12 +22,12 @@ METRICS: tuple[Metric, ...] = (*DIVERGENCE, *SAMPLES)
 """The diagnostics of every dump, in the order reports show them."""
 
 
-def diagnostics(numbers: "Numbers") -> Values:
+def diagnostics(numbers: "Numbers") -> "Values":
     """Every diagnostic of one set of tokens."""
     return evaluated(METRICS, numbers)
 
 
-def intervals(values: Mapping[str, Value], replicates: "Replicates | None") -> dict[str, interval.Interval]:
+def intervals(values: "Mapping[str, Value]", replicates: "Replicates | None") -> dict[str, interval.Interval]:
     """95% intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}

@@ -6,7 +6,6 @@ Rows of METRICS, in their order.
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric, std
-from rlcorr_cli.totals.families import variance
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 def _pearson(n: "Numbers") -> Any:
     """Correlation of e^a with e^b; nothing where a column is constant (to rounding)."""
     import numpy as np
+
+    from rlcorr_cli.totals.families import variance
 
     p, q = n.per_token("rollout_prob"), n.per_token("train_prob")
     var_p = variance(p, n.per_token("rollout_prob_sq"))

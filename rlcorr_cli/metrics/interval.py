@@ -18,10 +18,10 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.totals.families import Value
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
+    from rlcorr_cli.totals.families import Value
 
 Interval = tuple[float, float]
 FEWEST_CLUSTERS = 5
@@ -38,7 +38,7 @@ ROUNDING = 1e-14
 
 
 def intervals(
-    metrics: Sequence[Metric], values: Mapping[str, Value], draws: "Mapping[str, Floats]", n_clusters: int
+    metrics: Sequence[Metric], values: "Mapping[str, Value]", draws: "Mapping[str, Floats]", n_clusters: int
 ) -> dict[str, Interval]:
     """The interval of each metric that has one, by name, in the metrics' order.
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.families import Values, held, variance
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
+    from rlcorr_cli.totals.families import Values
     from rlcorr_cli.totals.view import Numbers
 
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
@@ -74,12 +74,11 @@ class Metric:
         return ", ".join(f"{engine} {value:.2g}" for engine, value in zip(MEASURED_ON, self.measured, strict=True))
 
 
-def evaluated(metrics: Iterable[Metric], totals: Any) -> Values:
+def evaluated(metrics: Iterable[Metric], totals: Any) -> "Values":
     """The metrics' values by name; None where there is nothing to take one of and where float64 does not hold it."""
-    import numpy as np
+    from rlcorr_cli.totals.families import finite
 
-    with np.errstate(all="ignore"):  # once: to switch warnings off takes as long as most metrics
-        return {metric.name: held(partial(metric.value, totals)) for metric in metrics}
+    return {metric.name: finite(partial(metric.value, totals)) for metric in metrics}
 
 
 def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":
@@ -97,6 +96,8 @@ def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":
 
 def std(numbers: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
+    from rlcorr_cli.totals.families import variance
+
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5
 
 

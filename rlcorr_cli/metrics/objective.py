@@ -6,14 +6,15 @@ and known here.  A dump of several training batches has the mean of each number 
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric, evaluated
-from rlcorr_cli.plans.objective import Objective, ObjectiveName
-from rlcorr_cli.totals.families import Value, Values, finite
 
 if TYPE_CHECKING:
+    from rlcorr_cli.plans.objective import Objective
+    from rlcorr_cli.totals.families import Value, Values
     from rlcorr_cli.totals.view import Numbers
 
 PREFIX = "objective."
@@ -24,7 +25,7 @@ class BatchObjective:
     """One training batch's totals as formulas read them.  batch_mean: what its weights are divided by."""
 
     numbers: "Numbers"
-    objective: Objective
+    objective: "Objective"
     batch_mean: float = 1.0
 
     @property
@@ -234,25 +235,29 @@ def full_name(objective: str, name: str) -> str:
     return f"objective/{objective}/{name}"
 
 
-def full_names(values: Mapping[str, Value], objective: str) -> Values:
+def full_names(values: "Mapping[str, Value]", objective: str) -> "Values":
     """The same numbers by their full names."""
     return {full_name(objective, name): value for name, value in values.items()}
 
 
-BY_FULL_NAME: Mapping[str, Metric] = {
-    full_name(objective, metric.name): metric for objective in get_args(ObjectiveName) for metric in OBJECTIVE
-}
-"""Every number of every objective."""
+@cache
+def by_full_name() -> Mapping[str, Metric]:
+    """Every number of every objective."""
+    from rlcorr_cli.plans.objective import ObjectiveName
+
+    return {full_name(objective, metric.name): metric for objective in get_args(ObjectiveName) for metric in OBJECTIVE}
 
 
-def objective_values(batch: BatchObjective) -> Values:
+def objective_values(batch: BatchObjective) -> "Values":
     """Every number of one training batch; None where there is nothing to take it of."""
     return evaluated(OBJECTIVE, batch)
 
 
-def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:
+def mistake_values(batch: BatchObjective, mistake: Mistake) -> "Values":
     """What a mistake makes of one training batch: its loss, the length of its coefficients over that of the plan's, and
     the cosine of both."""
+    from rlcorr_cli.totals.families import finite
+
     return {
         "loss": finite(lambda: batch.sum(f"{mistake.name}.loss") * batch.scale_of(mistake)),
         "size": finite(
@@ -266,14 +271,13 @@ def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:
     }
 
 
-def means(of_batches: Sequence[Values]) -> Values:
+def means(of_batches: "Sequence[Values]") -> "Values":
     """The mean of each number over the batches that have it."""
-    return {name: _mean([values[name] for values in of_batches]) for name in of_batches[0]}
-
-
-def _mean(values: Sequence[Value]) -> Value:
-    present = [value for value in values if value is not None]
-    return math.fsum(present) / len(present) if present else None
+    means: Values = {}
+    for name in of_batches[0]:
+        present = [value for values in of_batches if (value := values[name]) is not None]
+        means[name] = math.fsum(present) / len(present) if present else None
+    return means
 
 
 def _log(value: float) -> float:

@@ -2,43 +2,28 @@
 
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.plans.plan import STATISTICS, Bounds, Plan
-from rlcorr_cli.totals.families import StatisticFamily
+from rlcorr_cli.plans.plan import STATISTICS, Plan
 
 if TYPE_CHECKING:
+    from rlcorr_cli.totals.families import StatisticFamily
     from rlcorr_cli.totals.view import Numbers
 
 
-@frozen
-class RejectionTotals:
-    """What formulas of one rejection read: its statistic's totals and its bounds."""
-
-    statistic: StatisticFamily
-    bounds: Bounds
-
-
-def each_rejection(numbers: "Numbers", plan: Plan) -> dict[str, RejectionTotals]:
-    """Every rejection and budget of a plan, by what its metrics' names begin with."""
-    return {
-        f"{EACH}{rule.name}_": RejectionTotals(
-            StatisticFamily(numbers, f"rs.{rule.name}.", rule.scope == "token", STATISTICS[rule.statistic].where_equal),
-            rule.bounds,
-        )
-        for rule in plan.rules
-    }
+def each_rejection(numbers: "Numbers", plan: Plan) -> "dict[str, StatisticFamily]":
+    """The statistic of every rejection and budget of a plan, by what its metrics' names begin with."""
+    families: dict[str, StatisticFamily] = {}
+    for rule in plan.rules:
+        where_equal = STATISTICS[rule.statistic].where_equal
+        family = numbers.family(f"rs.{rule.name}.", rule.scope == "token", where_equal, rule.bounds)
+        families[f"{EACH}{rule.name}_"] = family
+    return families
 
 
-def all_rejections(numbers: "Numbers") -> StatisticFamily:
-    """What all rejections together drop."""
-    return StatisticFamily(numbers, "rs.", True, 0.0)
-
-
-def veto_of(numbers: "Numbers", plan: Plan) -> StatisticFamily:
+def veto_of(numbers: "Numbers", plan: Plan) -> "StatisticFamily":
     """What the veto of a plan that has one drops."""
     veto = next(rejection for rejection in plan.rejections if rejection.is_veto)
-    return StatisticFamily(numbers, f"rs.{veto.name}.", False, 1.0)
+    return numbers.family(f"rs.{veto.name}.", False, 1.0)
 
 
 EACH = "rollout_rs_"
@@ -54,7 +39,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         meaning="The mean of the statistic that this rejection bounds.",
         worry="Outside the bounds: the rejection drops what is ordinary and keeps the exceptions.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.unit_mean(),
+        value=lambda x: x.unit_mean(),
     ),
     Metric(
         name="std",
@@ -62,7 +47,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         unit=_OWN_UNIT,
         meaning="How unequal the statistic is. Bounds that are tighter than this reject most of the batch.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.unit_std(),
+        value=lambda x: x.unit_std(),
     ),
     Metric(
         name="min",
@@ -70,7 +55,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         unit=_OWN_UNIT,
         meaning="The smallest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.min(),
+        value=lambda x: x.min(),
     ),
     Metric(
         name="max",
@@ -78,7 +63,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         unit=_OWN_UNIT,
         meaning="The largest value of the statistic that this rejection bounds.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.max(),
+        value=lambda x: x.max(),
     ),
     Metric(
         name="fraction_high",
@@ -87,7 +72,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         ideal=0.0,
         meaning="How many tokens, or sequences, this rejection drops because they are above its high bound.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.fraction("high", rejected.bounds.high is not None),
+        value=lambda x: x.fraction("high") if x.bounds.high is not None else None,
     ),
     Metric(
         name="fraction_low",
@@ -97,7 +82,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         meaning="How many tokens, or sequences, this rejection drops because they are below its low bound.",
         worry="Far from fraction_high: the bounds are not centred on the data, so they select by the sign of the gap.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.fraction("low", rejected.bounds.low is not None),
+        value=lambda x: x.fraction("low") if x.bounds.low is not None else None,
     ),
     Metric(
         name="masked_fraction",
@@ -106,7 +91,7 @@ EACH_REJECTION: tuple[Metric, ...] = (
         ideal=0.0,
         meaning="How many tokens this rejection would drop if it were the only one.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.per_token("masked"),
+        value=lambda x: x.per_token("masked"),
     ),
     Metric(
         name="seq_masked_fraction",
@@ -115,10 +100,10 @@ EACH_REJECTION: tuple[Metric, ...] = (
         ideal=0.0,
         meaning="How many sequences would lose a token if this rejection were the only one.",
         source=_VERL,
-        value=lambda rejected: rejected.statistic.per_sequence("seq_masked"),
+        value=lambda x: x.per_sequence("seq_masked"),
     ),
 )
-"""rollout_rs_{rejection}_{name}, of every rejection and budget of a plan.  Formulas read `RejectionTotals`."""
+"""rollout_rs_{rejection}_{name}, of every rejection and budget of a plan.  Formulas read its family."""
 
 ALL_REJECTIONS: tuple[Metric, ...] = (
     Metric(
@@ -149,7 +134,7 @@ ALL_REJECTIONS: tuple[Metric, ...] = (
         value=lambda lost: lost.per_sequence("seq_dropped"),
     ),
 )
-"""Of all rejections together.  Formulas read `all_rejections`."""
+"""Of all rejections together.  Formulas read the family `rs.`."""
 
 VETO: tuple[Metric, ...] = (
     Metric(

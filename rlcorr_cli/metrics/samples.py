@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.metrics.settings import RETENTION_BANDS
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
 
+RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01), (0.95, 1.05))
+"""Ratio bands whose share of tokens and sequences is reported (MaxText)."""
 QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 

@@ -8,9 +8,6 @@ from rlcorr_cli.frozen import frozen
 CHI2_LIMIT = 20.0
 """chi2_token and chi2_seq clamp the log-ratio (the sum, for a sequence) to +-20, as verl does."""
 
-RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01), (0.95, 1.05))
-"""Ratio bands whose share of tokens and sequences is reported (maxtext)."""
-
 
 @frozen
 class DiagnosticSettings:

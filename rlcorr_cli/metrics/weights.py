@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.totals.families import StatisticFamily
 
 if TYPE_CHECKING:
+    from rlcorr_cli.totals.families import StatisticFamily
     from rlcorr_cli.totals.view import Numbers
 
 
@@ -16,20 +16,19 @@ class Weights:
     """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
     the plan says so."""
 
-    raw: StatisticFamily
-    bounded: StatisticFamily
-    applied: StatisticFamily
-    bounds: Bounds
+    raw: "StatisticFamily"
+    bounded: "StatisticFamily"
+    applied: "StatisticFamily"
 
 
 def weights_of(numbers: "Numbers", plan: Plan) -> Weights:
     """What formulas read of a plan that has a weighting."""
     assert plan.weighting is not None
+    token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
     raw, bounded, normed = (
-        StatisticFamily(numbers, f"{stage}.", plan.weighting.scope == "token", 1.0)
-        for stage in ("weight", "applied", "normed")
+        numbers.family(f"{stage}.", token_scope, 1.0, bounds) for stage in ("weight", "applied", "normed")
     )
-    return Weights(raw, bounded, normed if plan.normalizes else bounded, plan.weighting.bounds)
+    return Weights(raw, bounded, normed if plan.normalizes else bounded)
 
 
 _GUIDE = "verl's rollout correction metrics"
@@ -86,7 +85,7 @@ WEIGHTS: tuple[Metric, ...] = (
         worry="Above a few percent: truncation biases the estimate noticeably.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
-        value=lambda w: w.raw.fraction("high", w.bounds.high is not None),
+        value=lambda w: w.raw.fraction("high") if w.raw.bounds.high is not None else None,
     ),
     Metric(
         name="rollout_is_ratio_fraction_low",
@@ -96,7 +95,7 @@ WEIGHTS: tuple[Metric, ...] = (
         meaning="How many weights are below the low bound.",
         measured=(0.0, 0.0002, 0.0),
         source=_GUIDE,
-        value=lambda w: w.raw.fraction("low", w.bounds != Bounds()),
+        value=lambda w: w.raw.fraction("low") if w.raw.bounds != Bounds() else None,
     ),
     Metric(
         name="rollout_is_eff_sample_size",
@@ -166,7 +165,7 @@ WEIGHTS: tuple[Metric, ...] = (
         meaning="How many sequences have a mean weight above the high bound.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
-        value=lambda w: w.raw.seq_fraction("high", w.bounds.high is not None),
+        value=lambda w: w.raw.seq_fraction("high") if w.raw.bounds.high is not None else None,
     ),
     Metric(
         name="rollout_is_seq_fraction_low",
@@ -176,7 +175,7 @@ WEIGHTS: tuple[Metric, ...] = (
         meaning="How many sequences have a mean weight below the low bound.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
-        value=lambda w: w.raw.seq_fraction("low", w.bounds != Bounds()),
+        value=lambda w: w.raw.seq_fraction("low") if w.raw.bounds != Bounds() else None,
     ),
     Metric(
         name="rollout_is_applied_mean",

@@ -18,7 +18,7 @@ from rlcorr_cli.records.fields import Key
 from rlcorr_cli.records.record import Record
 
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
-ObjectiveChoice = Literal["auto", "ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
+ObjectiveChoice = Literal["auto", ObjectiveName]
 """A name, or `auto`: that which a plan's mode and loss ask for."""
 Aggregation = Literal["token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 """How a batch's token losses become one number, by verl's names; seq-mean-token-sum-norm is Dr.GRPO's."""
@@ -86,9 +86,26 @@ class Objective(Record):
             raise UsageError(f"--clip-low should lie in [0, 1], not at {self.clip_low:g}.", "PPO's is 0.2.")
         if not 0 <= self.clip_high < math.inf:
             raise UsageError(f"--clip-high should be a number from 0 on, not {self.clip_high:g}.", "PPO's is 0.2.")
-        self._check_dual_clip()
-        self._check_constant()
-        self._check_beta()
+        if self.dual_clip is not None and self.name != "ppo":
+            raise UsageError(f"dual_clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
+        if self.dual_clip is not None and not 1 < self.dual_clip < math.inf:
+            raise UsageError(f"dual_clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
+        divides = self.aggregation == "seq-mean-token-sum-norm"
+        if divides and self.loss_constant is None:
+            hint = "Add loss_constant = 8192, the longest response of the run, to the objective block of a plan file."
+            raise UsageError(f"--loss-agg {self.aggregation} divides by a constant, and there is none.", hint)
+        if not divides and self.loss_constant is not None:
+            hint = "Leave it out, or add --loss-agg seq-mean-token-sum-norm."
+            raise UsageError(f"--loss-agg {self.aggregation} divides by no constant.", hint)
+        if self.loss_constant is not None and not 0 < self.loss_constant < math.inf:
+            raise UsageError(f"loss_constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
+        if (self.beta is not None) != (self.name == "dro"):
+            raise UsageError(
+                f"beta is dro's, and dro needs it; {self.name} {'has none' if self.beta else 'is without'}.",
+                "Leave it out, or take --objective dro.",
+            )
+        if self.beta is not None and not 0 < self.beta < math.inf:
+            raise UsageError(f"beta should be above 0, not {self.beta:g}.", "Such as 0.05.")
 
     @classmethod
     def of(
@@ -152,34 +169,6 @@ class Objective(Record):
         if self.divides_by_tokens:
             return "kept tokens" if kept else "valid tokens"
         return "kept sequences" if kept else "valid sequences"
-
-    def _check_dual_clip(self) -> None:
-        if self.dual_clip is None:
-            return
-        if self.name != "ppo":
-            raise UsageError(f"dual_clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
-        if not 1 < self.dual_clip < math.inf:
-            raise UsageError(f"dual_clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
-
-    def _check_beta(self) -> None:
-        if (self.beta is not None) != (self.name == "dro"):
-            raise UsageError(
-                f"beta is dro's, and dro needs it; {self.name} {'has none' if self.beta else 'is without'}.",
-                "Leave it out, or take --objective dro.",
-            )
-        if self.beta is not None and not 0 < self.beta < math.inf:
-            raise UsageError(f"beta should be above 0, not {self.beta:g}.", "Such as 0.05.")
-
-    def _check_constant(self) -> None:
-        divides = self.aggregation == "seq-mean-token-sum-norm"
-        if divides and self.loss_constant is None:
-            hint = "Add loss_constant = 8192, the longest response of the run, to the objective block of a plan file."
-            raise UsageError(f"--loss-agg {self.aggregation} divides by a constant, and there is none.", hint)
-        if not divides and self.loss_constant is not None:
-            hint = "Leave it out, or add --loss-agg seq-mean-token-sum-norm."
-            raise UsageError(f"--loss-agg {self.aggregation} divides by no constant.", hint)
-        if self.loss_constant is not None and not 0 < self.loss_constant < math.inf:
-            raise UsageError(f"loss_constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
 
 
 @frozen(kw_only=True)

@@ -16,7 +16,7 @@ from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.kept_sets import kept_sets
 from rlcorr_cli.reading.names import KEPT_OFFSETS
 from rlcorr_cli.reading.values import coded, coded_lags
-from rlcorr_cli.totals.row_sample import stretches
+from rlcorr_cli.totals.lists import offsets_of, ranges
 
 N = TypeVar("N", bound=np.generic)
 
@@ -28,7 +28,7 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     ]
     data, prompts = take(rows.data.select(list(dict.fromkeys(names))), at), dict(roles.levels).get("group_id")
     lengths = np.diff(rows.offsets)[at]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    offsets = offsets_of(lengths)
     levels = {name: coded(data.column(column)) for name, column in roles.levels}
     # With how many versions each row's policy is behind its step, where both are numbers and nothing says it.
     if "lag" not in levels and {"step", "policy_version"} <= levels.keys():
@@ -46,7 +46,7 @@ def token_context(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> Tok
     kept = kept_sets(sets, parts, heads, offsets, is_offsets=roles.kept_sets == KEPT_OFFSETS)
     return TokenContext(
         offsets=offsets,
-        valid=None if rows.valid is None else rows.valid[stretches(rows.offsets[at], lengths)],
+        valid=None if rows.valid is None else rows.valid[ranges(rows.offsets[at], lengths)],
         token_ids=token_ids,
         kept_sizes=kept.sizes,
         kept_by_rollout=kept.rollout,
@@ -68,7 +68,7 @@ def prefill(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> NDArray[n
     lists, lengths = Lists.of(roles.prefill, take(rows.data.column(roles.prefill), at)), np.diff(rows.offsets)[at]
     values = lists.values.astype(np.float64)
     values = np.where(np.isfinite(values) & (values <= 0), values, np.nan)
-    return _fitted(values, lists.offsets, np.concatenate([[0], np.cumsum(lengths)]), np.nan)
+    return _fitted(values, lists.offsets, offsets_of(lengths), np.nan)
 
 
 def _of_tokens(column: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -37,13 +37,13 @@ from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
+from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
-from rlcorr_cli.totals.whole import WholeDump
 
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""

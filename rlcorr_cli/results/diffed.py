@@ -26,9 +26,9 @@ from rlcorr_cli.results.rules import Finding, Section, Severity
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
-from rlcorr_cli.totals.whole import WholeDump
 
 FAMILY = (
     "kl",

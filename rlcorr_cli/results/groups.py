@@ -17,11 +17,11 @@ from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
 from rlcorr_cli.records.fields import Form, Interval, Key, Number, Scalar
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.histogram import Histograms
+from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tails
 from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
 from rlcorr_cli.totals.view import Numbers
-from rlcorr_cli.totals.whole import WholeDump
 
 COUNTED = {
     "rows": ROWS,

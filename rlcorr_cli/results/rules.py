@@ -27,7 +27,6 @@ from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import LARGEST_SHAPE, SEQUENCE_ESS
 
 if TYPE_CHECKING:
@@ -65,6 +64,11 @@ class Rule:
         if low is None or high is None:
             return f"<= {high}" if low is None else f">= {low}{in_size}"
         return (low if low == high else f"between {low} and {high}") + in_size
+
+    @property
+    def limits(self) -> str:
+        """The range, with the metric that is its limit if it has one."""
+        return f"{self}, or {self.limit} if that is lower" if self.limit else str(self)
 
     def holds(self, value: float) -> bool:
         """Whether a value lies in the range."""
@@ -163,7 +167,7 @@ class Section:
     """
 
     key: Mapping[str, Any]
-    values: Mapping[str, Value]
+    values: Mapping[str, Number]
     is_followed: bool = False
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 

@@ -9,8 +9,8 @@ from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NA
 from rlcorr_cli.metrics.metric import MEASURED_ON, SYMBOLS, Metric
 from rlcorr_cli.plans.presets import SCOPE_TERMS, TERMS
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.explain import FLAGS, limit_of
 from rlcorr_cli.show.glossary import GLOSSARY
+from rlcorr_cli.show.topics import FLAGS
 
 MANUAL = Path(__file__).parents[1] / "manual"
 METRICS_PAGE, GLOSSARY_PAGE = MANUAL / "metrics.md", MANUAL / "glossary.md"
@@ -73,7 +73,7 @@ def _metric(row: Metric) -> list[str]:
         lines.append(f"- Typical: {row.typical}.")
     if row.worry:
         lines.append(f"- Worry: {row.worry}")
-    lines += [f"- Rule ({rule.severity}): {limit_of(rule)}. {rule.remedy}" for rule in RULES if rule.metric == row.name]
+    lines += [f"- Rule ({rule.severity}): {rule.limits}. {rule.remedy}" for rule in RULES if rule.metric == row.name]
     if row.source:
         lines.append(f"- Source: {row.source}.")
     logged = logged_as(row.name)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import COMPARED, PRESET_FAMILIES, PRESETS, Preset, families, of_family, preset
+from rlcorr_cli.show.paragraphs import WIDTH, indented
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.frameworks.write import Lines
     from rlcorr_cli.plans.preset_configs import PeerConfig
 
-WIDTH = 80
 DEEDS = {
     "look": "change nothing",
     "weigh": "importance weights",
@@ -177,8 +177,3 @@ def records(plan: Plan) -> str:
         parts.append(f"weights {plan.weighting.rule}")
     parts += [f"keeps {rejection.rule} ({rejection.name})" for rejection in plan.rules]
     return "; ".join(parts)
-
-
-def indented(text: str) -> list[str]:
-    """A paragraph under a name, wrapped for 80 columns."""
-    return textwrap.wrap(text, WIDTH - 4, initial_indent="    ", subsequent_indent="    ")

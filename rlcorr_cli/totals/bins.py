@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats, check_counts
+from rlcorr_cli.totals.lists import first_of_each
 
 Bins = NDArray[np.uint16]
 Counts = NDArray[np.integer[Any]]
@@ -185,7 +186,7 @@ def added_up(bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> tuple[Bi
         return bins, counts, dict(sums)
     order = np.argsort(bins, kind="stable")  # a radix sort on 16 bits
     ordered = bins[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    starts = first_of_each(ordered)
     with np.errstate(over="ignore", invalid="ignore"):  # beyond float64 a sum is inf, and its metric null
         added = {name: np.add.reduceat(column[order], starts) for name, column in sums.items()}
     return ordered[starts], np.add.reduceat(counts[order], starts, dtype=np.int64), added

@@ -8,7 +8,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.plans.plan import Bounds
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -17,20 +20,21 @@ Value = float | None
 Values = dict[str, Value]
 
 
-@frozen
+@frozen(kw_only=True)
 class StatisticFamily:
     """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
 
     Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
-    Every result is None where there is nothing to take it of; of totals of many groups at once it is an f64[G], NaN
-    there.  A spread below 1e-6 of the distances from the centre or
-    from 0 (the smaller root mean square) is 0: two sums do not tell it from rounding.
+    bounds: what a plan holds the units to.  Every result is None where there is nothing to take it of; of totals of
+    many groups at once it is an f64[G], NaN there.  A spread below 1e-6 of the distances from the centre or from 0 (the
+    smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
     numbers: "Numbers"
     prefix: str
     token_scope: bool
     centre: float
+    bounds: Bounds
 
     def per_token(self, name: str) -> Value:
         """A total over N."""
@@ -79,18 +83,16 @@ class StatisticFamily:
 
     def seq_max_deviation(self) -> Value:
         """Largest distance of a sequence's token mean from the centre."""
-        import numpy as np
-
         low, high = (end(f"{self.prefix}seq") for end in (self.numbers.min, self.numbers.max))
         return finite(lambda: np.maximum(self.centre - low, high - self.centre))
 
-    def fraction(self, end: str, bounded: bool) -> Value:
-        """Share of units beyond a bound; None when the bound is absent."""
-        return finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units) if bounded else None
+    def fraction(self, end: str) -> Value:
+        """Share of units beyond a bound."""
+        return finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units)
 
-    def seq_fraction(self, end: str, bounded: bool) -> Value:
+    def seq_fraction(self, end: str) -> Value:
         """Share of sequences whose token mean lies beyond a bound."""
-        return self.per_sequence(f"seq_{end}") if bounded else None
+        return self.per_sequence(f"seq_{end}")
 
     def min(self, name: str = "unit") -> Value:
         """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
@@ -102,8 +104,6 @@ class StatisticFamily:
 
     def only(self, name: str) -> Value:
         """The one value that a minimum and a maximum agree on, to rounding; None where they differ."""
-        import numpy as np
-
         low, high = (end(self.prefix + name) for end in (self.numbers.min, self.numbers.max))
         return finite(lambda: np.where(np.isclose(low, high, rtol=1e-9, atol=0.0), low, np.nan))
 
@@ -117,8 +117,6 @@ class StatisticFamily:
 
     def _variance(self, moment: str, n: Any) -> Any:
         """From the sum of squares about the centre or about 0, whichever is smaller: it keeps more digits."""
-        import numpy as np
-
         mean = self.numbers.sum(self.prefix + moment) / n
         about_centre, about_0 = (self.numbers.sum(f"{self.prefix}{moment}_{of}") / n for of in ("dev", "sq"))
         nearest_0 = about_0 < about_centre
@@ -131,8 +129,6 @@ class StatisticFamily:
 
 def variance(mean: Any, mean_square: Any) -> Any:
     """mean_square - mean^2; 0 where what is left is only rounding of the two, NaN where float64 cannot hold them."""
-    import numpy as np
-
     with np.errstate(over="ignore", invalid="ignore"):
         difference = mean_square - mean * mean
         held = np.where(difference > 1e-12 * mean_square, difference, 0.0)
@@ -144,18 +140,9 @@ def finite(compute: Callable[[], Any]) -> Any:
 
     Of many groups' numbers, an f64[G], with NaN for None.
     """
-    import numpy as np
-
-    with np.errstate(all="ignore"):
-        return held(compute)
-
-
-def held(compute: Callable[[], Any]) -> Any:
-    """What `finite` gives, where NumPy's warnings are off already."""
-    import numpy as np
-
     try:
-        value = compute()
+        with np.errstate(all="ignore"):
+            value = compute()
         if isinstance(value, np.ndarray) and value.ndim:
             return np.where(np.isfinite(value), value, np.nan)
         value = float(value)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits
 from rlcorr_cli.totals.exact import Floats, check_counts
-from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
+from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns, starts_of
 
 HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
@@ -155,7 +155,7 @@ class Histograms(Lists):
     def quantile(self, q: float) -> Floats:
         """The value of each group at rank ceil(q * n), as `Histogram.quantile` has it; NaN of no values."""
         values, ranks = self._ascending
-        before = np.cumsum(self.n) - self.n
+        before = starts_of(self.n)
         places = np.searchsorted(ranks, before + np.maximum(1, np.ceil(q * self.n)).astype(np.int64))
         known = np.append(values, np.nan)[np.minimum(places, len(values))]
         return np.where(self.n > 0, known, np.nan)

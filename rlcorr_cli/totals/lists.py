@@ -33,6 +33,21 @@ def first_of_each(ordered: NDArray[Any]) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
+def starts_of(lengths: Ints) -> Ints:
+    """Where each row's values begin among all."""
+    return np.cumsum(lengths) - lengths
+
+
+def offsets_of(lengths: Ints) -> Ints:
+    """The same, and where the last one's end: i64[B + 1] of i64[B]."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def ranges(starts: Ints, lengths: Ints) -> Ints:
+    """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
+    return np.repeat(starts - starts_of(lengths), lengths) + np.arange(lengths.sum())
+
+
 @frozen(eq=False)
 class Stretches:
     """S stretches of the flat columns of some sources: the source, start and length of each, i64[S]."""
@@ -45,7 +60,7 @@ class Stretches:
     @classmethod
     def of_rows(cls, columns: Columns, lengths: Ints) -> "Stretches":
         """Of one source, one after the other."""
-        return cls((columns,), np.zeros(len(lengths), np.int64), np.cumsum(lengths) - lengths, lengths)
+        return cls((columns,), np.zeros(len(lengths), np.int64), starts_of(lengths), lengths)
 
     @classmethod
     def joined(cls, parts: "Sequence[Stretches]") -> "Stretches":
@@ -106,14 +121,12 @@ class Stretches:
         own = self.at(self.lengths > 0)
         if len(present) == 1 and np.array_equal(own.starts[1:], own.ends[:-1]):
             return tuple(column[own.starts[0] : own.ends[-1]] for column in self.sources[present[0]])
-        firsts, n = np.cumsum(own.lengths) - own.lengths, int(own.lengths.sum())
+        firsts, n = starts_of(own.lengths), int(own.lengths.sum())
         kinds = zip(*(self.sources[source] for source in present), strict=True)
         columns = tuple(np.empty(n, np.result_type(*kind)) for kind in kinds)
         for source in present:
             of_source = own.source_of == source
-            lengths = own.lengths[of_source]
-            within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            here, there = (within + np.repeat(starts[of_source], lengths) for starts in (firsts, own.starts))
+            here, there = (ranges(at[of_source], own.lengths[of_source]) for at in (firsts, own.starts))
             for column, values in zip(columns, self.sources[source], strict=True):
                 column[here] = values[there]
         return columns

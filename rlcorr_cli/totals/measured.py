@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
-from rlcorr_cli.totals.row_keys import DistinctKeys
+from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.totals import Sum, Totals
-from rlcorr_cli.totals.whole import WholeDump
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes from 5 to 15 kB."""
@@ -26,8 +27,41 @@ MOST_STEPS = 10_000
 """Groups that rows are told apart in without being asked for; of more, all steps are taken together."""
 MOST_COMPARED = 10_000
 """Groups in which plans are compared; each takes some 90 kB, its JSON included."""
-K = TypeVar("K")
-V = TypeVar("V", Replicates, BinnedTotals, DistinctKeys)
+
+
+@frozen(kw_only=True, eq=False)
+class WholeDump:
+    """What is kept of a dump as a whole only, beside its groups' totals.
+
+    tails: by the names that they have in Totals, longer than those of a group.  histograms: by name, of what is not
+    told of groups.
+
+    rows: by what tells them apart; texts: by their lengths, too; contents: by what they hold, too.  None where nothing
+    is resampled.
+    """
+
+    tails: Mapping[str, Tail]
+    histograms: Mapping[str, Histogram] = field(default_factory=dict[str, Histogram])
+    rows: KeySample | None = None
+    contents: KeySample | None = None
+    texts: KeySample | None = None
+
+    def check_unpacked(self) -> None:
+        """A ValueError of tails that are not those of a dump."""
+        if any(tail.size != WHOLE_SIZE for tail in self.tails.values()):
+            raise ValueError("a tail of the whole dump has another size")
+
+    def __add__(self, other: "WholeDump") -> "WholeDump":
+        tails, histograms = dict(self.tails), dict(self.histograms)
+        _add_each(tails, other.tails)
+        _add_each(histograms, other.histograms)
+        return WholeDump(
+            tails=tails,
+            histograms=histograms,
+            rows=_sum(self.rows, other.rows),
+            contents=_sum(self.contents, other.contents),
+            texts=_sum(self.texts, other.texts),
+        )
 
 
 @frozen(kw_only=True)
@@ -116,10 +150,8 @@ class MeasuredSum:
                 f"There are over {MOST_RESAMPLED} groups, more than have curves of their own.",
                 "Leave --by-step out, or group by a column of fewer values.",
             )
-        if part.pictures is not None:
-            self.pictures = part.pictures if self.pictures is None else self.pictures + part.pictures
-        if part.whole is not None:
-            self.whole = part.whole if self.whole is None else self.whole + part.whole
+        self.pictures = _sum(self.pictures, part.pictures)
+        self.whole = _sum(self.whole, part.whole)
         if part.sample is not None:
             self.samples.add(part.sample)
         self.rows.update(part.rows)
@@ -195,6 +227,15 @@ def check_resampled(replicates: GroupReplicates) -> None:
         )
 
 
+K = TypeVar("K")
+V = TypeVar("V", Replicates, BinnedTotals, DistinctKeys, Tail, Histogram)
+A = TypeVar("A", BinnedTotals, WholeDump, KeySample)
+
+
 def _add_each(totals: dict[K, V], parts: Mapping[K, V]) -> None:
     for key, part in parts.items():
         totals[key] = totals[key] + part if key in totals else part
+
+
+def _sum(a: A | None, b: A | None) -> A | None:
+    return a + b if a is not None and b is not None else a if a is not None else b

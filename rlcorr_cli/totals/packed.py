@@ -310,7 +310,8 @@ def _dataclass(cls: Any, args: tuple[Any, ...]) -> Reader:
             if name in node:
                 object.__setattr__(value, name, reader(node[name], made))
             elif name in defaults:
-                object.__setattr__(value, name, _default(defaults[name]))
+                of: Any = defaults[name]
+                object.__setattr__(value, name, of.default if of.default is not MISSING else of.default_factory())
             else:
                 raise ValueError(f"{cls.__name__} lacks {name}")
         _check(value)
@@ -328,7 +329,3 @@ def _check(value: Any) -> None:
                 getattr(value, name)()
     except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise InconsistentError(f"{error}" or type(error).__name__) from error
-
-
-def _default(of: Any) -> Any:
-    return of.default if of.default is not MISSING else of.default_factory()

@@ -5,7 +5,7 @@ weights of the same name.  So totals carry a Provenance, and add only to totals 
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,8 +141,9 @@ class Coverage:
             place = bisect(ranges, (first, last))
             # The ranges so far lie apart, so only the two neighbours can reach into this one.
             if any(max(low, first) < min(high, last) for low, high in ranges[max(0, place - 1) : place + 1]):
+                part = "" if shard.part is None else f", part {first} to {last},"
                 raise DataError(
-                    f"{_named(shard)} is in both totals: its rows would count twice.", "Leave one of them out."
+                    f"{shard.path}{part} is in both totals: its rows would count twice.", "Leave one of them out."
                 )
             ranges.insert(place, (first, last))
             self.shards.add(shard)
@@ -150,17 +151,11 @@ class Coverage:
 
 def _flat(records: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested records as one level, with dotted names; an item of a list goes by its own name."""
-    return dict(_items(records, prefix))
-
-
-def _items(records: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    flat: dict[str, Any] = {}
     for name, value in records.items():
-        if isinstance(value, Mapping):
-            yield from _items(value, f"{prefix}{name}.")
-        elif isinstance(value, (list, tuple)):
-            yield from _items({str(item["name"]): item for item in value}, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+        inner = {str(item["name"]): item for item in value} if isinstance(value, (list, tuple)) else value
+        flat |= _flat(inner, f"{prefix}{name}.") if isinstance(inner, Mapping) else {prefix + name: value}
+    return flat
 
 
 def _records_of(facts: Mapping[str, Any]) -> set[str]:
@@ -172,7 +167,3 @@ def _shown(value: Any) -> str:
     if value is None:
         return "unset"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value) or "none"
-
-
-def _named(shard: ShardId) -> str:
-    return shard.path if shard.part is None else f"{shard.path}, part {shard.part[0]} to {shard.part[1]},"

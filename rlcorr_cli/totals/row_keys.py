@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.totals.lists import first_of_each
 
 Keys = NDArray[np.uint64]
 SKETCH_SIZE = 1024
@@ -78,7 +79,7 @@ class DistinctKeys:
     def of(cls, keys: Keys, most: int) -> "DistinctKeys":
         """Of some keys, in any order."""
         ordered = np.sort(keys)  # np.unique of nothing but values would load numpy.ma
-        return cls(ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]][:most], most)
+        return cls(ordered[first_of_each(ordered)][:most], most)
 
     def __add__(self, other: "DistinctKeys") -> "DistinctKeys":
         if self.most != other.most:

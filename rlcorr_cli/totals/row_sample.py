@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
+from rlcorr_cli.totals.lists import ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 
 MOST_TOKENS = 550_000
@@ -172,7 +173,7 @@ class RowSample:
     def rows(self, at: Index) -> "RowSample":
         """These rows, in order."""
         of_valid, of_all, of_names = (
-            stretches(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
+            ranges(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
         )
         chosen = {"rows": at, "valid tokens": of_valid, "tokens": of_all, "bytes of names": of_names}
         arrays = ((name, getattr(self, name), array.of) for name, array in ARRAYS.items())
@@ -320,17 +321,6 @@ class SampleSum:
 def _weight(sample: RowSample) -> int:
     """What joining it costs: its tokens, rows and files."""
     return sample.n_valid_tokens + sample.n_rows + len(sample.paths)
-
-
-def starts_of(lengths: Index) -> Index:
-    """Where each row's values begin among all."""
-    return np.cumsum(lengths) - lengths
-
-
-def stretches(starts: Index, lengths: Index) -> Index:
-    """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
 
 
 def _joined(parts: Sequence[RowSample]) -> RowSample:

@@ -133,20 +133,17 @@ class Curve:
 
     def at(self, place: Places) -> dict[str, Any]:
         """Every sum at a threshold of the curve, or at several; place -1: below the first."""
-        return self.sums_at(place, self.reaches[place + 1])
+        return self.past(place, self.reaches[place + 1])
 
-    def past(self, place: int, threshold: float) -> dict[str, Any]:
-        """Every sum at a threshold between a place's and the first unit beyond it."""
-        return self.sums_at(place, threshold)
-
-    def cut(self, place: int, threshold: float, candidates: "Candidates") -> dict[str, Any]:
+    def cut(self, place: int, threshold: float, candidates: Candidates) -> dict[str, Any]:
         """Every sum at a threshold inside a group, whose units are the candidates."""
-        return self.sums_at(place - 1, threshold, candidates.inside(threshold))
+        return self.past(place - 1, threshold, candidates)
 
-    def sums_at(self, place: Places, threshold: Any, beyond: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """Every sum at a threshold: of the groups up to a place, and of what is inside beyond them."""
+    def past(self, place: Places, threshold: Any, candidates: Candidates | None = None) -> dict[str, Any]:
+        """Every sum at a threshold: of the groups up to a place, and of the candidates beyond them that are inside."""
         inside = {name: sums[place + 1] for name, sums in self._cumulated.items()}
-        inside = {name: inside[name] + value for name, value in beyond.items()} if beyond else inside
+        if candidates is not None:
+            inside |= {name: inside[name] + value for name, value in candidates.inside(threshold).items()}
         plain = {name: value + self.totals.always.get(name, 0.0) for name, value in inside.items()}
         if self.outside == "dropped":
             return plain
@@ -200,26 +197,15 @@ class NormalizedCurve(Curve):
     batches: Mapping[Any, Curve]
     means: Mapping[Any, float] | None
 
-    def at(self, place: Places) -> dict[str, Any]:
-        """Every sum at a threshold of the curve, or at several; place -1: below the first."""
-        return self._added(place, self.reaches[place + 1], {})
-
-    def past(self, place: int, threshold: float) -> dict[str, Any]:
-        """Every sum at a threshold between a place's and the first unit beyond it."""
-        return self._added(place, threshold, {})
-
-    def cut(self, place: int, threshold: float, candidates: "Candidates") -> dict[str, Any]:
-        """Every sum at a threshold inside a group, whose units are the candidates."""
-        beyond = {batch: of_batch.inside(threshold) for batch, of_batch in candidates.by_batch.items()}
-        return self._added(place - 1, threshold, beyond)
-
-    def _added(self, place: Places, threshold: Any, beyond: Mapping[Any, Mapping[str, float]]) -> dict[str, Any]:
+    def past(self, place: Places, threshold: Any, candidates: Candidates | None = None) -> dict[str, Any]:
+        """Every sum at a threshold, added up over batches, each divided by its own mean."""
+        by_batch = {} if candidates is None else candidates.by_batch
         # Buckets, and so the edges of all batches, are the same: one that a batch lacks is its last before.
         edges = np.concatenate([[-np.inf], self.thresholds])[place + 1]
         added: dict[str, Any] = {}
         for batch, curve in self.batches.items():
             own = np.searchsorted(curve.thresholds, edges, side="right") - 1
-            sums = curve.sums_at(own, threshold, beyond.get(batch))
+            sums = curve.past(own, threshold, by_batch.get(batch))
             mean = sums["weight"] / curve.n_units if self.means is None else self.means[batch]
             mean = np.where(mean == 0, 1.0, mean)
             for name, value in sums.items():

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from rlcorr_cli.plans.plan import Mode, Plan
+from rlcorr_cli.plans.plan import Bounds, Mode, Plan
+from rlcorr_cli.totals.families import StatisticFamily
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.totals import Merge, Totals
 
@@ -59,6 +60,12 @@ class Numbers:
         other = copy(self)
         other.prefix = prefix
         return other
+
+    def family(self, prefix: str, token_scope: bool, centre: float, bounds: Bounds | None = None) -> StatisticFamily:
+        """One statistic's family of totals; see StatisticFamily."""
+        return StatisticFamily(
+            numbers=self, prefix=prefix, token_scope=token_scope, centre=centre, bounds=bounds or Bounds()
+        )
 
     def has(self, name: str) -> bool:
         """Whether there is this sum."""

@@ -12,7 +12,7 @@ from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.framework_names import CANONICAL, RELEASES
-from rlcorr_cli.metrics.objective import BY_FULL_NAME
+from rlcorr_cli.metrics.objective import by_full_name
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import ALIASES, PRESET_FAMILIES, PRESETS, families, of_family
 from rlcorr_cli.show import figures
@@ -40,7 +40,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
     ("analyze", BF16, "--rs", ""): [f"{name}.{scope}:" for name in STATISTICS for scope in SCOPES],
     ("check", BF16, "--max", ""): [f"{name}=" for name in DEFINITIONS],
     ("check", BF16, "--max", "objective/ppo/c"): [
-        f"{name}=" for name in BY_FULL_NAME if name.startswith("objective/ppo/c")
+        f"{name}=" for name in by_full_name() if name.startswith("objective/ppo/c")
     ],
     ("check", BF16, "--max", "ob"): ["objective/"],
     ("check", BF16, "--fail-on", ""): ["cause", "moved", "far", "outliers"],

@@ -15,8 +15,9 @@ from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.explain import FLAGS, TOPICS, near_misses
+from rlcorr_cli.show.explain import near_misses
 from rlcorr_cli.show.glossary import GLOSSARY
+from rlcorr_cli.show.topics import FLAGS, TOPICS
 
 
 def explained(name: str) -> str:

@@ -21,7 +21,6 @@ from rlcorr_cli.commands.python import all_flags, as_arguments
 from rlcorr_cli.commands.typed import typed
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.frameworks.read import PROFILES
-from rlcorr_cli.measure.worst import RANKS
 from rlcorr_cli.reading.formats import NAMES
 
 PACKAGE = Path(rlcorr_cli.__file__).parent
@@ -185,7 +184,6 @@ def test_an_empty_name_of_a_dump_is_refused() -> None:
 def test_choices_are_those_of_the_code() -> None:
     (format_option,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "format")
     assert re.findall(r"[\w-]+", format_option.help.split(": ")[1]) == ["auto", *NAMES]
-    assert next(choices for _, option, choices in CHOICES if option == "--rank") == tuple(RANKS)
     (profile,) = (option for option in COMMANDS.commands["analyze"].params if option.name == "profile")
     assert re.findall(r"[\w.-]*\w", profile.help.split(": ")[1]) == list(PROFILES)
 

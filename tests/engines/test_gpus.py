@@ -10,7 +10,7 @@ import pytest
 import torch
 from limits import LIMIT_SECONDS
 
-from rlcorr_cli.measure.gpus import DRIVER, visible_gpu_count
+from rlcorr_cli.measure.arrays import DRIVER, visible_gpu_count
 
 SOURCE = """
 #include <stdlib.h>
@@ -91,8 +91,8 @@ def test_a_gpu_is_left_alone_unless_it_is_asked_for(device: tuple[str, ...], loa
 
 
 def test_counting_loads_no_torch() -> None:
-    counting = "import sys; from rlcorr_cli.measure.gpus import visible_gpu_count as n; n(); print(*sys.modules)"
+    counting = "import sys; from rlcorr_cli.measure.arrays import visible_gpu_count as n; n(); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", counting], capture_output=True, text=True, check=True, timeout=LIMIT_SECONDS
     )
-    assert {"torch", "numpy", "rlcorr_cli.measure.gpus"} & {*done.stdout.split()} == {"rlcorr_cli.measure.gpus"}
+    assert {"torch", "rlcorr_cli.measure.arrays"} & {*done.stdout.split()} == {"rlcorr_cli.measure.arrays"}

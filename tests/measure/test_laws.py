@@ -39,7 +39,7 @@ from rlcorr_cli.totals.budget_search import binned_values
 from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows, order_of_keys
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.lists import Lists
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.replicates import Replicates
@@ -48,7 +48,6 @@ from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import Merge, Sum, Table, Totals
-from rlcorr_cli.totals.whole import WholeDump
 
 OCTAVES = Octaves(-1, 2, 2)
 NAMES: dict[Merge, tuple[str, ...]] = {"sum": ("a", "b"), "min": ("low",), "max": ("high",), "log_sum_exp": ("c", "d")}
