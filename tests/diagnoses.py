@@ -8,6 +8,7 @@ from rlcorr_cli.causes.diagnosis import (
     CauseFinding,
     ColumnGap,
     Diagnosis,
+    Gap,
     LevelGap,
     NotLookedFor,
     PlaceGap,
@@ -99,10 +100,7 @@ SOURCES = ColumnGap(
 
 def diagnosis(verdict: str, *causes: CauseFinding, **changes: Any) -> Diagnosis:
     values: dict[str, Any] = {
-        "sum_squares": 105.4,
-        "k3": 0.0113,
-        "deviation": 0.156,
-        "core": 0.12,
+        "gap": Gap(sum_sq=105.4, k3_kl=0.0113, sd=0.156, core=0.12),
         "verdict": verdict,
         "conclusion": "",
         "causes": causes,
@@ -135,11 +133,12 @@ def dump(of: Diagnosis, *groups: DiagnosedGroup, path: str = "top_p08.parquet", 
 
 TOP_P_DUMP = dump(diagnosis("top_p", TOP_P, NOISE))
 WORKER_DUMP = dump(
-    diagnosis("column", WORKER, k3=0.00459, deviation=0.0912, columns=(WORKERS, SOURCES)),
+    diagnosis("column", WORKER, gap=Gap(sum_sq=105.4, k3_kl=0.00459, sd=0.0912, core=0.12), columns=(WORKERS, SOURCES)),
     path="worker_temp09.parquet",
 )
 NOISE_DUMP = dump(
-    diagnosis("noise", ALL_NOISE, k3=0.00118, deviation=0.0486, not_looked_for=()), path="noise_bf16_fp32.parquet"
+    diagnosis("noise", ALL_NOISE, gap=Gap(sum_sq=105.4, k3_kl=0.00118, sd=0.0486, core=0.12), not_looked_for=()),
+    path="noise_bf16_fp32.parquet",
 )
 SHIFTED = AnomalyFinding(
     name="shifted_columns",

@@ -11,8 +11,8 @@ from math import sqrt
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.features import Case, Step
 from rlcorr_cli.causes.numbers import Line, ratio
-from rlcorr_cli.causes.prefixes import SharedPrefixes
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.token_ids import SharedPrefixes
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 from rlcorr_cli.frozen import frozen
 
@@ -121,6 +121,16 @@ def truncation_of_training(case: Case) -> CauseFinding | None:
 def _top_p(case: Case, step: Step) -> CauseFinding:
     rollout, train = case.context.rollout, case.context.train
     setting = f"top-p {roundest(step.bound, step.interval):.3g}"
+    against = f"{step.errors:,} of {step.judged:,} tokens contradict it"
+    bound = (
+        f"{rollout} is exactly 0 on {step.cut:,} tokens, mostly where {train} is above log {step.bound:.3f} "
+        f"({against}): some rows may not be truncated."
+    )
+    if is_sharp(step):
+        bound = (
+            f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
+            f"tokens; {against}."
+        )
     return CauseFinding(
         cause="top_p",
         share=case.features.curve_share,
@@ -128,10 +138,7 @@ def _top_p(case: Case, step: Step) -> CauseFinding:
         parameters={"top_p": step.bound, "kept_mass": 1 + case.features.forward},
         intervals={"top_p": step.interval, "kept_mass": _kept(case)},
         headline=f"{rollout} was logged after {setting} ({interval_text(step.interval)}), {train} was not",
-        evidence=(
-            _bound_sentence(case, step),
-            _lost(case),
-        ),
+        evidence=(bound, _lost(case)),
     )
 
 
@@ -150,20 +157,6 @@ def _level_top_p(case: Case) -> CauseFinding:
             f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more).",
             _lost(case),
         ),
-    )
-
-
-def _bound_sentence(case: Case, step: Step) -> str:
-    rollout, train = case.context.rollout, case.context.train
-    against = f"{step.errors:,} of {step.judged:,} tokens contradict it"
-    if is_sharp(step):
-        return (
-            f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
-            f"tokens; {against}."
-        )
-    return (
-        f"{rollout} is exactly 0 on {step.cut:,} tokens, mostly where {train} is above log {step.bound:.3f} "
-        f"({against}): some rows may not be truncated."
     )
 
 
@@ -254,17 +247,27 @@ def temperature(case: Case) -> CauseFinding | None:
     if shared is not None:
         # Among tokens that are sure the line is the more exact of the two.
         value = min(value, _of_prefixes(shared, raw=value.raw), key=lambda t: t.interval[1] - t.interval[0])
+    rollout, train = case.context.rollout, case.context.train
+    drawn = (
+        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: the tokens were drawn from "
+        f"{rollout}."
+    )
+    if value.raw:
+        drawn = (
+            f"The mean inverse ratio is {1 + features.inverse:.3f} ± {2 * features.inverse_error:.3f}: the tokens were "
+            f"drawn from {train}. Swapped columns would look the same."
+        )
     return CauseFinding(
         cause="temperature",
         share=features.curve_share,
         share_interval=features.curve_interval,
-        parameters={"temperature": value.ratio, "drawn_from": "rollout" if side == "rollout" else "training"},
+        parameters={"temperature": value.ratio, "drawn_from": side},
         intervals={"temperature": value.interval},
         headline=_temperature_headline(case, value),
         evidence=(
             f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
-            f"{case.context.train if value.raw else case.context.rollout}'s, R² {line.r2:.2f}.",
-            _drawn_sentence(case, value.raw),
+            f"{train if value.raw else rollout}'s, R² {line.r2:.2f}.",
+            drawn,
         ),
         # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
         explains=("swapped_columns",) if value.raw else (),
@@ -380,8 +383,25 @@ def top_k(case: Case) -> CauseFinding | None:
         (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
         (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
     ):
-        if mean < LOST and mean < -GAINED_ERRORS * error and share_against < TOP_K_POSITIVE:
-            return _top_k_finding(case, cut, whole, (mean, error))
+        if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < TOP_K_POSITIVE):
+            continue
+        kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
+        mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
+        return CauseFinding(
+            cause="top_k",
+            share=f.curve_share,
+            share_interval=f.curve_interval,
+            parameters={"kept_mass": 1 + mean, "side": cut},
+            intervals={"kept_mass": kept},
+            headline=f"{cut} was logged after top-k (which kept {interval_text(kept)} of the probability), {whole} was "
+            "not",
+            evidence=(
+                f"The mean {mean_of} is {1 + mean:.3f} ± {2 * error:.3f}: {percent(-mean)} of the probability under "
+                f"{whole} goes to tokens that {cut} rules out.",
+                f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the "
+                "sharp limit that top-p has.",
+            ),
+        )
     return None
 
 
@@ -406,26 +426,6 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
             "that rollout never samples.",
             f"{beyond.lost:,} tokens lose more than all tokens that are less likely can hold (V times their own "
             f"probability; {beyond.gained:,} gain as much): no cut of the vocabulary does that.",
-        ),
-    )
-
-
-def _top_k_finding(case: Case, cut: str, whole: str, lost: tuple[float, float]) -> CauseFinding:
-    mean, error = lost
-    kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
-    mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
-    return CauseFinding(
-        cause="top_k",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"kept_mass": 1 + mean, "side": cut},
-        intervals={"kept_mass": kept},
-        headline=f"{cut} was logged after top-k (which kept {interval_text(kept)} of the probability), {whole} was not",
-        evidence=(
-            f"The mean {mean_of} is {1 + mean:.3f} ± {2 * error:.3f}: {percent(-mean)} of the probability under "
-            f"{whole} goes to tokens that {cut} rules out.",
-            f"{cut} is the higher one on {percent(max(case.features.positive, 1 - case.features.positive))} of the "
-            "tokens, without the sharp limit that top-p has.",
         ),
     )
 
@@ -469,15 +469,3 @@ def _temperature_headline(case: Case, value: Temperature) -> str:
         sampled = roundest(1 / value.ratio, (1 / value.interval[1], 1 / max(1e-3, value.interval[0])))
         return f"{rollout} is raw, while {train} is at the sampling temperature, {sampled:.3g} ({text} in temperature)"
     return f"the temperature of {rollout} is {text} times that of {train}"
-
-
-def _drawn_sentence(case: Case, raw: bool) -> str:
-    f, rollout, train = case.features, case.context.rollout, case.context.train
-    if raw:
-        mean, mean_of, drawn = 1 + f.inverse, "inverse ratio", train
-        error = f.inverse_error
-    else:
-        mean, mean_of, drawn, error = 1 + f.forward, "ratio", rollout, f.forward_error
-    return f"The mean {mean_of} is {mean:.3f} ± {2 * error:.3f}: the tokens were drawn from {drawn}." + (
-        " Swapped columns would look the same." if raw else ""
-    )

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Annotated, Literal
 
-from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, CAUSES
+from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar
 from rlcorr_cli.records.record import Record
 
 Parameter = float | str
@@ -18,19 +18,6 @@ Bound = Literal["at_least", "at_most"]
 Certainty = Literal["proven", "likely", "one of", "unclear"]
 """proven: a bound or an identity is broken.  likely: the statistics of its rule say so.  one of: another reading is as
 good.  unclear: none stands out."""
-READINGS = {
-    "top_p": "top-p",
-    "min_p": "min-p",
-    "top_k": "top-k",
-    "padded_vocabulary": "a padded vocabulary",
-    "temperature": "a temperature",
-    "logit_softcap": "a soft-cap",
-    "other_weights": "changed weights",
-    "noise": "rounding noise",
-    "heavy_tail": "a few tokens far off",
-    "drift": "another drift of the weights",
-}
-"""Causes that another may be as well, in a clause after 'or'."""
 UNCLEAR, CLEAN, TOO_FEW = "no_cause", "none", "too_few"
 """Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
 
@@ -72,7 +59,7 @@ class CauseFinding(Record):
     @property
     def claim(self) -> str:
         """The headline, and what else it may be: 'rounding noise, or changed weights'."""
-        return ", or ".join([self.headline, *(READINGS[name] for name in self.alternatives)])
+        return ", or ".join([self.headline, *(CAUSES[name].reading for name in self.alternatives)])
 
     @property
     def share_words(self) -> str:
@@ -283,18 +270,13 @@ class Gap(Record):
 class Diagnosis(Record):
     """Of a whole dump or a group of its rows.
 
-    sum_squares: the gap Q = sum l^2.  k3: mean k3 per token.  deviation: the standard deviation of l.  core: the
-    typical spread of d, the difference in log-odds; None without tokens inside.  verdict: the name of the first cause,
-    or UNCLEAR, CLEAN, TOO_FEW; conclusion: that in a sentence where it names no cause.  causes: all that hold, in
-    order.  columns: by column, `length` among them; turns, surprise: the same by run of the mask and by the bins of u,
-    whose levels are the bins' lower ends.  features: the numbers that the rules look at.  impossible: a mean ratio that
-    proves a column wrong.
+    verdict: the name of the first cause, or UNCLEAR, CLEAN, TOO_FEW; conclusion: that in a sentence where it names no
+    cause.  causes: all that hold, in order.  columns: by column, `length` among them; turns, surprise: the same by run
+    of the mask and by the bins of u, whose levels are the bins' lower ends.  features: the numbers that the rules look
+    at.  impossible: a mean ratio that proves a column wrong.
     """
 
-    sum_squares: Annotated[float, HIDDEN]
-    k3: Annotated[float | None, HIDDEN]
-    deviation: Annotated[float | None, HIDDEN]
-    core: Annotated[float | None, HIDDEN]
+    gap: Gap
     verdict: str
     conclusion: str
     causes: tuple[CauseFinding, ...]
@@ -306,9 +288,6 @@ class Diagnosis(Record):
     features: Mapping[str, Number] = field(default_factory=dict[str, float | None])
     not_looked_for: tuple[NotLookedFor, ...] = ()
     impossible: Impossible | None = None
-    versions: Annotated[tuple[VersionGap, ...], HIDDEN] = ()
-    head: Annotated[HeadGap | None, HIDDEN] = None
-    kept: Annotated[KeptGap | None, HIDDEN] = None
     between_steps: Annotated[StepChange | None, Key(omit=True)] = None
     legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
     """Where the dump has a third policy's log-probs."""
@@ -327,20 +306,6 @@ class Diagnosis(Record):
             return "likely" if self.verdict == CLEAN else "unclear"
         return self.cause.certainty
 
-    @property
-    @computed(after="")
-    def gap(self) -> Gap:
-        """How large it is."""
-        return Gap(
-            sum_sq=self.sum_squares,
-            k3_kl=self.k3,
-            sd=self.deviation,
-            core=self.core,
-            by_version=self.versions,
-            head=self.head,
-            kept=self.kept,
-        )
-
 
 @frozen(kw_only=True)
 class AnomalyFinding(Record):
@@ -355,7 +320,7 @@ class AnomalyFinding(Record):
     @property
     def voids(self) -> bool:
         """Whether no number of such a file means what its name says."""
-        return any(anomaly.name == self.name and anomaly.voids for anomaly in ANOMALIES)
+        return self.name in ALL_CAUSES and ALL_CAUSES[self.name].voids
 
 
 def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tuple[AnomalyFinding, ...]:

@@ -13,8 +13,16 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Interval
 from rlcorr_cli.causes.numbers import Line, jackknife, line_of, ratio, ratios, weighted_quantile
-from rlcorr_cli.causes.prefixes import SharedPrefixes, shared_prefixes
-from rlcorr_cli.causes.vocabulary import Beyond, ByToken, Repetition, beyond_vocabulary, by_token, repetition
+from rlcorr_cli.causes.token_ids import (
+    Beyond,
+    ByToken,
+    Repetition,
+    SharedPrefixes,
+    beyond_vocabulary,
+    by_token,
+    repetition,
+    shared_prefixes,
+)
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.totals.gap import (

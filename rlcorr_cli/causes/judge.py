@@ -1,10 +1,29 @@
-"""diagnose: all causes that hold, in the order of how much each says, and the verdict."""
+"""diagnose: all causes that hold, in the order of how much each says, and the verdict.
 
-from collections.abc import Callable
+The rules are tried (`_causes`); what holds gets the share of the gap that it has beside the others (`_side_by_side`),
+and how sure it is (`certainty`); `diagnose` puts all in order, and the first is the verdict where it is no minor one.
+
+A rule gives a cause the share of the gap that it would explain alone, and two such shares overlap where the causes sit
+on the same tokens.  So the causes are taken in one order, and each in turn explains the same fraction of what is left
+of its tokens' gap as it explained of all of it.  What sits on other tokens takes nothing away.  A cause that claims
+all that its tokens differ by then has what is left at most.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 from rlcorr_cli.causes.certainty import certain
+from rlcorr_cli.causes.columns import (
+    LAG,
+    Attribution,
+    attributions,
+    hot_column,
+    hot_steps,
+    surprise_gaps,
+    turn_gaps,
+)
 from rlcorr_cli.causes.curves import (
     padded_vocabulary,
     softcap,
@@ -15,35 +34,21 @@ from rlcorr_cli.causes.curves import (
     truncation_of_training,
     unnormalised,
 )
-from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, NotLookedFor
+from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
-from rlcorr_cli.causes.recording import slipped_rows, top1_recorded
-from rlcorr_cli.causes.rows import (
-    LAG,
-    Attribution,
-    attributions,
-    hot_column,
-    hot_steps,
-    mispaired_rows,
-    some_rows,
-    surprise_gaps,
-    turn_gaps,
-)
-from rlcorr_cli.causes.shares import side_by_side
+from rlcorr_cli.causes.rows import mispaired_rows, slipped_rows, some_rows, top1_recorded
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
 from rlcorr_cli.causes.wording import count_noun, figures, percent
-from rlcorr_cli.totals.gap import GapTotals
+from rlcorr_cli.totals.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
-MINOR, MINOR_OF = 0.15, {"noise": 0.4, "repetition_penalty": 0.1}
-"""A cause of a smaller share is told last and is no verdict."""
 LEAST = 0.01
 """A cause of a smaller share is not told."""
 CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (
@@ -65,13 +70,21 @@ ASYNCHRONOUS = (
     "limit tokens by their ratio."
 )
 """What helps where rollouts lag by design."""
-RANK = {
-    **dict.fromkeys(("stale_policy",), 1),
-    **dict.fromkeys(("some_rows", "position_grows", "position_decays", "heavy_tail"), 2),
-    **dict.fromkeys(("drift", "other_weights"), 3),
-    "noise": 4,
+ROWS_THAT_BELONG = tuple(part for part in PARTS if part != PARTS[ODD])
+SITS_ON = {
+    "grid": PARTS,
+    "slipped_rows": PARTS,
+    "mispaired_rows": (PARTS[ODD],),
+    "first_token": ("first",),
+    "last_token": ("last",),
+    "mask_boundary": ("gap", "after_gap"),
+    "column": ROWS_THAT_BELONG,
+    "some_rows": ROWS_THAT_BELONG,
+    **dict.fromkeys(("position_onset", "position_grows", "position_decays"), (PARTS[BODY],)),
 }
-"""What names a setting or a place comes first, by share; these come after it, in this order."""
+"""Cause -> the parts of the tokens that its share is of; all others are of the body, as Features take it."""
+CLAIM_ALL = ("stale_policy", "drift", "other_weights")
+"""What claims the whole gap of its tokens, and so may have less where something else is known to sit on them."""
 
 
 def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = None) -> Diagnosis:
@@ -80,23 +93,49 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
     case = Case(totals, context, sample)
     features = case.features
     columns = attributions(totals)
-    enough = totals.n_rows >= MIN_SEQUENCES and features.n_tokens >= MIN_TOKENS
-    causes = _ranked(certain(case, _causes(case, columns))) if enough else ()
-    steps = hot_steps(case, columns) if enough and all(cause.cause != "column" for cause in causes) else ()
-    verdict, conclusion = _verdict(case, causes) if enough else (TOO_FEW, _too_little(case))
+    causes: list[CauseFinding] = []
+    steps: tuple[Any, ...] = ()
+    if totals.n_rows < MIN_SEQUENCES or features.n_tokens < MIN_TOKENS:
+        verdict = TOO_FEW
+        few = f"{count_noun(features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}"
+        if totals.n_rows < MIN_SEQUENCES:
+            few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}"
+        conclusion = f"Too little data to tell: {few}."
+    else:
+        for cause in certain(case, _causes(case, columns)):
+            row = CAUSES[cause.cause]
+            causes.append(replace(cause, is_minor=cause.share < row.least_share, advice=cause.advice or row.advice))
+        # Grids come first, which are there only where they make half the gap; minor causes last.
+        causes.sort(key=lambda cause: (cause.is_minor, cause.cause != "grid", CAUSES[cause.cause].rank, -cause.share))
+        if all(cause.cause != "column" for cause in causes):
+            steps = hot_steps(case, columns)
+        verdict, conclusion = UNCLEAR, "No cause stands out."
+        if causes and not causes[0].is_minor:
+            verdict, conclusion = causes[0].cause, ""
+        elif causes:
+            largest = max(causes, key=lambda cause: cause.share)
+            bound = "at most" if largest.bound == "at_most" else "at least"
+            share = f"{bound} {percent(largest.share)} of the gap"
+            conclusion = f"No cause stands out: the largest is {largest.headline}, {share}."
+        # A small core alone says little: it may be of few tokens, or have a tail.
+        elif features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
+            verdict = CLEAN
+            conclusion = f"Clean: the two policies agree (sd of log-ratio {figures(features.deviation or 0.0)})."
     lacking: list[NotLookedFor] = []
     if totals.vocabulary is None:
         lacking += [NotLookedFor("repetition_penalty", "token ids"), NotLookedFor("other_weights", "token ids")]
     if context.advantage is None:
         lacking.append(NotLookedFor("stale_policy", "advantages or rewards"))
     return Diagnosis(
-        sum_squares=features.gap,
-        k3=features.k3,
-        deviation=features.deviation,
-        core=None if features.spread is None else features.core,
+        gap=Gap(
+            sum_sq=features.gap,
+            k3_kl=features.k3,
+            sd=features.deviation,
+            core=None if features.spread is None else features.core,
+        ),
         verdict=verdict,
         conclusion=conclusion,
-        causes=causes,
+        causes=tuple(causes),
         facts=grid_facts(case),
         columns=tuple(column.gap_of_column() for column in columns),
         turns=turn_gaps(totals),
@@ -132,7 +171,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         some_rows(case) if column is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
-    causes = side_by_side(case, _with_lag(case, [cause for cause in candidates if cause is not None]))
+    causes = _side_by_side(case, _with_lag(case, [cause for cause in candidates if cause is not None]))
     causes = [cause for cause in causes if cause.share >= LEAST]
     rest = noise(case, causes)
     return causes if rest is None else [*causes, rest]
@@ -146,64 +185,50 @@ def _with_lag(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
     if stale is None:
         return causes
     if lag is None:
-        return [_of_constant_lag(case, stale) if cause is stale else cause for cause in causes]
-    levels, size = (lag.parameters.get(name) for name in ("levels", "size"))
-    differ = f"tokens of lag {levels} differ {figures(float(size or 0))} times as much as all others."
-    grows = differ if levels else f"{lag.evidence[0][0].lower()}{lag.evidence[0][1:]}"
-    merged = replace(
-        stale,
-        share=lag.share,
-        parameters={**stale.parameters, **lag.parameters},
-        evidence=(*stale.evidence, f"The gap grows with the lag of the weights: {grows}"),
-        advice=lag.advice,
-    )
+        lags = case.totals.columns[LAG].keys if LAG in case.totals.columns else ()
+        if len(lags) != 1 or not isinstance(lags[0], (int, float)) or lags[0] < 1:
+            return causes
+        behind = f"Every row is {count_noun(round(lags[0]), 'update')} behind"
+        advice = f"{behind}, as asynchronous training makes it, and this gap is its price. {ASYNCHRONOUS}"
+        merged = replace(stale, parameters={**stale.parameters, "lag": lags[0]}, advice=advice)
+    else:
+        levels, size = (lag.parameters.get(name) for name in ("levels", "size"))
+        differ = f"tokens of lag {levels} differ {figures(float(size or 0))} times as much as all others."
+        grows = differ if levels else f"{lag.evidence[0][0].lower()}{lag.evidence[0][1:]}"
+        merged = replace(
+            stale,
+            share=lag.share,
+            parameters={**stale.parameters, **lag.parameters},
+            evidence=(*stale.evidence, f"The gap grows with the lag of the weights: {grows}"),
+            advice=lag.advice,
+        )
     return [merged if cause is stale else cause for cause in causes if cause is not lag]
-
-
-def _of_constant_lag(case: Case, stale: CauseFinding) -> CauseFinding:
-    """Staleness where every row is as many updates behind, as asynchronous training makes it."""
-    lags = case.totals.columns[LAG].keys if LAG in case.totals.columns else ()
-    if len(lags) != 1 or not isinstance(lags[0], (int, float)) or lags[0] < 1:
-        return stale
-    behind = f"Every row is {count_noun(round(lags[0]), 'update')} behind"
-    advice = f"{behind}, as asynchronous training makes it, and this gap is its price. {ASYNCHRONOUS}"
-    return replace(stale, parameters={**stale.parameters, "lag": lags[0]}, advice=advice)
 
 
 def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
     return next((finding for rule in rules if (finding := rule(case)) is not None), None)
 
 
-def _ranked(causes: list[CauseFinding]) -> tuple[CauseFinding, ...]:
-    """Grids first, which are there only where they make half the gap; then by rank and share, minor ones last."""
-    marked = [
-        replace(
-            cause,
-            is_minor=cause.share < MINOR_OF.get(cause.cause, MINOR),
-            advice=cause.advice or CAUSES[cause.cause].advice,
-        )
-        for cause in causes
-    ]
-    return tuple(sorted(marked, key=lambda c: (c.is_minor, c.cause != "grid", RANK.get(c.cause, 0), -c.share)))
-
-
-def _verdict(case: Case, causes: tuple[CauseFinding, ...]) -> tuple[str, str]:
-    """The verdict of enough data, and what it says in a sentence: nothing where it names a cause."""
-    features = case.features
-    if causes:
-        if not causes[0].is_minor:
-            return causes[0].cause, ""
-        largest = max(causes, key=lambda cause: cause.share)
-        bound = "at most" if largest.bound == "at_most" else "at least"
-        share = f"{bound} {percent(largest.share)} of the gap"
-        return UNCLEAR, f"No cause stands out: the largest is {largest.headline}, {share}."
-    # A small core alone says little: it may be of few tokens, or have a tail.
-    if features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
-        return CLEAN, f"Clean: the two policies agree (sd of log-ratio {figures(features.deviation or 0.0)})."
-    return UNCLEAR, "No cause stands out."
-
-
-def _too_little(case: Case) -> str:
-    if case.totals.n_rows < MIN_SEQUENCES:
-        return f"Too little data to tell: {count_noun(case.totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}."
-    return f"Too little data to tell: {count_noun(case.features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}."
+def _side_by_side(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
+    """The causes with shares that add to 1 at most, in the order in which they are taken: by rank, because what says
+    more comes before what says less, and of equals the larger first.  A penalty is measured at equal surprise, so on
+    what a curve leaves."""
+    gap = case.totals.tokens[:, :, TOKEN_SUMS.index("l2")].sum(axis=1)
+    whole = {part: case.features.share(float(of_part)) for part, of_part in zip(PARTS, gap, strict=True)}
+    body = (PARTS[ODD], PARTS[BODY]) if case.features.odd_belong else (PARTS[BODY],)
+    left, taken = dict(whole), list[CauseFinding]()
+    order = sorted(causes, key=lambda each: (CAUSES[each.cause].rank, each.cause == "repetition_penalty", -each.share))
+    for cause in order:
+        parts: Sequence[str] = SITS_ON.get(cause.cause, body)
+        fraction = min(1.0, ratio(cause.share, sum(whole[part] for part in parts)))
+        is_rest = cause.cause in CLAIM_ALL and any(left[part] < whole[part] for part in parts)
+        share = fraction * sum(left[part] for part in parts)
+        for part in parts:
+            left[part] *= 1 - fraction
+        interval = cause.share_interval
+        if interval is not None:
+            times = ratio(share, cause.share)
+            interval = (interval[0] * times, interval[1] * times)
+        bound = "at_most" if is_rest else cause.bound
+        taken.append(replace(cause, share=share, bound=bound, share_interval=interval))
+    return taken

@@ -82,8 +82,13 @@ def _is_far(case: Case, cause: str, here: Mapping[str, float], body: Mapping[str
     rate, far = ratio(body["n_far"], body["n"]), int(here["n_far"])
     if far < max(MIN_FAR, FAR_RATE * here["n"], FAR_TIMES * rate * here["n"]):
         return False
-    if cause == "first_token" and not _in_prompts(case, rate):
-        return False
+    if cause == "first_token":
+        # The samples of a prompt have one first distribution, so what switches it (an expert of a mixture) is one event
+        # for all of them: it must be off in more prompts than chance gives.  Many prompts share buckets: there it is
+        # the rows that tell.
+        n_prompts, n_far = (int((count > 0).sum()) for count in case.totals.firsts.T)
+        if n_far < MIN_FAR or (n_prompts <= FEW_PROMPTS and poisson_tail(n_far, n_prompts * rate) >= FAR_CHANCE):
+            return False
     return poisson_tail(far, here["n"] * ratio(body["n_far"] + 1, body["n"], 1.0)) < FAR_CHANCE
 
 
@@ -97,18 +102,6 @@ def _is_larger(case: Case, cause: str, here: Mapping[str, float], body: Mapping[
     n = here["n_graded"]
     n = min(n, float((case.totals.firsts[:, 0] > 0).sum())) if cause == "first_token" else n
     return means[0] - means[1] >= max(SIZE_TIMES, SIZE_Z * sqrt(max(variance, 1e-4) / n))
-
-
-def _in_prompts(case: Case, rate: float) -> bool:
-    """Whether first tokens are off in more prompts than chance gives, at the rate of all tokens.
-
-    The samples of a prompt have one first distribution, so what switches it (an expert of a mixture) is one event for
-    all of them.  Many prompts share buckets: there it is the rows that tell.
-    """
-    n, far = (int((count > 0).sum()) for count in case.totals.firsts.T)
-    if n > FEW_PROMPTS:
-        return far >= MIN_FAR
-    return far >= MIN_FAR and poisson_tail(far, n * rate) < FAR_CHANCE
 
 
 def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:
@@ -232,7 +225,10 @@ def _trend(case: Case, along: _Along) -> CauseFinding | None:
         return None
     middle = float((weight * along.mean).sum() / weight.sum())
     start, end = typical(middle + slope * float(at[0])), typical(middle + slope * float(at[-1]))
-    quiet = _quiet(along, at_end=decays)
+    # The mean of l^2 over the quiet third of the tokens, at the row's end or at its start.
+    n, l2 = (along.n[::-1], along.l2[::-1]) if decays else (along.n, along.l2)
+    last = int(np.searchsorted(np.cumsum(n), n.sum() / 3)) + 1
+    quiet = ratio(float(l2[:last].sum()), float(n[:last].sum()))
     excess = float((along.l2 - quiet * along.n).sum())
     return CauseFinding(
         cause="position_grows" if grows else "position_decays",
@@ -244,10 +240,3 @@ def _trend(case: Case, along: _Along) -> CauseFinding | None:
             f"(z {abs(z):.0f}).",
         ),
     )
-
-
-def _quiet(along: _Along, *, at_end: bool) -> float:
-    """The mean of l^2 over the quiet third of the tokens, at the row's end or at its start."""
-    n, l2 = (along.n[::-1], along.l2[::-1]) if at_end else (along.n, along.l2)
-    last = int(np.searchsorted(np.cumsum(n), n.sum() / 3)) + 1
-    return ratio(float(l2[:last].sum()), float(n[:last].sum()))

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.between_steps import between_steps
+from rlcorr_cli.causes.columns import LAG
 from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Fact, Leg
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
+from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.rows import LAG
 from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -58,7 +59,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
-    totals = _with_worst(sample, sums)
+    totals = _totals(sample, sums)
     diagnosis = diagnose(totals, context, sample)
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
@@ -71,9 +72,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
             *head_facts(head),
             *_lag_facts(sample),
         ),
-        head=head,
-        kept=kept,
-        versions=version_gaps(sample),
+        gap=replace(diagnosis.gap, by_version=version_gaps(sample), head=head, kept=kept),
         impossible=impossible_ratio(sample, sums),
         legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample, sample.levels.get(STEP)),
@@ -93,32 +92,34 @@ def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
     policies: dict[str, NDArray[Any]] = dict.fromkeys(sample.legs, sample.third)
     policies |= {rollout: sample.rollout, trained: sample.train}
     first, _, last = sample.legs
-    gap = _log_ratio(policies[first], policies[last])
+    gap = policies[last].astype(np.float64) - policies[first]
     squares = float(gap @ gap)
     for before, after in pairwise(sample.legs):
-        of_leg = _log_ratio(policies[before], policies[after])
+        of_leg = policies[after].astype(np.float64) - policies[before]
         columns = (before, after, advantage)
         leg = replace(sample, rollout=policies[before], train=policies[after], columns=columns, legs=(), third=None)
-        of_columns = diagnose(totals_of(leg), Context(*columns, context.clean), leg)
+        of_columns = diagnose(_totals(leg, gap_totals(leg)), Context(*columns, context.clean), leg)
         yield Leg(
             first=before,
             last=after,
             share=float(of_leg @ gap) / squares if squares else 0.0,
-            k3=of_columns.k3,
-            sum_sq=of_columns.sum_squares,
+            k3=of_columns.gap.k3_kl,
+            sum_sq=of_columns.gap.sum_sq,
             verdict=of_columns.verdict,
             words=of_columns.conclusion if of_columns.cause is None else of_columns.cause.claim,
         )
 
 
-def _log_ratio(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.float64]:
-    return after.astype(np.float64) - before
-
-
 def _with_files(sample: RowSample) -> RowSample:
-    """The sample with its files as a column of levels, where there are several that do not only tell the time."""
-    if (sample.files == sample.files[:1]).all() or FILE in sample.levels or _files_are_of_steps(sample):
+    """The sample with its files as a column of levels, where there are several that do not only tell the time, as they
+    do where each file holds rows of one step, or each step stands in one file."""
+    if (sample.files == sample.files[:1]).all() or FILE in sample.levels:
         return sample
+    if (step := sample.levels.get(STEP)) is not None:
+        pairs = sample.files * len(step.values) + step.codes
+        n_pairs, n_files, n_steps = (len(np.unique(codes)) for codes in (pairs, sample.files, step.codes))
+        if n_pairs in (n_files, n_steps):
+            return sample
     names = [os.path.basename(path) for path in sample.paths]
     return replace(sample, levels={**sample.levels, FILE: ColumnOfKeys.of(sample.files, names)})
 
@@ -146,8 +147,8 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     step = sample.levels[STEP]
     hot = [code for code, value in enumerate(step.values) if value in whole.hot_steps]
     rows = sample.rows(np.flatnonzero(np.isin(step.codes, hot)))
-    within = diagnose(totals_of(rows), context, rows)
-    portion = within.sum_squares / whole.sum_squares if whole.sum_squares else 0.0
+    within = diagnose(_totals(rows, gap_totals(rows)), context, rows)
+    portion = ratio(within.gap.sum_sq, whole.gap.sum_sq)
     if within.cause is None or within.cause.cause == "column":
         return whole
     every = sorted((value for value in step.values if value is not None), key=order_of_keys)
@@ -193,13 +194,21 @@ def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] 
     return totals, clusters_by(clusters, batch.group_index, step.values)
 
 
-def totals_of(sample: RowSample) -> GapTotals:
-    """The sums over a sample's rows."""
-    return _with_worst(sample, gap_totals(sample))
-
-
-def _with_worst(sample: RowSample, sums: RowGaps) -> GapTotals:
-    odd, far = (_worst(sample, values) for values in (sums.odd, sums.far))
+def _totals(sample: RowSample, sums: RowGaps) -> GapTotals:
+    """The sums over a sample's rows, with the rows that are worst, whose places are counted from the start of each
+    file."""
+    worst: list[WorstRows] = []
+    for values in (sums.odd, sums.far):
+        known = np.flatnonzero(~np.isnan(values))
+        rows = known[largest(values[known], WORST)].tolist()
+        places = all_resolved([sample.place(row) for row in rows])
+        worst.append(
+            WorstRows.of(
+                WorstRow(float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
+                for row, place in zip(rows, places, strict=True)
+            )
+        )
+    odd, far = worst
     return replace(sums.totals, odd_rows=odd, far_rows=far)
 
 
@@ -216,25 +225,3 @@ def _lag_facts(sample: RowSample) -> Iterator[Fact]:
             f"In {percent(share)} of the rows the version of the policy is greater than the step (a lag below 0): the "
             "two count different things, or the version is not that of the weights that sampled the row.",
         )
-
-
-def _files_are_of_steps(sample: RowSample) -> bool:
-    """Whether each file holds rows of one step, or each step stands in one file, so that files only tell the time."""
-    step = sample.levels.get(STEP)
-    if step is None:
-        return False
-    pairs, files, steps = (
-        len(np.unique(codes)) for codes in (sample.files * len(step.values) + step.codes, sample.files, step.codes)
-    )
-    return pairs in (files, steps)
-
-
-def _worst(sample: RowSample, values: NDArray[np.float64]) -> WorstRows:
-    """The rows of the largest values that are known, with their places counted from the start of each file."""
-    known = np.flatnonzero(~np.isnan(values))
-    rows = known[largest(values[known], WORST)].tolist()
-    places = all_resolved([sample.place(row) for row in rows])
-    return WorstRows.of(
-        WorstRow(float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
-        for row, place in zip(rows, places, strict=True)
-    )

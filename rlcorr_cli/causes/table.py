@@ -2,7 +2,7 @@
 
 `rlcorr explain causes` lists it, in the order in which causes are looked for; it loads without numpy.  A cause of a
 file is sought in its first rows, by a test in `anomalies`; one of a gap in sums over all rows, by a rule in the module
-of its family (`rows`, `positions`, `curves`, `weights`).
+of its family (`rows`, `columns`, `positions`, `curves`, `weights`).
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,14 @@ class Cause:
 
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
-    effect: what it does to a run; see Effect.  voids: whether no number of such a file means what its name says.
-    moves_mean: to which side of 1 it may move the mean ratio, which is 1 of two policies.
+    effect: what it does to a run; see Effect.  moves_mean: to which side of 1 it may move the mean ratio, which is 1 of
+    two policies.
+
+    Of a gap between policies also: reading: what it is called in a clause after 'or', where another cause may be it as
+    well.  proven: whether it is read from a broken bound or identity (a log-prob of exactly 0 beyond a bound, two means
+    that no policy gives, two tokens of one distribution), 'unless_stale' where staleness moves the tokens that show the
+    bound.  rank: what names a setting or a place comes first, by share; then ranks from 1 on, which say less and less.
+    least_share: with a smaller share of the gap it is told last, and is no verdict.
     """
 
     name: str
@@ -40,13 +46,21 @@ class Cause:
     advice: str
     source: str = ""
     effect: Effect = "warning"
-    voids: bool = False
     moves_mean: Literal["", "below", "either"] = ""
+    reading: str = ""
+    proven: Literal["", "always", "unless_stale"] = ""
+    rank: int = 0
+    least_share: float = 0.15
 
     @property
     def is_fault(self) -> bool:
         """Whether numbers and corrections mean nothing until it is mended."""
         return self.effect == "fault"
+
+    @property
+    def voids(self) -> bool:
+        """Whether no number of such a file means what its name says."""
+        return self.kind == "file" and self.is_fault
 
 
 ANOMALIES: tuple[Cause, ...] = (
@@ -63,7 +77,6 @@ ANOMALIES: tuple[Cause, ...] = (
         "engines may ignore this.",
         source="verl's bypass mode sets old_log_probs = rollout_log_probs: equal columns mean no training policy, not "
         "a perfect match",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -77,7 +90,6 @@ ANOMALIES: tuple[Cause, ...] = (
         "t.",
         source="AReaL's prox_logp stands at the token before (labels rolled by -1); OpenRLHF, ROLL and tinker write n "
         "- 1 values; a real pair correlates 1.00, and 0.06 when shifted by one",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -92,7 +104,6 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Mask the padding (response_mask 0), or cut each row to its own length.",
         source="verl, NeMo-RL, TRL, SkyRL and OpenRLHF hold padded batches in memory; SkyRL pads on the left since "
         "2026-03",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -107,7 +118,6 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Mask the prompt (response_mask 0), or name the column of the mask (map response_mask=COLUMN).",
         source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "
         "only",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -120,7 +130,6 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -132,7 +141,6 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="Nothing else: single log-probs just above 0 are rounding, and no anomaly.",
         advice="Take the natural logarithm before writing the dump.",
         source="log-probs are at most 0, probabilities at least 0",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -145,7 +153,6 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="temperature bends the line of log-probs, and is straight in log-odds.",
         advice="Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
         source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1% of 1",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -162,7 +169,6 @@ ANOMALIES: tuple[Cause, ...] = (
         "engine returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
         source="the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio "
         "-KL",
-        voids=True,
         effect="fault",
     ),
     Cause(
@@ -225,6 +231,7 @@ _ROWS = (
         name="top1_recorded",
         effect="fault",
         moves_mean="below",
+        proven="always",
         meaning="The rollout column holds the log-prob of the likeliest token, not of the sampled one.",
         looks="Where the two columns differ by more than 1, the rollout's is always the higher one, and the two "
         "probabilities sum to 1 at most, as those of two different tokens do.",
@@ -275,6 +282,7 @@ _ROWS = (
     ),
     Cause(
         name="position_grows",
+        rank=2,
         meaning="The gap grows along the response.",
         looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
         "response.",
@@ -285,6 +293,7 @@ _ROWS = (
     Cause(
         name="position_decays",
         effect="fault",
+        rank=2,
         meaning="The first tokens of a response are the farthest off, and later ones less and less.",
         looks="The typical distance falls along the logarithm of the index, nearly by half or more over a response.",
         certainty="Five standard errors. That the prompts differ is a conclusion: the dump holds responses alone.",
@@ -294,6 +303,7 @@ _ROWS = (
     Cause(
         name="repetition_penalty",
         effect="fault",
+        least_share=0.1,
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
         certainty="Needs token_ids: a tenth of the variation at equal surprise depends on the repetition. Tokens of "
@@ -305,6 +315,7 @@ _ROWS = (
         name="temperature_and_truncation",
         effect="fault",
         moves_mean="below",
+        proven="unless_stale",
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
         certainty="Two independent signs show that both are there; the parameters of neither are known.",
@@ -315,6 +326,8 @@ _ROWS = (
         name="top_p",
         effect="fault",
         moves_mean="below",
+        reading="top-p",
+        proven="unless_stale",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean "
@@ -330,6 +343,8 @@ _ROWS = (
         name="min_p",
         effect="fault",
         moves_mean="below",
+        reading="min-p",
+        proven="unless_stale",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0 and a mean ratio below 1, as with top_p, but without a limit at one "
         "probability. No other token comes closer to 0 than m allows.",
@@ -340,6 +355,7 @@ _ROWS = (
     Cause(
         name="temperature",
         effect="fault",
+        reading="a temperature",
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
         "temperatures.",
@@ -353,6 +369,7 @@ _ROWS = (
     ),
     Cause(
         name="logit_softcap",
+        reading="a soft-cap",
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
         looks="A line as of temperature, which bends, or around which likely tokens scatter more than the others.",
         certainty="The sign of the slope shows which side caps; the cap itself is unknown.",
@@ -363,6 +380,7 @@ _ROWS = (
         name="unnormalised",
         effect="fault",
         moves_mean="either",
+        proven="always",
         meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
         looks="Nearly all log-ratios have one sign, and neither the mean ratio nor the mean inverse ratio is 1: no "
         "policy could have drawn these tokens. Log-probs, not logits, were divided by the temperature, or a "
@@ -375,6 +393,7 @@ _ROWS = (
         name="top_k",
         effect="fault",
         moves_mean="below",
+        reading="top-k",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean ratio is below 1, most log-ratios are negative, and no token is set to exactly 0.",
         certainty="The mass that is kept is estimated; k cannot be. Top-p and min-p set a token of probability 0.99 to "
@@ -396,6 +415,7 @@ _ROWS = (
     ),
     Cause(
         name="some_rows",
+        rank=2,
         meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
         looks="3 rows at least and 45% at most lie far above the median in the typical distance of their tokens.",
         certainty="It is certain that they differ, not why. Needs 16 rows.",
@@ -406,6 +426,7 @@ _ROWS = (
     ),
     Cause(
         name="stale_policy",
+        rank=1,
         meaning="The rollout's weights are some updates behind training's, which has learned from these very rows.",
         looks="Whole rows gain or lose probability, and the better ones (by advantage) gain.",
         certainty="Needs advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
@@ -415,6 +436,8 @@ _ROWS = (
     ),
     Cause(
         name="drift",
+        reading="another drift of the weights",
+        rank=3,
         meaning="Whole rows gain or lose probability: the policies differ, not their arithmetic.",
         looks="Rows differ in their shares of tokens that went up by more than chance gives.",
         certainty="It is certain that the policies differ; whether by updates or otherwise needs advantages to tell.",
@@ -425,6 +448,7 @@ _ROWS = (
         name="padded_vocabulary",
         effect="fault",
         moves_mean="below",
+        reading="a padded vocabulary",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",
         looks="The mean ratio is below 1, no token is set to 0, and some rare tokens lose more than V times their own "
         "probability, V being the size of the vocabulary: more than all tokens that a cut rules out can hold. Or some "
@@ -437,6 +461,8 @@ _ROWS = (
     Cause(
         name="heavy_tail",
         effect="none",
+        reading="a few tokens far off",
+        rank=2,
         meaning="A few tokens are far off, all over the rows, and the others are close.",
         looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
         certainty="Router flips look so: the two engines send a token to different experts, and single tokens are far "
@@ -448,6 +474,8 @@ _ROWS = (
     ),
     Cause(
         name="other_weights",
+        reading="changed weights",
+        rank=3,
         meaning="The two sides run different weights, or the same in a far coarser format.",
         looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
         "give.",
@@ -460,6 +488,9 @@ _ROWS = (
     Cause(
         name="noise",
         effect="none",
+        reading="rounding noise",
+        rank=4,
+        least_share=0.4,
         meaning="Rounding: both sides run the same weights by different kernels or precisions.",
         looks="The log-odds differ by one spread at all levels of surprise, no rows gain or lose as a whole, and "
         "the mean of e^l is 1.",

@@ -12,7 +12,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import FAR_CORES, OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.vocabulary import BY_TOKEN
+from rlcorr_cli.causes.token_ids import BY_TOKEN
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap_rows import TokenGaps

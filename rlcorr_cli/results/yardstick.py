@@ -36,7 +36,7 @@ def yardstick_in(path: str) -> Yardstick:
 
 def yardstick_of(path: str, diagnosis: Diagnosis, verdict: str | None = None) -> Yardstick:
     """Of a dump that was diagnosed; a DataError of one that is not clean.  verdict: where files have one of theirs."""
-    return _told(path, verdict or diagnosis.verdict, diagnosis.core)
+    return _told(path, verdict or diagnosis.verdict, diagnosis.gap.core)
 
 
 def _told(path: str, verdict: str | None, core: float | None) -> Yardstick:

@@ -69,8 +69,8 @@ def document(dump: DiagnosedDump) -> Document:
         summary=joined(
             plural(counts["sequences"], "sequence"),
             plural(counts["tokens"], "token"),
-            f"k3_kl {number(diagnosis.k3)}",
-            f"sd of log-ratio {number(diagnosis.deviation)}",
+            f"k3_kl {number(diagnosis.gap.k3_kl)}",
+            f"sd of log-ratio {number(diagnosis.gap.sd)}",
             last_change(dump.inputs),
         ),
         causes=[anomaly_cause(each) for each in dump.anomalies],
@@ -86,7 +86,7 @@ def document(dump: DiagnosedDump) -> Document:
 def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
     read = (named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token"))
-    yield Facts([*read, f"k3_kl {number(diagnosis.k3)}  sd of log-ratio {number(diagnosis.deviation)}"])
+    yield Facts([*read, f"k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}"])
     yield from left_out_notes(counts)
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
@@ -109,8 +109,8 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
         yield tabulated(diagnosis.legs, LEG_COLUMNS)
     if len(diagnosis.turns) > 1:
         yield _level_table(TURN, diagnosis.turns, most=LEVELS_ON_TERMINAL, in_order=True)
-    if diagnosis.versions:
-        yield tabulated(diagnosis.versions, VERSION_COLUMNS)
+    if diagnosis.gap.by_version:
+        yield tabulated(diagnosis.gap.by_version, VERSION_COLUMNS)
     if dump.groups:
         yield Note(agreement(dump))
         yield _group_table(dump, MOST_ON_TERMINAL)
@@ -159,9 +159,9 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     if len(diagnosis.turns) > 1:
         table = _level_table(TURN, diagnosis.turns, most=LEVELS_IN_FILE, in_order=True)
         yield Section(heading="By turn", about=["Runs of the mask in a response."], tables=[table], sorts=True)
-    if diagnosis.versions:
+    if diagnosis.gap.by_version:
         about = ["Tokens by how many versions their weights are behind the newest ones of their row."]
-        table = tabulated(diagnosis.versions, VERSION_COLUMNS)
+        table = tabulated(diagnosis.gap.by_version, VERSION_COLUMNS)
         yield Section(heading="By version within rows", about=about, tables=[table], sorts=True)
     if diagnosis.surprise:
         columns = (
@@ -234,7 +234,7 @@ def rest(dump: DiagnosedDump) -> str:
     noise = next((each for each in dump.causes if _is_rest(each, dump)), None)
     if noise is None:
         return ""
-    size = "" if diagnosis.core is None else f" ({diagnosis.core:.2g} in log-odds)"
+    size = "" if diagnosis.gap.core is None else f" ({diagnosis.gap.core:.2g} in log-odds)"
     return f"Up to {percent(noise.share)} of the gap looks like {clean(noise.headline)}{size}."
 
 
@@ -399,7 +399,7 @@ def _share(group: DiagnosedGroup) -> Cell:
 
 GROUP_COLUMNS = (
     Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands)),
-    Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.k3)),
+    Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.gap.k3_kl)),
     Column(heading="verdict", cell=lambda group: Cell(verdict_name(group.diagnosis.verdict)), words=True),
     Column(heading="parameter", cell=_parameter, words=True),
     Column(heading="share", cell=_share),

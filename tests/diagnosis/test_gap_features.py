@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from gap_oracle import Row, totals_of
 
+from rlcorr_cli.causes.columns import attributions, level_gaps
 from rlcorr_cli.causes.features import Features, curve_of, features_of, spread_of, step_of
 from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
 from rlcorr_cli.causes.positions import poisson_tail
-from rlcorr_cli.causes.rows import attributions, level_gaps
-from rlcorr_cli.causes.vocabulary import by_token, repetition
+from rlcorr_cli.causes.token_ids import by_token, repetition
 from rlcorr_cli.causes.wording import figures, percent, roundest
 from rlcorr_cli.totals.gap import GROUPS, N_SPREAD, N_SURPRISE, SPREAD_STEPS
 

@@ -289,7 +289,7 @@ def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: in
     """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68%."""
     name, colour, counts = groups[place]
     widths = [_half(each) for _, _, each in groups]
-    reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.core or 0.0), 0.01), SPREAD_EDGES[-1])
+    reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.gap.core or 0.0), 0.01), SPREAD_EDGES[-1])
     edges = np.linspace(-reach, reach, 62)
     shares = between(counts, edges) / counts.sum()
     ax.stairs(np.where(shares > 0, shares, np.nan), edges, color=colour, label=name, linewidth=1.4)
