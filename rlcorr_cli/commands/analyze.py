@@ -57,7 +57,7 @@ from rlcorr_cli.commands.saved import (
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.plans.objective import DEFAULT_CLIPS, Objective
+from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
@@ -161,11 +161,14 @@ def analyze(
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
 
+    clips = DEFAULT_CLIPS["ppo"]
+    if wanted is not None and wanted.name == "ppo":
+        clips = (wanted.clip_low, wanted.clip_high)
     with Staging() as staging, computing(how) as compute:
         report = analysis.analyze(
             reading,
             chosen,
-            settings=DiagnosticSettings(extreme_ratio, *_ppo_clips(wanted)),
+            settings=DiagnosticSettings(extreme_ratio, *clips),
             computing=compute,
             seed=seed,
             watch=how.get("watch"),
@@ -273,13 +276,6 @@ def _causes(fail_on: Names) -> tuple[str, ...]:
 Rank = Literal["gap", "k3", "weight", "rejected", "length", "reward"]
 MOST_SHOWN = 1000
 """Rows that are shown token by token, at most."""
-
-
-def _ppo_clips(objective: "Objective | None") -> tuple[float, float]:
-    """How far below and above 1 PPO lets a ratio be: as the objective has it, else PPO's usual 0.2."""
-    if objective is None or objective.name != "ppo":
-        return DEFAULT_CLIPS["ppo"]
-    return objective.clip_low, objective.clip_high
 
 
 class InspectOptions(HowRead, PlanOptions, total=False):

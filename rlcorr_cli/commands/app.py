@@ -12,7 +12,7 @@ need no checking are taken as they are, and typer is asked about all others, who
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -160,16 +160,6 @@ def _root(
         typer.echo(context.get_help())
 
 
-def run(args: Sequence[str]) -> int:
-    """Run a command line; returns its status or raises what went wrong."""
-    asks_for_list = bool(args) and args[0] in ("-h", "--help")
-    # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
-    names = args[:1] if args and args[0] in COMMANDS else (*COMMANDS,)
-    # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
-    command = built((*names,), options=not asks_for_list)
-    return command(args=list(args), prog_name="rlcorr", standalone_mode=False) or 0
-
-
 def typed_options(args: Sequence[str]) -> set[str]:
     """The options among the arguments of a command line, without what only looks like one: the value of an option
     (`-o --json` names a file), and names behind `--`."""
@@ -208,22 +198,6 @@ def help_of(command: str, *, full: bool) -> str:
     )
 
 
-class _Every(Mapping[str, Any]):
-    """All commands by name, of which their options are looked at only when a command is asked for."""
-
-    def __getitem__(self, name: str) -> Any:
-        return built().commands[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in COMMANDS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-
 class Command(TyperCommand):
     """A command that refuses an option of one value given twice, where typer would take the last and say nothing."""
 
@@ -241,7 +215,7 @@ class Command(TyperCommand):
             _, _, in_order = self.make_parser(ctx).parse_args(args=list(args))
             _refuse_repeated(in_order)
             if self.name not in LIGHT and not any(parameter.is_eager for parameter in in_order):
-                config.apply(ctx, self, _Every(), in_order)
+                config.apply(ctx, self, in_order, COMMANDS, every=lambda: built().commands.values())
         return super().parse_args(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:

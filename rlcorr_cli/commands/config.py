@@ -12,7 +12,7 @@ errors of that command line show.  Python callers have no command line, and so n
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -39,23 +39,25 @@ NOTES: ContextVar[tuple[str, ...]] = ContextVar("NOTES", default=())
 """Which options of the command line that is running come from a file or from variables, in sentences."""
 
 
-def apply(context: Any, command: Any, commands: Mapping[str, Any], typed: Sequence[Any]) -> None:
+def apply(
+    context: Any, command: Any, typed: Sequence[Any], names: Container[str], *, every: Callable[[], Iterable[Any]]
+) -> None:
     """Set the defaults of a command in typer's context.
 
-    command: typer's command that is about to run.  commands: all of them by name; it must cost nothing to make the
-    mapping, whose values are asked for only where a key is no option of the command.  typed: the parameters typed.
+    command: typer's command that is about to run.  typed: the parameters typed.  names: of all commands; every: makes
+    these, which is asked for only where a key is no option of the command, because it takes long.
     """
     options = _options(command)
     values: dict[str, tuple[Any, str, str]] = {}  # key -> value, where it comes from, how it is called there
-    for layer in (*_layers_of_file(command.name, options, commands), _variables(options)):
+    for layer in (*_layers_of_file(command.name, options, names, every), _variables(options)):
         values = _without_plan(values, layer) | layer
     keys = [key for key, option in options.items() if option in typed]
     values = {key: value for key, value in _without_plan(values, keys).items() if key not in keys}
     context.default_map = {options[key].name: value for key, (value, _, _) in values.items()}
-    names: dict[str, list[str]] = {}
+    of_origin: dict[str, list[str]] = {}
     for _, origin, name in values.values():
-        names.setdefault(origin, []).append(name)
-    NOTES.set(tuple(f"Options from {origin}: {', '.join(each)}." for origin, each in names.items()))
+        of_origin.setdefault(origin, []).append(name)
+    NOTES.set(tuple(f"Options from {origin}: {', '.join(each)}." for origin, each in of_origin.items()))
 
 
 def _options(command: Any) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _mentions(path: Path) -> bool:
 
 
 def _layers_of_file(
-    command: str, options: Mapping[str, Any], commands: Mapping[str, Any]
+    command: str, options: Mapping[str, Any], names: Container[str], every: Callable[[], Iterable[Any]]
 ) -> list[dict[str, tuple[Any, str, str]]]:
     """What the file says of all commands, and what it says of this one."""
     nearest_file = _nearest_file()
@@ -124,12 +126,12 @@ def _layers_of_file(
     own = table.get(command, {})
     if not isinstance(own, dict):
         raise UsageError(f"{path}: {command} is no table.", f"Write [{command}], and options below it.")
-    shared = {key: value for key, value in table.items() if not (key in commands and isinstance(value, dict))}
+    shared = {key: value for key, value in table.items() if not (key in names and isinstance(value, dict))}
     for key in shared:
         if key not in options:
-            every = {name for each in commands.values() for name in _options(each)}
-            if key not in every:
-                raise _unknown(path, key, "there is no option", every)
+            known = {name for each in every() for name in _options(each)}
+            if key not in known:
+                raise _unknown(path, key, "there is no option", known)
     for key in own:
         if key not in options:
             raise _unknown(path, key, f"{command} has no option", options)

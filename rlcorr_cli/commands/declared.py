@@ -95,17 +95,14 @@ def declared(function: Callable[..., Any]) -> list[Declared]:
     for name, parameter in signature(function).parameters.items():
         if parameter.kind is Parameter.VAR_KEYWORD:
             (how,) = get_args(parameter.annotation)
-            shared = [_declared(key, hint, _keyword(key, hint)) for key, hint in how.__annotations__.items()]
+            for key, hint in how.__annotations__.items():
+                marked = getattr(hint, "__metadata__", (None,))[0]
+                keyword = Parameter(key, Parameter.KEYWORD_ONLY, default=getattr(marked, "default", None))
+                shared.append(_declared(key, hint, keyword))
             continue
         own.append(_declared(name, parameter.annotation, parameter))
         n_by_place += not own[-1].panel and n_by_place == len(own) - 1
     return [*own[:n_by_place], *shared, *own[n_by_place:]]
-
-
-def _keyword(name: str, hint: Any) -> Parameter:
-    """A key of a TypedDict as a parameter."""
-    marked = getattr(hint, "__metadata__", (None,))[0]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(marked, "default", None))
 
 
 def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:

@@ -185,7 +185,7 @@ def correct(
     column.  No bad row can be left out.  A function of its arguments alone, for `map_batches` and training loops; one
     thread computes.
     """
-    from rlcorr_cli.runs import correct as correcting
+    from rlcorr_cli.runs.filter import correct as corrected
 
     chosen = chosen_plan(how)
     _refuse_idle(chosen)
@@ -206,7 +206,7 @@ def correct(
     }
     try:
         with computing(computed) as compute:
-            return correcting.correct(reading, chosen, compute)
+            return corrected(reading, chosen, compute)
     except DataError as error:
         error.word(lambda text: text.replace(f" {GO_ON}.", ""))
         raise

@@ -6,7 +6,7 @@ Which of the two an option stands in, its `Opt` says.  Nothing is boxed, and no 
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from rlcorr_cli.commands.declared import Declared, Opt
 
@@ -32,7 +32,10 @@ def help_text(command: str, about: str, options: Mapping[str, Declared], example
             panels.setdefault(option.panel, []).append((_written(option, by), _about(option, by)))
         n_left_out += bool(option.panel) and not full and by.rare
     panels.setdefault(next(reversed(panels), "Options"), []).append(HELP)
-    left = _left((*arguments, *(row for rows in panels.values() for row in rows)), width)
+    # Where the right column begins.
+    longest = min(LONGEST_LEFT, width // 2 - 2 * GAP)
+    every = (*arguments, *(row for rows in panels.values() for row in rows))
+    left = GAP + max(len(name) for name, _ in every if len(name) <= longest) + GAP
     lines = [
         usage.rstrip(),
         "",
@@ -51,10 +54,12 @@ def help_text(command: str, about: str, options: Mapping[str, Declared], example
 def _written(option: Declared, by: Opt) -> str:
     """An option as it is typed: '--mode <decoupled|bypass>'."""
     flags = ", ".join(sorted(option.flags, key=len))
-    choices = _choices(option.typed)
     if option.typed is bool:
         return flags
-    value = by.metavar or (f"<{'|'.join(choices)}>" if choices else _number(option.typed))
+    kinds = (option.typed, *get_args(option.typed))
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    plain = "NUMBER" if {int, float} & {*kinds} else "TEXT"
+    value = by.metavar or (f"<{'|'.join(choices)}>" if choices else plain)
     return f"{flags} {value}"
 
 
@@ -63,23 +68,6 @@ def _about(option: Declared, by: Opt) -> str:
     default = option.default
     tells = default is None or default is False or default == [] or "default" in by.help
     return by.help if tells else f"{by.help} [default: {default}]"
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    for each in (kind, *get_args(kind)):
-        if get_origin(each) is Literal:
-            return get_args(each)
-    return ()
-
-
-def _number(kind: Any) -> str:
-    return "NUMBER" if {int, float} & {kind, *get_args(kind)} else "TEXT"
-
-
-def _left(rows: Sequence[tuple[str, str]], width: int) -> int:
-    """Where the right column begins."""
-    longest = min(LONGEST_LEFT, width // 2 - 2 * GAP)
-    return GAP + max(len(name) for name, _ in rows if len(name) <= longest) + GAP
 
 
 def _rows(rows: Sequence[tuple[str, str]], left: int, width: int) -> list[str]:

@@ -64,18 +64,14 @@ FAILS_SILENTLY = ("without exception set", "without setting an exception")
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
     gc.set_threshold(*_SELDOM)
-    _occupy_streams()
-    _end(run(sys.argv[1:] if args is None else args, begin=interrupt.install))
-
-
-def _occupy_streams() -> None:
-    """Open the null device in the place of a closed stream: else the first file that is opened gets its number, and
-    what a library of C writes to stderr lands in that file."""
+    # The null device stands in the place of a closed stream: else the first file that is opened gets its number, and
+    # what a library of C writes to stderr lands in that file.
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    _end(run(sys.argv[1:] if args is None else args, begin=interrupt.install))
 
 
 def _end(status: int) -> NoReturn:
@@ -91,13 +87,6 @@ def _end(status: int) -> NoReturn:
 def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
     """The exit status of a command line, errors shown.  begin: called where what it raises is shown, too."""
     before = config.NOTES.set(())
-    try:
-        return _run(args, begin)
-    finally:
-        config.NOTES.reset(before)
-
-
-def _run(args: Sequence[str], begin: Callable[[], None]) -> int:
     arguments = [*args]
     spare = mmap.mmap(-1, SPARE_BYTES)
     try:
@@ -107,7 +96,8 @@ def _run(args: Sequence[str], begin: Callable[[], None]) -> int:
             if COMPLETE in os.environ:
                 os.environ["TERMINAL_WIDTH"] = _UNFOLDED
             with _debug_lines() if "--debug" in arguments else nullcontext():
-                return fast_path(arguments)
+                status = fast_path(arguments)
+                return parsed(arguments) if status is None else status
         finally:
             interrupt.signal_handled()
     except RlcorrError as error:
@@ -129,7 +119,13 @@ def _run(args: Sequence[str], begin: Callable[[], None]) -> int:
             )
         spare.close()
         lacking = next(filter(None, map(_no_memory, _chain(error))), None)
-        return _fault() if lacking is None else _show(lacking, arguments, 3)
+        if lacking is not None:
+            return _show(lacking, arguments, 3)
+        _write_traceback()
+        write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
+        return 70
+    finally:
+        config.NOTES.reset(before)
 
 
 @contextmanager
@@ -150,8 +146,9 @@ def _debug_lines() -> Generator[None]:
         log.propagate = propagates
 
 
-def fast_path(args: list[str]) -> int:
-    """Commands that need no options parsed, else the app.  A request for completion comes without arguments."""
+def fast_path(args: list[str]) -> int | None:
+    """The status of a command that needs no options parsed; None of any other.  A request for completion comes without
+    arguments."""
     if args[:1] == ["presets"] and len(args) < 3 and all(map(_is_name, args[1:])) and args[1:] != ["show"]:
         from rlcorr_cli.show.presets import print_presets
 
@@ -167,7 +164,7 @@ def fast_path(args: list[str]) -> int:
 
         print_schema(args[2] if len(args) == 3 else None)
         return 0
-    return parsed(args)
+    return None
 
 
 def _is_name(arg: str) -> bool:
@@ -185,7 +182,12 @@ def parsed(args: list[str]) -> int:
     try:
         # Help and the version are printed by typer.
         with nullcontext() if sys.stdout is not None else redirect_stdout(ClosedStdout()):
-            status = app.run(args)
+            asks_for_list = args[:1] in (["-h"], ["--help"])
+            # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
+            # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
+            names = (args[0],) if args[:1] and args[0] in app.COMMANDS else (*app.COMMANDS,)
+            command = app.built(names, options=not asks_for_list)
+            status = command(args=args, prog_name="rlcorr", standalone_mode=False) or 0
         return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
         refused = _REFUSED_CHOICE.match(error.format_message())
@@ -212,12 +214,6 @@ def _interrupted() -> int:
     nothing = not has_published() and not has_emitted()
     write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
     return INTERRUPTED
-
-
-def _fault() -> int:
-    _write_traceback()
-    write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
-    return 70
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -297,70 +297,54 @@ def _read(
     staging: Outputs,
     by_step: bool,
 ) -> "dict[str, Drawn]":
-    """The pictures of a dump, those of its reports first; each of the others reads it once more."""
-    from rlcorr_cli.show import figures
+    """The pictures of a dump, those of its reports first; each of the others reads it once more.
 
-    of_plan = [kind for kind in kinds if kind not in NO_REPORT]
+    Staleness looks at steps and versions at once, every other report at steps alone; the dump is read twice for them
+    only where these groupings differ.
+    """
+    from rlcorr_cli.show import document_of, figures
+
     drawn: dict[str, Drawn] = {}
-    if of_plan:
-        reports = _measured(
-            of_plan, reading, chosen, computing=computing, watch=watch, staging=staging, by_step=by_step
-        )
-        drawn = {kind: figures.draw(kind, report) for kind, report in reports.items()}
+    if of_plan := [kind for kind in kinds if kind not in NO_REPORT]:
+        from rlcorr_cli.runs import analyze as analysis
+
+        # Which sequences carry the gradient is told of weights times advantages.
+        wanted = ("advantages",) if "weights" in of_plan else ()
+        dump = analysis.opened(reading, chosen, wanted=wanted, clusters=True)
+        groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in of_plan}
+        if by_step and not any(groups.values()):
+            raise UsageError(
+                "There are no steps to draw curves of.",
+                "Name a column with --group-by COLUMN, or leave --by-step out.",
+            )
+        reports: dict[tuple[str, ...], Report] = {}
+        for grouping in dict.fromkeys(groups.values()):
+            # Intervals, which take a seed, are drawn of groups alone.
+            reports[grouping] = analysis.analyze(
+                dump.with_request(group_by=grouping),
+                chosen,
+                computing=computing,
+                seed=0 if grouping else None,
+                watch=watch,
+                pictures=True,
+                by_step=by_step,
+                staging=staging,
+            )
+            dump = replace(dump, request=again(dump.request))
+        drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.runs.compare import compare
-        from rlcorr_cli.show import document_of
 
         whole = replace(again(reading) if drawn else reading, group_by=())
         comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
         drawn[COMPARE] = forms.picture(document_of(comparison), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.runs.diagnose import diagnose
-        from rlcorr_cli.show import document_of
 
         whole = replace(again(reading) if drawn else reading, group_by=())
         diagnosis = diagnose(whole, computing=computing, watch=watch, staging=staging)
         drawn[DIAGNOSE] = forms.picture(document_of(diagnosis), DIAGNOSE)
     return drawn
-
-
-def _measured(
-    kinds: Sequence[str],
-    reading: ReadRequest,
-    chosen: "ChosenPlan",
-    *,
-    computing: "Computing",
-    watch: "Watch | None",
-    staging: Outputs,
-    by_step: bool,
-) -> "dict[str, Report]":
-    """Each kind's report.  Staleness looks at steps and versions at once, everything else at steps alone; the dump is
-    read twice only where these groupings differ."""
-    from rlcorr_cli.runs import analyze as analysis
-
-    # Which sequences carry the gradient is told of weights times advantages.
-    dump = analysis.opened(reading, chosen, wanted=("advantages",) if "weights" in kinds else (), clusters=True)
-    groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in kinds}
-    if by_step and not any(groups.values()):
-        raise UsageError(
-            "There are no steps to draw curves of.",
-            "Name a column with --group-by COLUMN, or leave --by-step out.",
-        )
-    by_groups: dict[tuple[str, ...], Report] = {}
-    for grouping in dict.fromkeys(groups.values()):
-        # Intervals, which take a seed, are drawn of groups alone.
-        by_groups[grouping] = analysis.analyze(
-            dump.with_request(group_by=grouping),
-            chosen,
-            computing=computing,
-            seed=0 if grouping else None,
-            watch=watch,
-            pictures=True,
-            by_step=by_step,
-            staging=staging,
-        )
-        dump = replace(dump, request=again(dump.request))
-    return {kind: by_groups[groups[kind]] for kind in kinds}
 
 
 def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:

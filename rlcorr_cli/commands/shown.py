@@ -20,25 +20,21 @@ if TYPE_CHECKING:
 
 
 def plain(result: Any, *, json: bool) -> None:
-    """What a command found or wrote, where nothing else is to be done about it."""
-    _print(result, json)
-
-
-def _print(result: Any, json: bool) -> None:
-    """Print a result for programs or for people."""
+    """What a command found or wrote, for programs or for people, where nothing else is to be done about it."""
     if json:
         from rlcorr_cli.show.stdout import emit_json
 
-        return emit_json(result.to_dict())
-    from rlcorr_cli.show import print_result
+        emit_json(result.to_dict())
+    else:
+        from rlcorr_cli.show import print_result
 
-    return print_result(result)
+        print_result(result)
 
 
 def report(result: "Report", *, json: bool) -> None:
     """What `analyze` found; of many groups JSON is written group by group."""
     if not json:
-        return _print(result, json)
+        return plain(result, json=False)
     from rlcorr_cli.show.forms.texts import report_json
     from rlcorr_cli.show.stdout import emit_json_pieces
 
@@ -47,7 +43,7 @@ def report(result: "Report", *, json: bool) -> None:
 
 def diagnosis(result: "DiagnosedDump", *, json: bool) -> int:
     """What `diagnose` found; status 1 where that is to fail."""
-    _print(result, json)
+    plain(result, json=json)
     return 0 if result.failing is None else 1
 
 
@@ -64,13 +60,13 @@ def checked(result: "Checked", *, json: bool) -> int:
         findings = (finding.to_dict() for finding in result.findings)
         emit_json_pieces(pieces(result.to_dict(without="findings"), "findings", findings))
     else:
-        _print(result, json)
+        plain(result, json=json)
     return 0 if result.passed else 1
 
 
 def watched(result: "Watched", *, json: bool) -> int:
     """What `watch` saw; status 1 where a step fails, or a file cannot be read."""
-    _print(result, json)
+    plain(result, json=json)
     return 0 if result.passed else 1
 
 
@@ -81,7 +77,7 @@ def difference(result: "Diff", *, json: bool, fail_on: Sequence[str]) -> int:
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         annotate(checked(result, fails=bool(fail_on)))
-    _print(result, json)
+    plain(result, json=json)
     return 1 if fail_on and result.any_moved else 0
 
 
@@ -104,12 +100,15 @@ def inspected(result: "Inspected", *, json: bool) -> None:
     """What `inspect` found; a dump without a valid token is a DataError after that."""
     from rlcorr_cli.results.groups import refuse_empty
 
-    _print(result, json)
+    plain(result, json=json)
     refuse_empty(result.counts, result.inputs)
 
 
 def pictures(result: "Pictures", *, json: bool) -> None:
     """Each picture's file and caption, or why there is none."""
+    import shutil
+    import textwrap
+
     from rlcorr_cli.errors import DataError
     from rlcorr_cli.show.stdout import clean, disarmed, emit, emit_json, write_stderr
 
@@ -118,27 +117,18 @@ def pictures(result: "Pictures", *, json: bool) -> None:
     if json:
         emit_json([picture.to_dict() for picture in result])
     else:
-        emit("".join(f"{clean(p.path or p.kind + ': no picture')}\n{_wrapped(p.caption)}\n" for p in result))
+        width, indent = min(max(shutil.get_terminal_size().columns, 40), 100), "    "
+        for p in result:
+            caption = textwrap.fill(clean(p.caption), width, initial_indent=indent, subsequent_indent=indent)
+            emit(f"{clean(p.path or p.kind + ': no picture')}\n{caption}\n")
     if all(picture.path is None for picture in result):
         reason = result[0].caption
         raise DataError(f"There is nothing to draw: {reason}", "See `rlcorr plot --help` for other kinds.")
 
 
-def _wrapped(caption: str) -> str:
-    """A caption in lines that are indented below its file's name."""
-    import shutil
-    import textwrap
-
-    from rlcorr_cli.show.stdout import clean
-
-    width = min(max(shutil.get_terminal_size().columns, 40), 100)
-    indent = "    "
-    return textwrap.fill(clean(caption), width, initial_indent=indent, subsequent_indent=indent)
-
-
 def filtered(result: "Filtered", *, json: bool) -> int:
     """What `filter` did; status 1 of a dry run on a dump of which nothing would be written."""
-    _print(result, json)
+    plain(result, json=json)
     return 1 if result.is_stopped else 0
 
 
@@ -156,8 +146,3 @@ SHOWN: Mapping[str, Callable[..., int | None]] = {
 
 UNREADABLE: Mapping[str, Callable[..., None]] = {"Inspected": columns_of_unreadable}
 """Type of a result -> what is printed where it could not be had because the dump cannot be read."""
-
-
-def printer(result: str) -> Callable[..., int | None]:
-    """What prints a type of result."""
-    return SHOWN.get(result, plain)

@@ -4,7 +4,7 @@
 and to all of them --debug; `shown` prints the result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
 from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
-from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, printer
+from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, plain
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
 
@@ -30,7 +30,7 @@ def options_of(run: Callable[..., Any]) -> dict[str, Declared]:
     late = {name: every.pop(name) for name in ("output", "overwrite")} if [*every][-2:-1] == ["output"] else {}
     results = results_of(run)
     for name in results:
-        every.update((each.name, each) for each in options(printer(name)))
+        every.update((each.name, each) for each in options(SHOWN.get(name, plain)))
     added = {each.name: each for each in options(_added) if results or each.name == "debug"}
     if results:
         every["json"] = added.pop("json")
@@ -46,6 +46,7 @@ def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) ->
 def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
     """A command as typer is to see it, with an option for each parameter.  run: its function."""
     results, every = results_of(run), options_of(run)
+    printers = {name: SHOWN.get(name, plain) for name in results}
 
     def started(**values: Any) -> int:
         for option in every.values():
@@ -56,7 +57,7 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
                 named = option.flags[-1] if option.flags else f"The name of the {dump}"
                 raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
         positional, named = arguments(run, values)
-        printing = {name: arguments(printer(name), values, without=("result",))[1] for name in results}
+        printing = {name: arguments(shows, values, without=("result",))[1] for name, shows in printers.items()}
         if "device" in values:
             from rlcorr_cli.reading.parquet import use_jemalloc
 
@@ -71,22 +72,17 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
         if result is None:
             return 0
         name = type(result).__name__
-        status = printer(name)(result, **printing[name]) or 0
+        status = printers[name](result, **printing[name]) or 0
         if isinstance(values.get("output"), list) and not values.get("quiet"):
-            _say_written(values["output"])
+            from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+
+            write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in values["output"])))
         return status
 
     parameters = [_parameter(option) for option in every.values()]
     started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
     started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return started
-
-
-def _say_written(files: Sequence[str]) -> None:
-    """Which files stand beside what was printed."""
-    from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
-
-    write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in files)))
 
 
 def _parameter(option: Declared) -> Parameter:

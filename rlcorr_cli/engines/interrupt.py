@@ -67,8 +67,12 @@ def signal_handled() -> None:
 
 
 def _raise_again(number: int, frame: FrameType | None) -> None:
-    """The timer's handler: raise the signal's exception again, unless it is being handled."""
-    if not _paused and not _is_on_its_way():
+    """The timer's handler: raise the signal's exception again, unless the main thread is handling it now, in an except
+    or finally block such as removing temporaries."""
+    handled = sys.exc_info()[1]
+    while handled is not None and handled is not _seen:
+        handled = handled.__context__
+    if not _paused and handled is None:
         check()
 
 
@@ -84,14 +88,6 @@ def without_resignalling() -> Generator[None]:
         yield
     finally:
         _paused -= 1
-
-
-def _is_on_its_way() -> bool:
-    """Whether the main thread is handling it now, in an except or finally block such as removing temporaries."""
-    handled = sys.exc_info()[1]
-    while handled is not None and handled is not _seen:
-        handled = handled.__context__
-    return handled is not None
 
 
 def _unraisable(dropped: Any) -> None:

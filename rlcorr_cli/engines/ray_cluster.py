@@ -78,9 +78,15 @@ def connected(address: str | None, workers: int) -> Cluster:
         named = _joined() or "local"
     if named == "local":
         return _local(ray, workers)
-    _check_address(named)
+    if not ADDRESS.fullmatch(named):
+        raise UsageError(
+            f"{shortened(named)} is not an address that a node of a Ray cluster connects to.",
+            "Write HOST:PORT of its head (port 6379 as a rule), or local; from elsewhere, submit a job to the cluster "
+            "(`rlcorr help clusters`).",
+        )
     if not _answers(named):
-        raise _unreachable(named)
+        hint = "Is the cluster up, and this HOST:PORT of its head (6379 as a rule)?  RAY_ADDRESS is looked at, too."
+        raise UsageError(f"No Ray cluster answers at {shortened(named, quotes=False)}.", hint)
     try:
         _init(ray, named)
     except ConnectionError as error:
@@ -110,15 +116,6 @@ def _joined() -> str | None:
     return None
 
 
-def _check_address(address: str) -> None:
-    if not ADDRESS.fullmatch(address):
-        raise UsageError(
-            f"{shortened(address)} is not an address that a node of a Ray cluster connects to.",
-            "Write HOST:PORT of its head (port 6379 as a rule), or local; from elsewhere, submit a job to the cluster "
-            "(`rlcorr help clusters`).",
-        )
-
-
 def _answers(address: str) -> bool:
     """Whether anything at an address speaks as Ray does, which is HTTP/2: Ray itself would go on asking for minutes."""
     host, _, port = address.rpartition(":")
@@ -133,15 +130,16 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _unreachable(address: str) -> UsageError:
-    hint = "Is the cluster up, and this HOST:PORT of its head (6379 as a rule)?  RAY_ADDRESS is looked at, too."
-    return UsageError(f"No Ray cluster answers at {shortened(address, quotes=False)}.", hint)
-
-
 def _local(ray: Ray, workers: int) -> Cluster:
     """A cluster of this run's own."""
-    folder = tempfile.mkdtemp(prefix="rlcorr-", dir=_short_folder())
-    _own_token()
+    above = tempfile.gettempdir()
+    if len(above) > LONGEST_FOLDER and os.access("/tmp", os.W_OK):
+        above = "/tmp"
+    folder = tempfile.mkdtemp(prefix="rlcorr-", dir=above)
+    # Ray takes a token from this process, where it would write a new one into the home folder.
+    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if not kept.exists():
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         _init(ray, "local", num_cpus=workers, include_dashboard=False, _temp_dir=folder)
     except BaseException:
@@ -154,7 +152,11 @@ def _local(ray: Ray, workers: int) -> Cluster:
 
 def _init(ray: Ray, address: str, **more: Any) -> None:
     sent = {"py_modules": [PACKAGE], "excludes": SENT_WITHOUT}
-    _keep_off_stdout()
+    # Ray prints to stdout what became of workers, log_to_driver or not, and there it would stand within a report.  What
+    # prints has no switch, so it is taken out of the module that looks it up; the driver tells of lost workers.
+    worker: Any = import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
     try:
         with _own_signals():
             ray.init(address=address, runtime_env=sent, **QUIET, **more)
@@ -192,16 +194,6 @@ def _refused(address: str, text: str) -> UsageError:
     )
 
 
-def _keep_off_stdout() -> None:
-    """Ray prints to stdout what became of workers, log_to_driver or not, and there it would stand within a report.
-
-    What prints has no switch, so it is taken out of the module that looks it up; the driver tells of lost workers.
-    """
-    worker: Any = import_module("ray._private.worker")
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_, **__: None
-
-
 @contextmanager
 def _own_signals() -> Generator[None]:
     """Ray takes SIGTERM over as it starts; it stays ours, so that temporary files are removed."""
@@ -214,19 +206,6 @@ def _own_signals() -> Generator[None]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
-
-
-def _own_token() -> None:
-    """Have Ray take a token from this process, where it would write a new one into the home folder."""
-    kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
-    if not kept.exists():
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-
-
-def _short_folder() -> str:
-    """The folder for temporary files, or else one whose name is short enough for sockets below it."""
-    folder = tempfile.gettempdir()
-    return folder if len(folder) <= LONGEST_FOLDER or not os.access("/tmp", os.W_OK) else "/tmp"
 
 
 def _kill_started(folder: str) -> None:

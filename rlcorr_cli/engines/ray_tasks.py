@@ -22,7 +22,6 @@ from rlcorr_cli.engines.remote import MOST_RUNS, lost, packed, unpacked
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.disk import DISK
 from rlcorr_cli.files.services import SERVICES
-from rlcorr_cli.places import Stamp
 from rlcorr_cli.reading.batch import Shard
 
 R = TypeVar("R")
@@ -242,17 +241,14 @@ def _seen_otherwise(shard: Shard, view: NodeView) -> DataError | None:
     """The error of a node that does not see a file as this process does."""
     stamps = dict([(shard.path, shard.stamp), *shard.companions])
     for path in (*view.unseen, *view.unlike):
-        if _is_unchanged_here(path, stamps[path]):
+        try:
+            is_unchanged_here = DISK.stamp(path) == stamps[path]
+        except DataError:
+            is_unchanged_here = False
+        if is_unchanged_here:
             sees = "does not see" if path in view.unseen else "has another file by the name"
             return DataError(f"Node {view.node} of the Ray cluster {sees} {os.path.abspath(path)}.", SHARE)
     return None
-
-
-def _is_unchanged_here(path: str, stamp: Stamp | None) -> bool:
-    """Whether this process still sees the file that it found."""
-    with suppress(DataError):
-        return DISK.stamp(path) == stamp
-    return False
 
 
 def variables_of_stores() -> dict[str, str | None]:

@@ -48,11 +48,16 @@ def compare(
     computing = computing or Computing()
     dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
     check_quarantine(dump)
-    plans, skipped = _possible(dump, _distinct(chosen, named=named))
+    reasons = [(each, lacking(dump, each.plan)) for each in _distinct(chosen, named=named)]
+    plans = [each for each, why in reasons if not why]
+    skipped = tuple(Skipped(each.name, why) for each, why in reasons if why)
     if not plans:
         why = "; ".join(f"{each.name}: {each.why}" for each in skipped[:3])
         raise DataError(f"No plan is left to compare. {why}.", "Name another with --preset, or the column with --map.")
-    observed = _observed(plans)
+    # And no correction in each of their modes, which tells how the advantages shift.
+    modes: dict[Mode, None] = dict.fromkeys(each.plan.mode for each in plans)
+    all_plans = [*(each.plan for each in plans), *map(uncorrected, modes)]
+    observed = tuple({plan.id: plan for plan in reversed(all_plans)}.values())[::-1]
     of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
     observation = Observation(plans=observed, seed=seed, objectives=of_plans, compares=True)
     anomalies = find_anomalies(samples(dump))
@@ -119,13 +124,6 @@ def _distinct(chosen: Iterable[ChosenPlan], *, named: bool) -> list[NamedPlan]:
     return list(plans.values())
 
 
-def _possible(dump: Dump, plans: Sequence[NamedPlan]) -> tuple[list[NamedPlan], tuple[Skipped, ...]]:
-    """Plans that the dump has the columns for, and the others with the reason."""
-    reasons = [(named, lacking(dump, named.plan)) for named in plans]
-    skipped = tuple(Skipped(named.name, why) for named, why in reasons if why)
-    return [named for named, why in reasons if not why], skipped
-
-
 def _plan_notes(chosen: Sequence[ChosenPlan], skipped: Sequence[Skipped]) -> list[str]:
     """The notes of the plans that are compared, one that several have once, with all their names."""
     left_out = {plan.name for plan in skipped}
@@ -146,10 +144,3 @@ def lacking(dump: Dump, plan: Plan) -> str:
     if "advantages" in plan.needs and dump.roles.advantages is None:
         return "it looks at advantages, which the dump lacks"
     return ""
-
-
-def _observed(plans: Sequence[NamedPlan]) -> tuple[Plan, ...]:
-    """The plans, and no correction in each of their modes, which tells how the advantages shift."""
-    modes: dict[Mode, None] = dict.fromkeys(named.plan.mode for named in plans)
-    all_plans = [*(named.plan for named in plans), *map(uncorrected, modes)]
-    return tuple({plan.id: plan for plan in reversed(all_plans)}.values())[::-1]

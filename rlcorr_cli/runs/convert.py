@@ -13,7 +13,7 @@ from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
 from rlcorr_cli.reading.datasets import Output, dataset, is_table
-from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.results.written import Converted
 from rlcorr_cli.runs.reading import Watch, watched
@@ -41,7 +41,12 @@ def convert(
     join: another dump of the same tokens, whose rollout log-probs become old_log_probs; on: what tells its rows.
     """
     dump = open_dump(request, ANY_POLICY)
-    partner = None if join is None else _partner(request, dump, join, on)
+    partner = None
+    if join is not None:
+        if dump.roles.old or dump.roles.current:
+            raise UsageError(f"The dump holds {SCORED} already.", "Leave --join out.")
+        other = replace(request, paths=(join,), format="auto", limit=None)
+        partner = Partner.of(open_dump(other, ANY_POLICY), on)
     place = destination(path, overwrite)
     n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
     with ExitStack() as stack:
@@ -76,10 +81,3 @@ def convert(
             notes=dump.notes,
             unmatched=None if partner is None else (unmatched, len(partner.rows) - len(partner.used)),
         )
-
-
-def _partner(request: ReadRequest, dump: Dump, join: str, on: Sequence[str]) -> Partner:
-    if dump.roles.old or dump.roles.current:
-        raise UsageError(f"The dump holds {SCORED} already.", "Leave --join out.")
-    other = replace(request, paths=(join,), format="auto", limit=None)
-    return Partner.of(open_dump(other, ANY_POLICY), on)

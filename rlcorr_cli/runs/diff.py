@@ -44,7 +44,10 @@ def diff(
 
     mode: which policies are compared; None for that of saved totals, else for the decoupled one.
     """
-    saved = [read_totals(request.paths[0]) if _is_totals(request) else None for request in requests]
+    saved = [
+        read_totals(request.paths[0]) if is_report(request.paths) and holds_totals(request.paths[0]) else None
+        for request in requests
+    ]
     modes: list[Mode] = [mode] if mode else [run.plan.mode for run in saved if run]
     chosen = ChosenPlan(plan=Plan("disabled", mode=modes[0]) if modes else Plan("disabled"))
     for request, run in zip(requests, saved, strict=True):
@@ -54,13 +57,26 @@ def diff(
     totals = next((request.paths[0] for request, run in zip(requests, saved, strict=True) if run), None)
     opening = [None if run else _opened(request, chosen, totals) for request, run in zip(requests, saved, strict=True)]
     drawn_by = _drawn_by(opening, saved)
-    opening = _clustered(opening, saved, drawn_by)
-    reports = [
-        report_in(request.paths[0], run)
-        if run is not None
-        else _measured(dump, chosen, settings, drawn_by=drawn_by, computing=computing, watch=watch)
-        for request, run, dump in zip(requests, saved, opening, strict=True)
-    ]
+    # Every row is drawn by itself where ids tell rows of all, and no column tells clusters of any: ids pair a row with
+    # its rescored self, as its rollout log-probs do not, where it was the rollout that was rescored.
+    loose = all(dump is None or dump.cluster == ROLLOUTS for dump in opening)
+    alone = bool(drawn_by) and loose and all(run is None or _cluster_of(run) == NO_CLUSTERS for run in saved)
+    reports: list[Report] = []
+    for request, run, dump in zip(requests, saved, opening, strict=True):
+        if run is not None:
+            reports.append(report_in(request.paths[0], run))
+        elif dump is not None:
+            cluster_by = NO_CLUSTERS if alone else dump.request.cluster_by
+            report = analyze(
+                dump.with_request(cluster_by=cluster_by, drawn_by=drawn_by),
+                chosen,
+                computing=computing,
+                seed=settings.seed,
+                watch=watch,
+                totals=True,
+                by_group=bool(dump.request.group_by),
+            )
+            reports.append(report)
     return _compared(reports, settings)
 
 
@@ -75,10 +91,6 @@ def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dum
             f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare that way.",
             "Save totals of decoupled mode, or name the column of the dump: --map current_log_probs=COLUMN.",
         ) from error
-
-
-def _is_totals(request: ReadRequest) -> bool:
-    return is_report(request.paths) and holds_totals(request.paths[0])
 
 
 def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, settings: DiffSettings) -> None:
@@ -118,41 +130,8 @@ def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[
     return tuple(name for name in IDS if name in shared) if "sample_id" in shared else ()
 
 
-def _clustered(dumps: list[Dump | None], saved: list[RunTotals | None], drawn_by: tuple[str, ...]) -> list[Dump | None]:
-    """The dumps with every row drawn by itself where ids tell rows of all and no column tells clusters of any.
-
-    Ids pair a row with its rescored self; its rollout log-probs do not, where it was the rollout that was rescored.
-    """
-    loose = all(dump is None or dump.cluster == ROLLOUTS for dump in dumps)
-    apart = all(run is None or _cluster_of(run) == NO_CLUSTERS for run in saved)
-    if not (drawn_by and loose and apart):
-        return dumps
-    return [dump and dump.with_request(cluster_by=NO_CLUSTERS) for dump in dumps]
-
-
 def _cluster_of(run: RunTotals) -> str:
     return str(run.provenance.settings["cluster_by"])
-
-
-def _measured(
-    dump: Dump | None,
-    chosen: ChosenPlan,
-    settings: DiffSettings,
-    *,
-    drawn_by: tuple[str, ...],
-    computing: Computing,
-    watch: Watch | None,
-) -> Report:
-    assert dump is not None
-    return analyze(
-        dump.with_request(drawn_by=drawn_by),
-        chosen,
-        computing=computing,
-        seed=settings.seed,
-        watch=watch,
-        totals=True,
-        by_group=bool(dump.request.group_by),
-    )
 
 
 def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:

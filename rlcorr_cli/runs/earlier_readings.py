@@ -46,7 +46,11 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
     check_rereadable(dump)
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     # Each reading has a ShardReading of its own, which remembers the row ids that it met.
-    by_group = _totals(dump, plan, computing)
+    by_group: dict[BudgetGroup, Binned[FloatBits]] = {}
+    counting = BudgetTotals(reading=ShardReading.of(dump, computing), plan=plan)
+    for _, part in Reading.alone(dump, computing).each(counting):
+        add_to(by_group, part)
+        check_few(len(by_group) // len(plan.budgets), (dump.roles.batch, *dump.request.group_by))
     batch_of = {group: group.of_batch for group in by_group}
     totals_of = add_up({batch_of[group]: totals} for group, totals in by_group.items())
     crossing_of = {batch: crossing(totals, limit_of[batch.budget]) for batch, totals in totals_of.items()}
@@ -62,16 +66,6 @@ def search_budgets(dump: Dump, plan: Plan, computing: Computing) -> BudgetThresh
         budget_bounds[group.budget][group.group], _ = threshold_of[batch]
     unmet = Counter(batch.budget for batch, (_, is_met) in threshold_of.items() if not is_met)
     return BudgetThresholds(budget_bounds, {name: unmet[name] for name in limit_of})
-
-
-def _totals(dump: Dump, plan: Plan, computing: Computing) -> dict[BudgetGroup, Binned[FloatBits]]:
-    """Counts and sums by bucket of every group of the dump, if they are not too many."""
-    totals: dict[BudgetGroup, Binned[FloatBits]] = {}
-    counting = BudgetTotals(reading=ShardReading.of(dump, computing), plan=plan)
-    for _, part in Reading.alone(dump, computing).each(counting):
-        add_to(totals, part)
-        check_few(len(totals) // len(plan.budgets), (dump.roles.batch, *dump.request.group_by))
-    return totals
 
 
 @frozen(kw_only=True)

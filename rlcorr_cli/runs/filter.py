@@ -1,4 +1,4 @@
-"""filter_dump(): the corrected dataset.
+"""filter_dump(): the corrected dataset; correct(): the corrected rows of one table, in memory.
 
 One pass reads, decides and writes: shard by shard in the dump's order here, or each shard's parts of a directory where
 it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean, and a resampling,
@@ -8,7 +8,7 @@ Rows in = rows out + rows dropped + rows set aside, checked at the end.
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
 from rlcorr_cli.causes.anomalies import find_anomalies
-from rlcorr_cli.errors import FaultError, UsageError, plural
+from rlcorr_cli.errors import DataError, FaultError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
@@ -29,17 +29,19 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
+from rlcorr_cli.reading.tables import Table, one_table
 from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
-from rlcorr_cli.results.report import Report
+from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened, run_totals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
-from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
+from rlcorr_cli.runs.filter_passes import FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
 from rlcorr_cli.runs.reading import Reading, Watch, check_quarantine, check_rereadable, one_reading, quarantine
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 
 MOST_ROUNDS = 4
 """How often a dump is read to write rows that are drawn.  Of as many draws as rows, 1 row in 270 has two copies in one
@@ -69,28 +71,31 @@ def filter_dump(
     draws = row_draws(dump, work, computing)
     with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
         writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
-        tally, outputs = written_apart(writing) if writing.is_apart else _written_in_order(writing, draws, stack)
-        more_notes = (*_unused_weights(plan), *_drawn(plan, target), *_clamped(tally.n_clamped), *_losses(outputs))
-        chosen = replace(chosen, notes=(*chosen.notes, *more_notes))
-        measured = replace(
-            tally.totals.measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards)
-        )
-        run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
-        report = report_of(run)
-        report = replace(report, notes=(*report.notes, *_coefs(report, target)))
-        _refuse_fault(report, target)
+        if writing.is_apart:
+            counts, measured, outputs = written_apart(writing)
+        else:
+            counts, measured, outputs = _written_in_order(writing, draws, stack)
+        notes = _notes(plan, target, counts.n_clamped, outputs)
+        measured = replace(measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards))
+        chosen = replace(chosen, notes=(*chosen.notes, *notes))
+        report = report_of(run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies))
+        if report.objective is not None:
+            report = replace(report, notes=(*report.notes, _coefficients(report.objective, target)))
+        if report.story.is_fault and not target.force and target.path is not None:
+            what = f"{report.story.do[0]} Nothing was written; --force writes all the same."
+            raise FaultError(report.story.headline, what)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
             target=target,
-            rows_in=tally.rows_in + reading.n_bad_rows,
-            rows_out=tally.rows_out,
-            rows_dropped=tally.rows_dropped,
+            rows_in=counts.rows_in + reading.n_bad_rows,
+            rows_out=counts.rows_out,
+            rows_dropped=counts.rows_dropped,
             rows_bad=reading.n_bad_rows,
             quarantine=request.bad_rows.quarantine,
             n_bytes=0,
-            rejected_rows=tally.rejected,
-            n_steps=len(tally.of_steps),
-            empty_steps=tuple(plain(step) for step in sorted(tally.of_steps, key=order) if not tally.of_steps[step]),
+            rejected_rows=counts.rejected,
+            n_steps=len(counts.of_steps),
+            empty_steps=tuple(plain(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]),
         )
         _finish(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
@@ -98,25 +103,26 @@ def filter_dump(
 
 def _written_in_order(
     writing: Writing, draws: NDArray[np.int64] | None, stack: ExitStack
-) -> tuple[FilterCounts, tuple[Output | None, ...]]:
+) -> tuple[RowCounts, Measured, tuple[Output | None, ...]]:
     """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
-    tally = FilterCounts()
+    counts, totals = RowCounts(), MeasuredSum()
     outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
     kept, dropped = outputs
     copies = None if draws is None else _Copies(draws=draws, kept=kept)
     with closing(
-        filtered_rows(writing.reading, writing.work, outputs=outputs if copies is None else (), totals=tally.totals)
+        filtered_rows(writing.reading, writing.work, outputs=outputs if copies is None else (), totals=totals)
     ) as batches:
         for batch in batches:
-            times = batch.stays.astype(np.int64) if copies is None else copies.write(batch, tally.rows_in, 0)
-            tally.add(RowCounts.of(batch, times))
+            times = batch.stays.astype(np.int64) if copies is None else copies.write(batch, counts.rows_in, 0)
+            counts.add(batch, times)
+            totals.add(batch.measured)
             if copies is None and kept is not None and batch.written is not None:
                 kept.write(batch.written)
             if dropped is not None and batch.dropped is not None:
                 dropped.write(batch.dropped)
     if copies is not None and kept is not None:
         copies.write_further(writing)
-    return tally, outputs
+    return counts, totals.measured, outputs
 
 
 @frozen(kw_only=True)
@@ -182,66 +188,45 @@ def rejected_rows(target: Target) -> Destination | None:
     return None if target.rejected is None else dataset(target.rejected, "--rejected-output", target.overwrite)
 
 
-def _unused_weights(plan: Plan) -> tuple[str, ...]:
-    """A note where weights are not written because the plan's loss does not apply them."""
-    if plan.weighting is None or plan.applies_weights:
-        return ()
-    reason = "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
-    return (f"The weights are measured, not written: {reason}.",)
-
-
-def _drawn(plan: Plan, target: Target) -> tuple[str, ...]:
-    """A note on what rows are drawn by, and in which order they are written."""
-    if target.resample is None:
-        return ()
-    order = "Copies of a row are spread over the output, numbered in rlcorr_draw."
-    if plan.weighting is None or not plan.applies_weights or plan.weighting.scope != "token":
-        return (order,)
-    return ("Rows are drawn by the mean weight of their tokens; token weights are not written.", order)
-
-
-def _clamped(n_tokens: int) -> tuple[str, ...]:
-    """A note where weights were too large to be written down."""
-    if not n_tokens:
-        return ()
-    return (
-        f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_tokens, 'token')}. "
-        "A bound (is token:,1000) avoids this.",
-    )
-
-
-def _coefs(report: Report, target: Target) -> tuple[str, ...]:
-    """A note on what the coefficients are divided by, or still to be."""
-    made = report.objective
-    if made is None:
-        return ()
-    name, divisor = made.objective.name, made.objective.divisor
-    if made.objective.is_sum:
-        return (f"rlcorr_coef is {name}'s, of a sum over the tokens of a batch, which nothing divides.",)
-    if target.divides_coefs:
-        return (f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch.",)
-    (first, *others) = made.batches
-    number = f"the {first.divisor:,.0f} {divisor}" if not others else f"the {divisor}"
-    where = "" if not others else ": their numbers are in the file's metadata and in the JSON report"
-    return (f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}.",)
-
-
-def _refuse_fault(report: Report, target: Target) -> None:
-    """Refuse to write rows of a dump whose rows or columns are wrong."""
-    if report.story.is_fault and not target.force and target.path is not None:
-        raise FaultError(
-            report.story.headline,
-            f"{report.story.do[0]} Nothing was written; --force writes all the same.",
+def _notes(plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]) -> Iterator[str]:
+    """Where weights are not written because the plan's loss does not apply them; what rows are drawn by, and in which
+    order they are written; which weights were too large to be written down, and which values JSON lines have no form
+    for."""
+    if plan.weighting is not None and not plan.applies_weights:
+        reason = (
+            "in bypass mode PPO's ratio current / rollout carries the correction, and a weight would count it twice"
+        )
+        yield f"The weights are measured, not written: {reason}."
+    if target.resample is not None:
+        if plan.weighting is not None and plan.applies_weights and plan.weighting.scope == "token":
+            yield "Rows are drawn by the mean weight of their tokens; token weights are not written."
+        yield "Copies of a row are spread over the output, numbered in rlcorr_draw."
+    if n_clamped:
+        yield (
+            f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_clamped, 'token')}. "
+            "A bound (is token:,1000) avoids this."
+        )
+    losses = [output.losses for output in outputs if output is not None]
+    n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
+    if n_numbers:
+        yield f"Numbers that are NaN or infinite, which JSON lacks, are written as null: {n_numbers:,}."
+    if n_texts:
+        yield (
+            f"Strings that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
         )
 
 
-def _losses(outputs: Sequence[Output | PartsOutput | None]) -> tuple[str, ...]:
-    """Notes on values that JSON lines have no form for."""
-    losses = [output.losses for output in outputs if output is not None]
-    n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)
-    numbers = f"Numbers that are NaN or infinite, which JSON lacks, are written as null: {n_numbers:,}."
-    texts = f"Strings that are not UTF-8 are written with their other bytes as \\x..: {n_texts:,}; .parquet keeps them."
-    return (numbers,) * bool(n_numbers) + (texts,) * bool(n_texts)
+def _coefficients(made: ObjectiveReport, target: Target) -> str:
+    """A note on what the coefficients are divided by, or still to be."""
+    name, divisor = made.objective.name, made.objective.divisor
+    if made.objective.is_sum:
+        return f"rlcorr_coef is {name}'s, of a sum over the tokens of a batch, which nothing divides."
+    if target.divides_coefs:
+        return f"rlcorr_coef is {name}'s, divided by the {divisor} of its batch."
+    (first, *others) = made.batches
+    number = f"the {first.divisor:,.0f} {divisor}" if not others else f"the {divisor}"
+    where = "" if not others else ": their numbers are in the file's metadata and in the JSON report"
+    return f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}."
 
 
 def _check(dump: Dump, plan: Plan, target: Target) -> None:
@@ -283,3 +268,28 @@ def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) 
 
 def _about(plan: Plan) -> dict[str, Any]:
     return {"version": __version__, "plan": plan.to_dict()}
+
+
+def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> Table:
+    """The rows as a pyarrow.Table, as `filter` would write them with all rows kept.
+
+    The table is one training batch to a plan that looks at whole ones.
+    """
+    dump = opened(request, chosen)
+    check_added(dump.available)
+    budget_bounds = search_budgets(dump, chosen.plan, computing).bounds
+    work = filter_work(
+        dump,
+        chosen,
+        Target(path=None, keep_rejected=True),
+        computing=computing,
+        budget_bounds=budget_bounds,
+        writes=True,
+    )
+    work = replace(work, measures=False)
+    corrected = [
+        batch.written for batch in filtered_rows(Reading.alone(dump, computing), work) if batch.written is not None
+    ]
+    if not corrected:
+        raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")
+    return one_table(corrected)

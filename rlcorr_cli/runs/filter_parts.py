@@ -19,9 +19,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.rows_out import columns_of
 from rlcorr_cli.reading.whole_rows import OriginalRows
-from rlcorr_cli.runs.filter_passes import FilterCounts, FilteredRows, FilterShard, RowCounts
+from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, RowCounts
 from rlcorr_cli.runs.reading import Reading, ReadingNotes, ShardReading, ShardResult
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.row_sample import RowSample
 
 Schema = Any
@@ -30,9 +30,11 @@ Schema = Any
 
 @frozen
 class ShardWritten:
-    """What a worker made of a shard: its account, and the parts of the rows that stay and of the others."""
+    """What a worker made of a shard: what became of its rows, their totals, and the parts of the rows that stay and of
+    the others."""
 
-    account: RowCounts
+    counts: RowCounts
+    measured: Measured
     parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
 
 
@@ -50,7 +52,7 @@ class WriteParts:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
         """Filter one shard's rows and write them."""
-        tally, notes, n_tokens = FilterCounts(), ReadingNotes(), 0
+        counts, totals, notes, n_tokens = RowCounts(), MeasuredSum(), ReadingNotes(), 0
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
             kept, dropped = (
@@ -63,20 +65,18 @@ class WriteParts:
                 elif isinstance(rows, BadRows):
                     notes.bad_rows.append(rows)
                 elif isinstance(rows, RowSample):
-                    tally.totals.add(Measured(provenance=filtering.provenance, sample=rows))
+                    totals.add(Measured(provenance=filtering.provenance, sample=rows))
                 else:
-                    tally.add(RowCounts.of(rows, rows.stays.astype(np.int64)))
+                    counts.add(rows, rows.stays.astype(np.int64))
+                    totals.add(rows.measured)
                     n_tokens += rows.n_tokens
-                    _write(kept, rows.written)
-                    _write(dropped, rows.dropped)
+                    if kept is not None and rows.written is not None:
+                        kept.write(rows.written)
+                    if dropped is not None and rows.dropped is not None:
+                        dropped.write(rows.dropped)
             parts = kept.finish() if kept else (), dropped.finish() if dropped else ()
-        notes = replace(notes, n_rows=tally.rows_in, n_tokens=n_tokens)
-        return ShardResult(ShardWritten(tally.account, parts), notes)
-
-
-def _write(parts: ShardParts | None, rows: OriginalRows | None) -> None:
-    if parts is not None and rows is not None:
-        parts.write(rows)
+        notes = replace(notes, n_rows=counts.rows_in, n_tokens=n_tokens)
+        return ShardResult(ShardWritten(counts, totals.measured, parts), notes)
 
 
 @frozen(kw_only=True)
@@ -98,28 +98,16 @@ class Writing:
         return directories and not shares_memory and self.work.target.resample is None
 
 
-def written_apart(writing: Writing) -> tuple[FilterCounts, tuple[PartsOutput | None, ...]]:
-    """Have the workers write all parts; what they came to."""
-    tally, outputs = FilterCounts(), _outputs(writing)
-    kept, dropped = (None if output is None else output.place for output in outputs)
+def written_apart(writing: Writing) -> tuple[RowCounts, Measured, tuple[PartsOutput | None, ...]]:
+    """Have the workers write all parts; what became of the rows, their totals, and the outputs."""
     reading = writing.reading
-    shards = ShardReading.of(reading.dump, reading.computing, whole=True)
-    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, kept=kept, dropped=dropped)):
-        tally.add(written.account)
-        for output, parts in zip(outputs, written.parts, strict=True):
-            if output is not None:
-                output.add(parts)
-    return tally, outputs
-
-
-def _outputs(writing: Writing) -> tuple[PartsOutput | None, ...]:
-    dump = writing.reading.dump
-    first = first_columns(dump, writing.work) if writing.work.writes else None
-    return tuple(
+    dump = reading.dump
+    first = _first_columns(dump, writing.work) if writing.work.writes else None
+    outputs = tuple(
         None
         if place is None
         else PartsOutput(
-            writing.reading.staging,
+            reading.staging,
             place,
             writing.work.target.rows_per_file,
             writing.about,
@@ -129,9 +117,19 @@ def _outputs(writing: Writing) -> tuple[PartsOutput | None, ...]:
         )
         for place in writing.places
     )
+    counts, totals = RowCounts(), MeasuredSum()
+    kept, dropped = (None if output is None else output.place for output in outputs)
+    shards = ShardReading.of(dump, reading.computing, whole=True)
+    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, kept=kept, dropped=dropped)):
+        counts.add_all(written.counts)
+        totals.add(written.measured)
+        for output, parts in zip(outputs, written.parts, strict=True):
+            if output is not None:
+                output.add(parts)
+    return counts, totals.measured, outputs
 
 
-def first_columns(dump: Dump, work: FilterShard) -> Schema:
+def _first_columns(dump: Dump, work: FilterShard) -> Schema:
     """The columns that the first rows fix for all parts, where files do not; None where they do.
 
     A worker meets other rows first than another one, and yet all parts are one table.

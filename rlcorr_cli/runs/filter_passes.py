@@ -65,40 +65,10 @@ class FilteredRows:
     n_clamped: int
 
 
-@frozen(kw_only=True)
-class RowCounts:
-    """What became of rows; `FilterCounts` adds it up.  of_steps: the rows out of each step."""
-
-    measured: Measured
-    rows_in: int
-    rows_out: int
-    rows_dropped: int
-    n_clamped: int
-    rejected: Mapping[str, int]
-    of_steps: Mapping[Any, int]
-
-    @classmethod
-    def of(cls, rows: FilteredRows, times: NDArray[np.int64]) -> "RowCounts":
-        """Of one batch.  times: how often each of its rows is written."""
-        codes, steps = rows.steps or (np.zeros(0, np.int64), ())
-        there = np.bincount(codes, minlength=len(steps)) > 0
-        out = np.bincount(codes, times if steps else None, len(steps)).astype(int).tolist()
-        return cls(
-            measured=rows.measured,
-            rows_in=len(times),
-            rows_out=int(times.sum()),
-            rows_dropped=int((times == 0).sum()),
-            n_clamped=rows.n_clamped,
-            rejected=rows.rejected,
-            of_steps={step: n for step, n, is_there in zip(steps, out, there, strict=True) if is_there},
-        )
-
-
 @dataclass(kw_only=True)
-class FilterCounts:
-    """Accounts as they add up, in place."""
+class RowCounts:
+    """What became of rows, as it adds up, in place.  of_steps: the rows out of each step."""
 
-    totals: MeasuredSum = field(default_factory=MeasuredSum)
     rows_in: int = 0
     rows_out: int = 0
     rows_dropped: int = 0
@@ -106,28 +76,26 @@ class FilterCounts:
     rejected: Counter[str] = field(default_factory=Counter[str])
     of_steps: Counter[Any] = field(default_factory=Counter[Any])
 
-    def add(self, account: RowCounts) -> None:
-        """Add what became of one part of the dump."""
-        self.totals.add(account.measured)
-        self.rows_in += account.rows_in
-        self.rows_out += account.rows_out
-        self.rows_dropped += account.rows_dropped
-        self.n_clamped += account.n_clamped
-        self.rejected.update(account.rejected)
-        self.of_steps.update(account.of_steps)
+    def add(self, rows: FilteredRows, times: NDArray[np.int64]) -> None:
+        """Add one batch.  times: how often each of its rows is written."""
+        self.rows_in += len(times)
+        self.rows_out += int(times.sum())
+        self.rows_dropped += int((times == 0).sum())
+        self.n_clamped += rows.n_clamped
+        self.rejected.update(rows.rejected)
+        codes, steps = rows.steps or (np.zeros(0, np.int64), ())
+        there = np.bincount(codes, minlength=len(steps)) > 0
+        out = np.bincount(codes, times if steps else None, len(steps)).astype(int).tolist()
+        self.of_steps.update({step: n for step, n, is_there in zip(steps, out, there, strict=True) if is_there})
 
-    @property
-    def account(self) -> RowCounts:
-        """The sum so far."""
-        return RowCounts(
-            measured=self.totals.measured,
-            rows_in=self.rows_in,
-            rows_out=self.rows_out,
-            rows_dropped=self.rows_dropped,
-            n_clamped=self.n_clamped,
-            rejected=self.rejected,
-            of_steps=self.of_steps,
-        )
+    def add_all(self, others: "RowCounts") -> None:
+        """Add what became of another part of the dump."""
+        self.rows_in += others.rows_in
+        self.rows_out += others.rows_out
+        self.rows_dropped += others.rows_dropped
+        self.n_clamped += others.n_clamped
+        self.rejected.update(others.rejected)
+        self.of_steps.update(others.of_steps)
 
 
 @frozen(kw_only=True)
@@ -173,7 +141,14 @@ class FilterShard:
         assert decided is not None
         decision, n_clamped = self._written_weights(self._written_coefs(decided, rows), rows)
         stays = (decision.n_kept > 0) | self.target.keep_rejected
-        written, dropped = self._rows(rows, decision, stays) if self.writes else (None, None)
+        written = dropped = None
+        if self.writes:
+            draws = self.target.resample is not None
+            written = corrected(rows, decision, self.reading.reader.roles, weights=not draws)
+            if self.target.rejected is not None:
+                dropped = written.take(np.flatnonzero(~stays))
+            if not draws and not stays.all():
+                written = written.take(np.flatnonzero(stays))
         step = dict(self.reading.reader.roles.levels).get(STEPS[0])
         return FilteredRows(
             written=written,
@@ -197,19 +172,14 @@ class FilterShard:
         """The decision with its weights as they are written, and how many had to be made smaller for that."""
         if not self.observation.plan.applies_weights:
             return replace(decision, weights=None, row_weights=(decision.n_kept > 0).astype(np.float64)), 0
-        decision = self._scaled(decision, rows)
-        if decision.weights is None:
+        weights, row_weights = decision.weights, decision.row_weights
+        if weights is None:
             return decision, 0
-        (weights, n_clamped), (row_weights, _) = storable(decision.weights), storable(decision.row_weights)
+        if self.scales is not None:  # the plan divides weights by the mean of their batch
+            divisor = _of_rows(self.scales, rows)
+            weights, row_weights = weights / np.repeat(divisor, rows.batch.lengths), row_weights / divisor
+        (weights, n_clamped), (row_weights, _) = storable(weights), storable(row_weights)
         return replace(decision, weights=weights, row_weights=row_weights), n_clamped
-
-    def _scaled(self, decision: Decision, rows: CheckedRows) -> Decision:
-        """The same with weights divided by the mean of their batch, where the plan asks for that."""
-        if self.scales is None or decision.weights is None:
-            return decision
-        divisor = _of_rows(self.scales, rows)
-        per_token = np.repeat(divisor, rows.batch.lengths)
-        return replace(decision, weights=decision.weights / per_token, row_weights=decision.row_weights / divisor)
 
     def _written_coefs(self, decision: Decision, rows: CheckedRows) -> Decision:
         """The decision with its coefficients as they are written: under weights of batch mean 1 where the plan's are,
@@ -224,17 +194,6 @@ class FilterShard:
             divisor = divisor * _of_rows(self.divisors, rows)
         return replace(decision, coefs=decision.coefs / np.repeat(divisor, rows.batch.lengths))
 
-    def _rows(
-        self, rows: CheckedRows, decision: Decision, stays: NDArray[np.bool_]
-    ) -> tuple[OriginalRows, OriginalRows | None]:
-        """The rows to write and, where they are wanted, the dropped ones."""
-        draws = self.target.resample is not None
-        written = corrected(rows, decision, self.reading.reader.roles, weights=not draws)
-        dropped = None if self.target.rejected is None else written.take(np.flatnonzero(~stays))
-        if not draws and not stays.all():
-            written = written.take(np.flatnonzero(stays))
-        return written, dropped
-
 
 def filter_work(
     dump: Dump, chosen: ChosenPlan, target: Target, *, computing: Computing, budget_bounds: BudgetBounds, writes: bool
@@ -247,9 +206,20 @@ def filter_work(
         objectives={} if objective is None else {plan: objective},
         has_advantages=dump.has_advantages,
     )
-    scales, divisors = _divided_by(
-        dump, chosen, target, observation=observation, computing=computing, budget_bounds=budget_bounds
-    )
+    # A pass of its own measures the batch means of weights, and the batch divisors of coefficients.
+    takes_pass = plan.normalizes or target.divides_coefs
+    alone = Reading.alone(dump, computing)
+    totals = measure(alone, observation, bounds=budget_bounds).totals if takes_pass else None
+    scales = divisors = None
+    if totals is not None and plan.normalizes:
+        batch_mean = CANONICAL if chosen.profile is None else chosen.profile.batch_mean
+        scales = dict(zip(totals.keys, factors(totals, plan, batch_mean).tolist(), strict=True))
+    if totals is not None and objective is not None and target.divides_coefs:
+        # Rows are grouped by nothing but their batch here.  Where nothing of one is kept, every coefficient is 0.
+        divisors = {
+            key: BatchObjective(Numbers.of_plan(totals, plan, at), objective).divisor or 1.0
+            for at, key in enumerate(totals.keys)
+        }
     return FilterShard(
         reading=ShardReading.of(dump, computing, whole=True, streams=True),
         observation=observation,
@@ -261,33 +231,6 @@ def filter_work(
         writes=writes,
         sampling=sampling_of(dump, plan.mode),
     )
-
-
-def _divided_by(
-    dump: Dump,
-    chosen: ChosenPlan,
-    target: Target,
-    *,
-    observation: Observation,
-    computing: Computing,
-    budget_bounds: BudgetBounds,
-) -> tuple[Scales | None, Scales | None]:
-    """Batch means of weights and batch divisors of coefficients, each where it is asked for, in a pass of their own."""
-    plan, batch_mean = chosen.plan, CANONICAL if chosen.profile is None else chosen.profile.batch_mean
-    objective = target.objective if target.divides_coefs else None
-    if not plan.normalizes and objective is None:
-        return None, None
-    totals = measure(Reading.alone(dump, computing), observation, bounds=budget_bounds).totals
-    if totals is None:
-        return {}, {}
-    scales = None
-    if plan.normalizes:
-        scales = dict(zip(totals.keys, factors(totals, plan, batch_mean).tolist(), strict=True))
-    if objective is None:
-        return scales, None
-    # Rows are grouped by nothing but their batch here.  Where nothing of one is kept, every coefficient is 0.
-    batches = (BatchObjective(Numbers.of_plan(totals, plan, at), objective) for at in range(len(totals)))
-    return scales, {key: batch.divisor or 1.0 for key, batch in zip(totals.keys, batches, strict=True)}
 
 
 def _of_rows(scales: Scales, rows: CheckedRows) -> Floats:

@@ -52,7 +52,7 @@ def _reports_in(folder: str) -> Iterator[str]:
 
 
 def _row(path: str, folder: Path) -> IndexedReport:
-    """The row of one report."""
+    """The row of one report, with the page beside it."""
     report = read_report(path)
     rules = policy(defaults=report.rules, own_names=report.profile == CANONICAL)
     findings = check(measurements_of(report), rules).findings
@@ -62,9 +62,11 @@ def _row(path: str, folder: Path) -> IndexedReport:
     )
     steps = report.by_step
     values = report.whole.values
+    page = Path(path).with_suffix(".html")
+    has_page = not scheme(path) and page.is_file()  # objects of stores have no paths from here
     return IndexedReport(
         report=path,
-        page=_page(path, folder),
+        page=os.path.relpath(page, folder) if has_page else None,
         inputs=report.inputs,
         plan=report.plan.name,
         counts=report.whole.counts,
@@ -78,11 +80,3 @@ def _row(path: str, folder: Path) -> IndexedReport:
         failed=failed,
         warned=tuple(name for name in warned if name not in failed),
     )
-
-
-def _page(report: str, folder: Path) -> str | None:
-    """The page beside a report, from the folder of the index; of stores, whose objects have no such paths, none."""
-    page = Path(report).with_suffix(".html")
-    if scheme(report) or not page.is_file():
-        return None
-    return os.path.relpath(page, folder)

@@ -16,7 +16,7 @@ from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.inspected import DumpCounts, Inspected, Values
@@ -27,21 +27,13 @@ from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 
 @frozen(kw_only=True)
-class ShardInspection:
-    """What is seen in one shard's sound rows."""
-
-    tally: DumpCounts
-    sample: RowSample | None
-
-
-@frozen(kw_only=True)
-class InspectShard(ShardWork[ShardInspection]):
-    """Shard -> what is seen in it.  sampling: of the rows in which the cause of the gap is sought; None where there is
-    but one policy."""
+class InspectShard(ShardWork[tuple[DumpCounts, RowSample | None]]):
+    """Shard -> what is counted of its sound rows, and a sample of them.  sampling: how rows are sampled, in which the
+    cause of the gap is sought; None where there is but one policy."""
 
     sampling: Sampling | None = None
 
-    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> ShardInspection:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[DumpCounts, RowSample | None]:
         """Look at one shard."""
         tally = DumpCounts()
         sampler = None if self.sampling is None else RowSampler(self.sampling, self.reading.reader.roles)
@@ -49,10 +41,7 @@ class InspectShard(ShardWork[ShardInspection]):
             tally += _tally(rows, self.reading.reader.roles)
             if sampler is not None:
                 sampler.take(rows)
-        return ShardInspection(
-            tally=tally,
-            sample=None if sampler is None else sampler.sample,
-        )
+        return tally, None if sampler is None else sampler.sample
 
 
 def ignoring_bad_rows(request: ReadRequest) -> ReadRequest:
@@ -65,7 +54,12 @@ def ignoring_bad_rows(request: ReadRequest) -> ReadRequest:
 def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> Inspected:
     """Read a dump once."""
     request = ignoring_bad_rows(request)
-    dump, lacks = _opened_for_looking(request, chosen)
+    lacks = ""
+    try:
+        dump = opened(request, chosen)
+    except NoTrainedPolicy as error:  # a framework's file may hold the rollout policy alone
+        lacks = f"{error.message} {error.hint}"
+        dump = open_dump(request, replace(plan_columns(request, chosen), compares=False, needed=()))
     check_quarantine(dump)
     anomalies = () if lacks else find_anomalies(samples(dump))
     tally = DumpCounts()
@@ -73,10 +67,10 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
     work = InspectShard(reading=ShardReading.of(dump, computing), sampling=sampling)
     samples_of_shards = SampleSum()
     with one_reading(dump, computing) as reading:
-        for _, inspection in reading.each(work):
-            tally += inspection.tally
-            if inspection.sample is not None:
-                samples_of_shards.add(inspection.sample)
+        for _, (of_shard, sample) in reading.each(work):
+            tally += of_shard
+            if sample is not None:
+                samples_of_shards.add(sample)
         cause = None
         if (sample := samples_of_shards.sample) is not None:
             anomalies, cause = standing(anomalies, search(sample).diagnosis)
@@ -92,15 +86,6 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
             cause=cause,
             notes=(*((lacks,) if lacks else ()), *dump.notes),
         )
-
-
-def _opened_for_looking(request: ReadRequest, chosen: ChosenPlan) -> tuple[Dump, str]:
-    """The dump, and what it lacks to be compared: a framework's file may hold the rollout policy alone."""
-    try:
-        return opened(request, chosen), ""
-    except NoTrainedPolicy as error:
-        columns = replace(plan_columns(request, chosen), compares=False, needed=())
-        return open_dump(request, columns), f"{error.message} {error.hint}"
 
 
 def _tally(rows: CheckedRows, roles: Roles) -> DumpCounts:

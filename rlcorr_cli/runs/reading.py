@@ -78,13 +78,13 @@ class Reading:
 
     def each(self, work: "Callable[[Shard], ShardResult[R]]") -> Iterator[tuple[Shard, R]]:
         """What `work` makes of each shard, in the dump's order."""
-        retried = RetriedSmaller(work)
-        results = running(self.dump, self.computing).map(self.dump.shards, retried)
+        results = running(self.dump, self.computing).map(self.dump.shards, RetriedSmaller(work))
         ids = IdsAcrossShards(self.dump)
         for shard, result in zip(self.dump.shards, results, strict=True):
             repeated = ids.add(shard, result.notes.seen_ids)
             if len(repeated):
-                result = retried.skipping(repeated)(shard)
+                unlike: Any = work
+                result = RetriedSmaller(replace(unlike, reading=replace(unlike.reading, known=repeated)))(shard)
             for bad_rows in result.notes.bad_rows:
                 self.log.add(shard, bad_rows)
             self.took(shard, result.notes.n_rows, result.notes.n_tokens)
@@ -304,11 +304,6 @@ class RetriedSmaller(Generic[R]):
     def __call__(self, shard: Shard) -> R:
         """What the work makes of the shard."""
         return _tried(self.work, lambda work: work(shard))
-
-    def skipping(self, ids: Keys) -> "RetriedSmaller[R]":
-        """The same work, to which rows with these ids have come before."""
-        work: Any = self.work
-        return RetriedSmaller(replace(work, reading=replace(work.reading, known=ids)))
 
 
 @frozen

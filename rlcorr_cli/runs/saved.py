@@ -38,7 +38,12 @@ def added(
     kind: which command's.  group_by: some of the columns that they are grouped by; none for all of these.
     allow_overlap: whether two parts may hold the same rows.  watch: of the bytes that are read.
     """
-    _refuse_twice(paths)
+    places: set[str] = set()
+    for path in paths:
+        place = filesystem(path).identity(path)
+        if place in places:
+            raise UsageError(f"{path} is named twice.", "Name each file once.")
+        places.add(place)
     heads = {path: read_head(path, kind) for path in paths}
     if not allow_overlap:
         _refuse_overlap({path: head.contents for path, head in heads.items() if head.contents is not None}, kind)
@@ -77,15 +82,6 @@ def _asked_by(path: str, run: S, columns: Sequence[str]) -> S:
     if not provenance.adds_step or provenance.groups[-1] in columns:
         return grouped_totals(path, run, columns)
     return grouped_totals(path, run, (*columns, provenance.groups[-1]))
-
-
-def _refuse_twice(paths: Sequence[str]) -> None:
-    places: set[str] = set()
-    for path in paths:
-        place = filesystem(path).identity(path)
-        if place in places:
-            raise UsageError(f"{path} is named twice.", "Name each file once.")
-        places.add(place)
 
 
 def _order(path: str, head: Head) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
-from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
@@ -93,7 +93,17 @@ def sweep(
             anomalies=anomalies,
         )
         curve = run.curve
-        candidates = {} if curve is None else _candidates(dump, computing, swept=swept, curve=curve, targets=targets)
+        places = set[int]() if curve is None else _places(curve, targets)
+        candidates: Mapping[int, Candidates] = {}
+        if curve is not None and places:
+            # One more reading brings the units of the groups of buckets that targets cut.
+            bins = np.unique(np.concatenate([curve.bins(place) for place in places]))
+            picking = PickUnits(reading=ShardReading.of(dump, computing), swept=swept, bins=bins)
+            picked: dict[Any, list[Units]] = {}
+            for _, of_shard in Reading.alone(dump, computing).each(picking):
+                for batch, of_batch in of_shard:
+                    picked.setdefault(batch, []).append(of_batch)
+            candidates = {place: candidates_of(picked, curve, place) for place in places}
         result = sweep_of(run, n_points=n_points, targets=targets, candidates=candidates)
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
@@ -105,24 +115,6 @@ def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
     return PlanColumns(
         mode=plan.mode, needed=plan.needs, wanted=("advantages",), batch=batch, batch_required=required, levels=True
     )
-
-
-def _candidates(
-    dump: Dump, computing: Computing, *, swept: Swept, curve: Curve, targets: Targets
-) -> Mapping[int, Candidates]:
-    """The units of the groups of buckets that targets cut, by the group's place; one more reading of the dump."""
-    places = _places(curve, targets)
-    if not places:
-        return {}
-    bins = {place: curve.bins(place) for place in places}
-    work = PickUnits(
-        reading=ShardReading.of(dump, computing), swept=swept, bins=np.unique(np.concatenate(list(bins.values())))
-    )
-    picked: dict[Any, list[Units]] = {}
-    for _, of_shard in Reading.alone(dump, computing).each(work):
-        for batch, units in of_shard:
-            picked.setdefault(batch, []).append(units)
-    return {place: candidates_of(picked, curve, place) for place in places}
 
 
 def candidates_of(units: Mapping[Any, Sequence[Units]], curve: Curve, place: int) -> Candidates:

@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, UsageError, plural, shortened
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -101,9 +100,9 @@ def token_rows(
                 shown=shown,
             )
             kept, n_matching = _Kept(choice.most), 0
-            for _, part in reading.each(work):
-                n_matching += part.n_matching
-                for value, place, row in part.rows:
+            for _, (n_of_shard, of_shard) in reading.each(work):
+                n_matching += n_of_shard
+                for value, place, row in of_shard:
                     kept.offer(value, place, row)
             inputs = reading.inputs
         rows = kept.in_order(by_value=bool(choice.n_worst))
@@ -150,64 +149,45 @@ class ShownColumns:
         return cls(log_probs=tuple(dump.roles.log_probs), mask=dump.roles.mask, group=group, names=canonical)
 
 
-@frozen
-class ChosenRows:
-    """The rows of a shard that may be among those shown, each with what it is ranked by and its place."""
-
-    n_matching: int
-    rows: tuple[tuple[float, Place, OneRow], ...]
+_Ranked = tuple[float, Place, OneRow]
+"""What a row is ranked by, its place, and the row."""
 
 
 @frozen(kw_only=True)
-class ChooseRows(ShardWork[ChosenRows]):
-    """Shard -> the rows of it that may be among those shown."""
+class ChooseRows(ShardWork[tuple[int, tuple[_Ranked, ...]]]):
+    """Shard -> how many of its rows match, and those that may be among the rows shown."""
 
     choice: Choice
     plan: Plan
     budget_bounds: BudgetBounds
     shown: ShownColumns
 
-    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> ChosenRows:
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[int, tuple[_Ranked, ...]]:
         """Look for rows in one shard."""
-        kept, n_matching = _Kept(self.choice.most), 0
+        choice, plan, bounds, device = self.choice, self.plan, self.budget_bounds, self.reading.device
+        kept, n_matching = _Kept(choice.most), 0
         for rows in batches:
-            fits = np.flatnonzero(self._fitting(rows))
-            n_matching += len(fits)
-            if not len(fits):
+            fits = rows.batch.filled
+            if choice.condition is not None:
+                assert rows.original is not None, "rows are read whole"
+                fits = choice.condition.holds(rows.original, self.shown.names) & fits
+            matching = np.flatnonzero(fits)
+            n_matching += len(matching)
+            if not len(matching):
                 continue
-            values = self._values(rows, fits)
-            for i in sorted(largest(values, self.choice.most).tolist()):
-                at = int(fits[i])
-                if kept.takes(float(values[i])):
-                    value = float(values[i])
-                    row = self._row(rows, at)
-                    kept.offer(value, rows.places[at], replace(row, value=self._told(value)))
-        return ChosenRows(n_matching, tuple(kept.rows))
-
-    def _row(self, rows: CheckedRows, at: int) -> OneRow:
-        device, bounds = self.reading.device, self.budget_bounds
-        return one_row(rows, at, self.shown, plan=self.plan, device=device, budget_bounds=bounds)
-
-    def _fitting(self, rows: CheckedRows) -> NDArray[np.bool_]:
-        condition = self.choice.condition
-        if condition is None:
-            return rows.batch.filled
-        assert rows.original is not None, "rows are read whole"
-        return condition.holds(rows.original, self.shown.names) & rows.batch.filled
-
-    def _values(self, rows: CheckedRows, fits: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.choice.n_worst:
-            bounds, device = self.budget_bounds, self.reading.device
-            return rank_values(rows.batch, self.choice.rank, self.plan, device=device, budget_bounds=bounds)[fits]
-        if self.choice.n_random:
-            return np.array([_drawn(self.choice.seed, rows.places[int(i)]) for i in fits])
-        return np.zeros(len(fits))
-
-    def _told(self, value: float) -> float | None:
-        """What the row says that it was ranked by."""
-        if not self.choice.n_worst:
-            return None
-        return -value if self.choice.rank == "reward" else value
+            values = np.zeros(len(matching))
+            if choice.n_worst:
+                values = rank_values(rows.batch, choice.rank, plan, device=device, budget_bounds=bounds)[matching]
+            elif choice.n_random:
+                values = np.array([_drawn(choice.seed, rows.places[int(i)]) for i in matching])
+            for i in sorted(largest(values, choice.most).tolist()):
+                at, value = int(matching[i]), float(values[i])
+                if kept.takes(value):
+                    row = one_row(rows, at, self.shown, plan=plan, device=device, budget_bounds=bounds)
+                    if choice.n_worst:
+                        row = replace(row, value=-value if choice.rank == "reward" else value)
+                    kept.offer(value, rows.places[at], row)
+        return n_matching, tuple(kept.rows)
 
 
 def _drawn(seed: int, place: Place) -> float:
@@ -237,7 +217,7 @@ class _Kept:
         push(self._heap, (value, -self._count, place, row))  # the count settles ties: rows are never compared
 
     @property
-    def rows(self) -> list[tuple[float, Place, OneRow]]:
+    def rows(self) -> list[_Ranked]:
         """In the order in which they came."""
         return [(value, place, row) for value, _, place, row in sorted(self._heap, key=lambda each: -each[1])]
 
@@ -307,11 +287,7 @@ def _first_list(
 
 
 def _are_ids(value: Sequence[Any]) -> bool:
-    return bool(value) and all(type(x) is int or _is_whole(x) for x in value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, float) and value.is_integer()
+    return bool(value) and all(type(x) is int or (isinstance(x, float) and x.is_integer()) for x in value)
 
 
 def _named(named: NamedRow, dump: Dump, plan: Plan, computing: Computing) -> OneRow:
@@ -366,27 +342,17 @@ class _Texts:
             self._sources.add(f"token ids, decoded by {self.tokenizer.name}")
             ids = [int(i) for i in row.tokens]
             pieces = self.tokenizer.pieces(ids)
-            self._note_unknown(ids)
-            self._compare("".join(piece.text for piece in pieces), response)
+            unknown = [i for i in ids if not self.tokenizer.has(i)]
+            if unknown and not self.notes:
+                what = f"{self.tokenizer.name} has no token of {plural(len(unknown), 'id')} of a row"
+                self.notes.append(f"{what}, such as {unknown[0]}. {ANOTHER}")
+            decoded = "".join(piece.text for piece in pieces).strip()
+            is_known = response is None or response[:20].strip() in decoded or decoded in response
+            if not is_known and not self.notes:
+                self.notes.append(f"The ids decode to another text than the dump has. {ANOTHER}")
             return pieces
         n = max(map(len, row.log_probs.values()), default=0)
         if row.tokens is None and response is not None and len(ids := self.tokenizer.encode(response)) == n:
             self._sources.add(f"the dump's text, cut into tokens by {self.tokenizer.name}")
             return self.tokenizer.pieces(ids)
         return None
-
-    def _note_unknown(self, ids: Sequence[int]) -> None:
-        """Note the first row that has an id which the tokenizer has not."""
-        assert self.tokenizer is not None
-        unknown = [i for i in ids if not self.tokenizer.has(i)]
-        if unknown and not self.notes:
-            what = f"{self.tokenizer.name} has no token of {plural(len(unknown), 'id')} of a row, such as {unknown[0]}."
-            self.notes.append(f"{what} {ANOTHER}")
-
-    def _compare(self, decoded: str, response: str | None) -> None:
-        """Note that the dump has another text than what its ids decode to."""
-        plain = decoded.strip()
-        if self.notes or response is None or response.strip() in plain or plain in response:
-            return
-        if response[:20].strip() not in plain:
-            self.notes.append(f"The ids decode to another text than the dump has. {ANOTHER}")

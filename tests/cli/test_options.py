@@ -213,7 +213,7 @@ def test_the_value_of_an_option_does_not_ask_for_a_traceback() -> None:
     assert "Traceback" in run("analyze", "none.parquet", "--debug").err
 
 
-def outcome(path: Callable[[list[str]], int], args: tuple[str, ...]) -> tuple[int, str]:
+def outcome(path: Callable[[list[str]], int | None], args: tuple[str, ...]) -> tuple[int | None, str]:
     """The status and the output of one way into a command."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
