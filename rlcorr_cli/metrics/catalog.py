@@ -36,7 +36,7 @@ from rlcorr_cli.metrics.rejections import (
     each_rejection,
     veto_of,
 )
-from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS, weights_of
+from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED, Plan
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _has_rules(plan: Plan) -> bool:
 
 
 def _weights(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
-    return {"": weights_of(numbers, plan)}
+    return {"": numbers.weights(plan)}
 
 
 def _nothing(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ FAMILIES: tuple[Family, ...] = (
         heading="Policy objective",
         brought=_never,
         of=_nothing,
-        how=f"A rule names its objective, too: --objective ppo --max {full_name('ppo', 'clip_fraction')}=0.2.",
+        how="A rule names its objective, too: --objective ppo --max objective/ppo/clip_fraction=0.2.",
     ),
     Family(
         rows=COMPARISON,

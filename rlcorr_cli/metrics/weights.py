@@ -1,35 +1,7 @@
-"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.  Formulas read `Weights`."""
+"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.  Formulas read `Weights` of `totals/families.py`."""
 
-from typing import TYPE_CHECKING
-
-from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import Metric
-from rlcorr_cli.plans.plan import Bounds, Plan
-
-if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import StatisticFamily
-    from rlcorr_cli.totals.view import Numbers
-
-
-@frozen
-class Weights:
-    """What weight formulas read.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where
-    the plan says so."""
-
-    raw: "StatisticFamily"
-    bounded: "StatisticFamily"
-    applied: "StatisticFamily"
-
-
-def weights_of(numbers: "Numbers", plan: Plan) -> Weights:
-    """What formulas read of a plan that has a weighting."""
-    assert plan.weighting is not None
-    token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
-    raw, bounded, normed = (
-        numbers.family(f"{stage}.", token_scope, 1.0, bounds) for stage in ("weight", "applied", "normed")
-    )
-    return Weights(raw, bounded, normed if plan.normalizes else bounded)
-
+from rlcorr_cli.plans.plan import Bounds
 
 _GUIDE = "verl's rollout correction metrics"
 _APPLIED = "verl logs it without `applied_` from 0.8 on"

@@ -1,28 +1,160 @@
-"""What a policy objective makes of a dump's training batches, as values."""
+"""What a policy objective makes of a dump's training batches, as values: read of the totals of `measure/objectives.py`,
+by the rows of `metrics/objective.py`."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.objective import (
-    MISTAKES,
-    OBJECTIVE,
-    BatchObjective,
-    Mistake,
-    MistakeName,
-    full_names,
-    means,
-    mistake_values,
-    objective_values,
-)
+from rlcorr_cli.metrics.metric import evaluated
+from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.fields import Form, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Metrics
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
+
+PREFIX = "objective."
+
+
+@frozen
+class BatchObjective:
+    """One training batch's totals as formulas read them.  batch_mean: what its weights are divided by."""
+
+    numbers: Numbers
+    objective: Objective
+    batch_mean: float = 1.0
+
+    @property
+    def divisor(self) -> float:
+        """N' or B': the tokens or sequences that are kept, or all valid ones; 1 of a sum, where any is kept."""
+        if self.objective.is_sum:
+            return float(self.sum("kept_tokens") > 0)
+        return self._units(self.objective.divides_by_tokens, self.objective.denominator == "kept")
+
+    @property
+    def scale(self) -> float:
+        """What takes a sum of losses or coefficients to the batch's; a ZeroDivisionError where nothing is kept."""
+        return 1 / (self.divisor * (self.batch_mean if self.objective.takes_weights else 1.0))
+
+    def scale_of(self, mistake: "Mistake") -> float:
+        """The same for the coefficients of a mistake."""
+        # In place of a sum over tokens, the mean of means of sequences.
+        by_tokens = self.objective.divides_by_tokens != mistake.other_average and not self.objective.is_sum
+        kept = self.objective.denominator == "kept" and not mistake.keeps_all
+        weights = mistake.takes_weights or (self.objective.takes_weights and not mistake.keeps_all)
+        units = 1.0 if self.objective.is_sum and not mistake.other_average else self._units(by_tokens, kept)
+        return 1 / (units * (self.batch_mean if weights else 1.0))
+
+    def sum(self, name: str) -> float:
+        """A sum before any divisor."""
+        return float(self.numbers.sum(PREFIX + name))
+
+    def max(self, name: str) -> float:
+        """A maximum before any divisor."""
+        return float(self.numbers.max(PREFIX + name))
+
+    def has(self, name: str) -> bool:
+        """Whether the totals hold this sum."""
+        return self.numbers.has(PREFIX + name)
+
+    def cosine(self, other: str) -> float:
+        """The cosine of the coefficients with others of the same tokens."""
+        return self.sum(f"{other}.dot") / math.sqrt(self.sum("square") * self.sum(f"{other}.square"))
+
+    def cosine_to_sequence_is(self) -> float:
+        """The same with those under e^S, whose sums are logs."""
+        half = (_log(self.sum("square")) + self.numbers.log(f"{PREFIX}sequence_is.square")) / 2
+        positive, negative = (self.numbers.log(f"{PREFIX}sequence_is.{sign}") for sign in ("positive", "negative"))
+        return math.exp(positive - half) - math.exp(negative - half)
+
+    def largest_share(self) -> float:
+        """The share of the sum of |c| in the largest hundredth of the sequences, rounded up."""
+        return self.numbers.tail(f"{PREFIX}mass").largest_hundredth / self.sum("abs")
+
+    def _units(self, by_tokens: bool, kept: bool) -> float:
+        units = "tokens" if by_tokens else "sequences"
+        return self.sum(f"kept_{units}") if kept else float(self.numbers.sum(units))
+
+
+MistakeName = Literal["uncorrected", "twice", "average"]
+
+
+@frozen(kw_only=True)
+class Mistake:
+    """A common mistake, whose coefficients stand beside the plan's.
+
+    name: what its totals are called.  label: what tables call it.  keeps_all: whether it weights nothing and rejects
+    nothing.  takes_weights: whether it weights whatever the objective does.  other_average: whether it divides by
+    sequences where the objective divides by tokens, and the other way round.
+    """
+
+    name: MistakeName
+    label: str
+    meaning: str
+    keeps_all: bool = False
+    takes_weights: bool = False
+    other_average: bool = False
+
+
+MISTAKES: tuple[Mistake, ...] = (
+    Mistake(
+        name="uncorrected",
+        label="no correction",
+        meaning="no correction: old is taken for the policy that sampled",
+        keeps_all=True,
+    ),
+    Mistake(
+        name="twice",
+        label="correction applied twice",
+        meaning="the correction applied twice: a ratio over the rollout's, and the weights",
+        takes_weights=True,
+    ),
+    Mistake(
+        name="average",
+        label="sequence mean instead of token mean",
+        meaning="the other average: over tokens for over sequences, or the other way round",
+        other_average=True,
+    ),
+)
+
+
+def objective_values(batch: BatchObjective) -> Values:
+    """Every number of one training batch; None where there is nothing to take it of."""
+    return evaluated(OBJECTIVE, batch)
+
+
+def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:
+    """What a mistake makes of one training batch: its loss, the length of its coefficients over that of the plan's, and
+    the cosine of both."""
+    return {
+        "loss": finite(lambda: batch.sum(f"{mistake.name}.loss") * batch.scale_of(mistake)),
+        "size": finite(
+            lambda: (
+                math.sqrt(batch.sum(f"{mistake.name}.square") / batch.sum("square"))
+                * batch.scale_of(mistake)
+                / batch.scale
+            )
+        ),
+        "cos": finite(lambda: batch.cosine(mistake.name)),
+    }
+
+
+def means(of_batches: Sequence[Values]) -> Values:
+    """The mean of each number over the batches that have it."""
+    means: Values = {}
+    for name in of_batches[0]:
+        present = [value for values in of_batches if (value := values[name]) is not None]
+        means[name] = math.fsum(present) / len(present) if present else None
+    return means
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else -math.inf
+
 
 MistakeNumbers = Annotated[Mapping[str, Number], Form(keys=("loss", "size", "cos"))]
 

@@ -18,7 +18,6 @@ from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.decisions import decide_batch, storable
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
-from rlcorr_cli.metrics.objective import BatchObjective
 from rlcorr_cli.reading.batch import Decision, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.datasets import Output
@@ -27,6 +26,7 @@ from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.values import coded
 from rlcorr_cli.reading.whole_rows import OriginalRows
+from rlcorr_cli.results.objective import BatchObjective
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing

@@ -6,9 +6,8 @@ And what an objective makes of it: its numbers, what mistakes make of them, its 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rlcorr_cli.metrics.objective import MISTAKES
 from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
-from rlcorr_cli.results.objective import ObjectiveReport
+from rlcorr_cli.results.objective import MISTAKES, ObjectiveReport
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, worst_first
 from rlcorr_cli.show.document import EMPTY, Cell, Column, Table, key_cell, key_columns, number_cell, tabulated

@@ -127,6 +127,16 @@ class StatisticFamily:
         return finite(lambda: total * total / (n * squares))
 
 
+@frozen
+class Weights:
+    """A plan's weights.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where the plan
+    says so."""
+
+    raw: StatisticFamily
+    bounded: StatisticFamily
+    applied: StatisticFamily
+
+
 def variance(mean: Any, mean_square: Any) -> Any:
     """mean_square - mean^2; 0 where what is left is only rounding of the two, NaN where float64 cannot hold them."""
     with np.errstate(over="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ from copy import copy
 from typing import Any
 
 from rlcorr_cli.plans.plan import Bounds, Mode, Plan
-from rlcorr_cli.totals.families import StatisticFamily
+from rlcorr_cli.totals.families import StatisticFamily, Weights
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.totals import Merge, Totals
 
@@ -66,6 +66,15 @@ class Numbers:
         return StatisticFamily(
             numbers=self, prefix=prefix, token_scope=token_scope, centre=centre, bounds=bounds or Bounds()
         )
+
+    def weights(self, plan: Plan) -> Weights:
+        """The families of a plan that has a weighting."""
+        assert plan.weighting is not None
+        token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
+        raw, bounded, normed = (
+            self.family(stage, token_scope, 1.0, bounds) for stage in ("weight.", "applied.", "normed.")
+        )
+        return Weights(raw, bounded, normed if plan.normalizes else bounded)
 
     def has(self, name: str) -> bool:
         """Whether there is this sum."""

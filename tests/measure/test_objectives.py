@@ -21,10 +21,10 @@ from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.metrics.objective import BatchObjective, objective_values
 from rlcorr_cli.plans.objective import CLIPPED, Aggregation, Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.reading.batch import Batch
+from rlcorr_cli.results.objective import BatchObjective, objective_values
 from rlcorr_cli.totals.view import Numbers
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "objectives.json").read_text())
