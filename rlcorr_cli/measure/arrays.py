@@ -190,7 +190,7 @@ class Segments:
         if not isinstance(flags, np.ndarray):
             return self._reduced(flags.double(), "sum")
         # One byte a value, added as int16 where no row is so long that it would overflow.
-        width = np.int16 if self._longest < 1 << 15 else np.int64
+        width = np.int16 if self.lengths.max(initial=0) < 1 << 15 else np.int64
         return np.add.reduceat(flags.view(np.int8), self.offsets[:-1], dtype=width).astype(np.float64)
 
     def mean(self, values: Array) -> Floats:
@@ -226,10 +226,6 @@ class Segments:
         lengths = self.lengths[rows]
         values = ranges(self.offsets[:-1][rows], lengths)
         return Segments(offsets_of(lengths), self.device), self.device.put(values)
-
-    @cached_property
-    def _longest(self) -> int:
-        return int(self.lengths.max(initial=0))
 
     @cached_property
     def _device_lengths(self) -> Array:

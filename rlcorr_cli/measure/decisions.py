@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rlcorr_cli.measure.arrays import Device, Flags, Segments, host, joined, row_blocks
-from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, correct
+from rlcorr_cli.measure.arrays import Device, Flags, host, joined, row_blocks
+from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
@@ -51,7 +51,11 @@ def decide(tokens: Tokens, corrected: Corrected, objective: Objective | None = N
     """What corrected tokens amount to, row by row and token by token, an objective's coefficients with it; of their
     rows alone, none of which is empty."""
     rows = tokens.rows
-    applied = [rejected for rejected in corrected.rejected if rejected.rejection.applied]
+    rejects: dict[str, Flags] = {}  # the sequences that lose anything to each rejection
+    for each in corrected.rejected:
+        if each.rejection.applied:
+            lost = host(~each.keep)
+            rejects[each.rejection.name] = rows.count(lost) > 0 if each.rejection.scope == "token" else lost
     weights = None if corrected.weighted is None else host(token_weights(rows, corrected))
     keep = np.ones(rows.n_values, np.bool_) if corrected.keep is None else host(corrected.keep)
     n_kept = rows.count(keep)
@@ -62,7 +66,7 @@ def decide(tokens: Tokens, corrected: Corrected, objective: Objective | None = N
         n_valid=rows.sizes,
         n_kept=n_kept,
         row_weights=weight / np.maximum(n_kept, 1),
-        rejected={rejected.rejection.name: _takes(rows, rejected) for rejected in applied},
+        rejected=rejects,
         coefs=None if objective is None else host(token_losses(tokens, corrected, objective).coef),
     )
 
@@ -83,9 +87,3 @@ def rule_results(
     tokens = Tokens.of(batch, device, plan.mode)
     rejected = correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
     return [(each.rejection, host(each.value), host(each.on_tokens(tokens.rows))) for each in rejected]
-
-
-def _takes(rows: Segments, rejected: Rejected) -> Flags:
-    """Which sequences lose anything to a rejection."""
-    lost = host(~rejected.keep)
-    return rows.count(lost) > 0 if rejected.rejection.scope == "token" else lost

@@ -364,10 +364,8 @@ class _Groups:
         columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or
         distances, whose largest are kept.  Either has one value for each token, f64[V], or for each row.
         """
-        n_groups, is_one_group = (
-            len(self.keys),
-            len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all()),
-        )
+        n_groups = len(self.keys)
+        is_one_group = len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
         whole = {name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()}
         tails = dict[str, Tails]()
         for name, values in log_weights.items():

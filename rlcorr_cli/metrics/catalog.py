@@ -159,7 +159,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         rows=VETO,
         heading="All rejections together",
-        brought=lambda plan: plan.has_veto,
+        brought=lambda plan: any(rejection.is_veto for rejection in plan.rejections),
         of=lambda numbers, plan: {"": veto_of(numbers, plan)},
         how="It comes with a veto: --veto 1e-4.",
     ),
@@ -348,10 +348,9 @@ def _logged_row(name: str) -> LoggedName | None:
         return _LOGGED.get(name)
     for whole in (name, name.removesuffix("/avg"), name.removesuffix("/mean")):
         parts = whole.split("/")
-        tails = ("/".join(parts[at:]) for at in range(len(parts)))
-        found = next((_LOGGED[tail] for tail in tails if tail in _LOGGED), None)
-        if found is not None:
-            return found
+        for at in range(len(parts)):
+            if (tail := "/".join(parts[at:])) in _LOGGED:
+                return _LOGGED[tail]
     return None
 
 

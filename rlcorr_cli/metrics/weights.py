@@ -1,4 +1,7 @@
-"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.  Formulas read `Weights` of `totals/families.py`."""
+"""WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.
+
+Formulas read `Weights` of `totals/families.py`.
+"""
 
 from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.plans.plan import Bounds

@@ -37,8 +37,8 @@ def parse_script(text: str) -> Document:
     for name, values in options.items():
         read = [_scalar(value) for value in values]
         notes += [f"{name}: {note.partition(': ')[2]}" for document in read for note in document.notes]
-        found = [document.data for document in read]
-        _put(data, name.split("."), True if not found else found[0] if len(found) == 1 else found)
+        value = [document.data for document in read]
+        _put(data, name.split("."), True if not value else value[0] if len(value) == 1 else value)
     return Document(data or None, tuple(notes))
 
 
@@ -47,7 +47,7 @@ def _options(text: str) -> Iterator[tuple[str, list[str]]]:
     variables: dict[str, str] = {}
     name, values = "", []
     for word in _words(text):
-        word = word and _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[3] or found[0]), word)
+        word = word and _VARIABLE.sub(lambda use: variables.get(use[1] or use[2], use[3] or use[0]), word)
         flag, override = _FLAG.fullmatch(word), _OVERRIDE.fullmatch(word)
         goes_on = word and not (flag or override) and not re.match(r"-[A-Za-z]|\$\{\w+\[", word)
         if name and goes_on:

@@ -378,11 +378,6 @@ class Plan(Record):
         return weighting.of != "drift" or self.mode == "bypass"
 
     @property
-    def has_veto(self) -> bool:
-        """Whether one of its rejections is a veto."""
-        return any(rejection.is_veto for rejection in self.rejections)
-
-    @property
     def _ratio_corrects(self) -> bool:
         """Whether the loss is PPO's in bypass mode."""
         return (self.mode, self.loss) == ("bypass", "ppo_clip")

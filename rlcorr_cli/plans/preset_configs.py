@@ -58,10 +58,6 @@ def _areal(upper: str = "5.0", **options: str) -> PeerConfig:
     return _block("actor.rejection_sampling", **options, upper=upper)
 
 
-def _ms_swift(mode: str) -> PeerConfig:
-    return _block("", rollout_importance_sampling_mode=mode, rollout_importance_sampling_threshold="2.0")
-
-
 _TOKEN = {"rollout_is": "token", "rollout_is_threshold": "2.0"}
 _SEQUENCE = {"rollout_is": "sequence", "rollout_is_threshold": "2.0"}
 _GEO_VETO = {
@@ -165,7 +161,9 @@ CONFIGS: dict[str, PeerConfig] = {
         "  filters:\n  - enabled: true\n    agg_type: token\n    ratio_low: 0.8\n    ratio_high: 1.2"
     ),
     **{
-        f"ms_swift_{mode}": _ms_swift(mode)
+        f"ms_swift_{mode}": _block(
+            "", rollout_importance_sampling_mode=mode, rollout_importance_sampling_threshold="2.0"
+        )
         for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
     },
     "open_instruct_rho": _block("", use_rho_correction="true", rho_clamp_upper_bound="2.0"),

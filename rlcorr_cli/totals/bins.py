@@ -40,6 +40,11 @@ class FloatBits:
         near, far = (np.clip(end, -largest, largest) for end in ends)
         return near, np.where(np.isnan(far), near, far)
 
+    def middles(self, bins: Bins) -> Floats:
+        """The middle of each bin; of those next to 0, which hold it, 0."""
+        near, far = self.ends(bins)
+        return np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
+
 
 @frozen
 class Octaves:

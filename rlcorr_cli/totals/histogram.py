@@ -63,8 +63,7 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
     @cached_property
     def by_value(self) -> tuple[Floats, Counts]:
         """Bucket midpoints in ascending order, and their counts."""
-        near, far = self.binning.ends(self.buckets)
-        middle = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
+        middle = FLOAT_BITS.middles(self.bins)
         order = np.argsort(middle, kind="stable")
         return middle[order], self.counts[order].astype(np.int64)
 
@@ -146,9 +145,8 @@ class Histograms(Lists):
             np.repeat(starts + ends - 1, self.lengths) - places,
             places + np.repeat(n_negative, self.lengths),
         )
-        near, far = FLOAT_BITS.ends(buckets)
         values, ordered = np.empty(len(buckets)), np.empty(len(buckets), np.int64)
-        values[places] = np.where(np.abs(near) < 1e-37, 0.0, (near + far) / 2)
+        values[places] = FLOAT_BITS.middles(buckets)
         ordered[places] = counts
         return values, np.cumsum(ordered)
 

@@ -156,7 +156,7 @@ class Stretches:
         n_values = int(ends[-1:].sum())
         cuts = np.searchsorted(ends, np.arange(PIECE, n_values, PIECE), side="right")
         sizes, values = np.zeros(n_groups, np.int64), tuple(column[:0] for column in self.sources[0])
-        groups, found = np.zeros(0, np.int64), [_Column(np.empty(n_values, column.dtype)) for column in values]
+        groups, reduced = np.zeros(0, np.int64), [_Column(np.empty(n_values, column.dtype)) for column in values]
         for first, end in pairwise(sorted({0, *cuts.tolist(), len(ends)})):
             piece = self.at(slice(first, end))
             groups = np.concatenate([groups, np.repeat(group_of[first:end], piece.lengths)])
@@ -164,10 +164,10 @@ class Stretches:
             # The last group may go on in the next piece.
             done = len(groups) if end == len(ends) else int(np.searchsorted(groups, groups[-1:].sum()))
             sizes += np.bincount(groups[:done], minlength=n_groups)
-            for column, more in zip(found, values, strict=True):
+            for column, more in zip(reduced, values, strict=True):
                 column.append(more[:done])
             groups, values = groups[done:], tuple(column[done:] for column in values)
-        return Stretches.of_rows(tuple(column.values for column in found), sizes)
+        return Stretches.of_rows(tuple(column.values for column in reduced), sizes)
 
 
 @dataclass

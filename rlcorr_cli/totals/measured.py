@@ -107,7 +107,10 @@ class Measured:
         )
 
     def __add__(self, other: "Measured") -> "Measured":
-        return gather((self, other))
+        total = MeasuredSum()
+        total.add(self)
+        total.add(other)
+        return total.measured
 
 
 @dataclass(kw_only=True)
@@ -194,14 +197,6 @@ class MeasuredSum:
             group_bins=self.group_bins,
             step_clusters=self.step_clusters,
         )
-
-
-def gather(parts: Iterable[Measured]) -> Measured:
-    """The sum of any number of Measureds, none included; one pass, whatever the number of groups."""
-    gathering = MeasuredSum()
-    for part in parts:
-        gathering.add(part)
-    return gathering.measured
 
 
 def check_few(

@@ -61,8 +61,8 @@ class RolloutTotals:
         shares = np.ones(len(keys))
         if len(self.keys):
             at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found, tokens = self.keys[at] == keys, self.tokens[at]
+            has_rollout, tokens = self.keys[at] == keys, self.tokens[at]
             with np.errstate(divide="ignore", invalid="ignore"):
                 of_rollout = np.where(tokens > 0, lengths / tokens, 1 / self.samples[at])
-            shares[found] = of_rollout[found]
+            shares[has_rollout] = of_rollout[has_rollout]
         return shares

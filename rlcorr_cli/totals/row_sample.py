@@ -167,8 +167,10 @@ class RowSample:
             n_rows and not 0 <= self.files.min() <= self.files.max() < len(self.paths)
         ):
             raise ValueError("a row of a sample is of no file")
-        if self.valid is not None and n_rows and (self._valid_of_rows() != self.n_valid).any():
-            raise ValueError("valid tokens of a sample are not as many as its log-probs")
+        if self.valid is not None and n_rows:
+            n_valid = np.add.reduceat(self.valid, starts_of(self.n_tokens), dtype=np.int64)
+            if (n_valid != self.n_valid).any():
+                raise ValueError("valid tokens of a sample are not as many as its log-probs")
 
     def rows(self, at: Index) -> "RowSample":
         """These rows, in order."""
@@ -188,10 +190,6 @@ class RowSample:
     def scored(self) -> NDArray[Any]:
         """The rollout's log-probs, and training's of tokens without one: [V]."""
         return self.rollout if self.unscored is None else np.where(self.unscored, self.train, self.rollout)
-
-    def _valid_of_rows(self) -> Index:
-        assert self.valid is not None
-        return np.add.reduceat(self.valid, starts_of(self.n_tokens), dtype=np.int64)
 
     @property
     def fitted(self) -> "RowSample":

@@ -117,7 +117,7 @@ class Numbers:
     def histogram(self, name: str) -> Any:
         """A histogram; Histograms of all groups."""
         assert isinstance(self._source, Totals)
-        full_name = self._found(self._source.histograms, name)
+        full_name = self._full_name(self._source.histograms, name)
         if full_name not in self._histograms:
             self._histograms[full_name] = self._source.histogram(full_name, self._at)
         return self._histograms[full_name]
@@ -125,14 +125,14 @@ class Numbers:
     def tail(self, name: str) -> Any:
         """An upper tail; Tails of all groups."""
         assert isinstance(self._source, Totals)
-        return self._source.tail(self._found(self._source.tails, name), self._at)
+        return self._source.tail(self._full_name(self._source.tails, name), self._at)
 
     def _number(self, merge: Merge, name: str) -> Any:
         table = self._source.tables[merge]
-        place = table.places[self._found(table.places, name)]
+        place = table.places[self._full_name(table.places, name)]
         return table.values[place] if self._at is None else table.values.item(place, self._at)
 
-    def _found(self, names: Any, name: str) -> str:
+    def _full_name(self, names: Any, name: str) -> str:
         for block in self._blocks:
             if (full := block + self.prefix + name) in names:
                 return full
