@@ -53,10 +53,10 @@ class _Tokens:
         return rollout, train
 
 
-def kept_set_facts(sample: RowSample | None, rollout: str, train: str, kept: KeptGap | None) -> tuple[Fact, ...]:
+def kept_set_facts(sample: RowSample, rollout: str, train: str, kept: KeptGap | None) -> tuple[Fact, ...]:
     """How many tokens were the only one that their sampler kept, whether each column is over the kept sets, and the gap
     of the other tokens; then the gap over the kept sets.  Nothing of what the dump does not tell, or of too few."""
-    tokens = None if sample is None or sample.kept_sizes is None else _Tokens.of(sample, sample.kept_sizes)
+    tokens = None if sample.kept_sizes is None else _Tokens.of(sample, sample.kept_sizes)
     sentences = [] if tokens is None else _of_singles(tokens, rollout, train, has_sets=kept is not None)
     if kept is not None:
         of_k3 = "" if kept.k3 is None else f"k3_kl is {figures(kept.k3)} and "
@@ -92,14 +92,14 @@ def _of_singles(tokens: _Tokens, rollout: str, train: str, *, has_sets: bool) ->
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def kept_gap(sample: RowSample | None) -> KeptGap | None:
+def kept_gap(sample: RowSample) -> KeptGap | None:
     """The gap over the kept sets: a - ln sum_K p and b - ln sum_K q of each token; None where no token's set is known
     on both sides, or both columns are over the sets already.
 
     A column that is over the sets, as its tokens of sets of one tell, is taken as it is.  A token that has more
     probability than its set is in no such set, and left out.
     """
-    if sample is None or sample.kept_sizes is None:
+    if sample.kept_sizes is None:
         return None
     over = _Tokens.of(sample, sample.kept_sizes).over_sets
     if all(over):
@@ -140,9 +140,9 @@ def _mean_k3(log_ratio: Floats) -> float | None:
 
 
 @np.errstate(over="ignore")
-def head_gap(sample: RowSample | None) -> HeadGap | None:
+def head_gap(sample: RowSample) -> HeadGap | None:
     """Over the heads of a sample's valid tokens; None where no token has any."""
-    if sample is None or sample.head_tv is None or sample.head_kl is None:
+    if sample.head_tv is None or sample.head_kl is None:
         return None
     tv, kl = (each if sample.valid is None else each[sample.valid] for each in (sample.head_tv, sample.head_kl))
     known = np.isfinite(tv) & np.isfinite(kl)
@@ -168,10 +168,10 @@ def head_facts(head: HeadGap | None) -> tuple[Fact, ...]:
 
 
 @np.errstate(over="ignore")
-def version_gaps(sample: RowSample | None) -> tuple[VersionGap, ...]:
+def version_gaps(sample: RowSample) -> tuple[VersionGap, ...]:
     """The gap by how many versions behind its row's newest weights each token was sampled, the newest first; nothing
     where the dump does not tell, or no row has tokens of two versions."""
-    if sample is None or sample.versions is None:
+    if sample.versions is None:
         return ()
     versions = np.where(sample.versions >= 0, sample.versions, -1)
     if not len(versions):

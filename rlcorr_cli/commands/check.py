@@ -145,10 +145,10 @@ def check(
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
     """
     from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
+    from rlcorr_cli.results.checked import check as judged
     from rlcorr_cli.results.policy import FailOn, policy, read_rules, refuse_impossible
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
-    from rlcorr_cli.runs.check import check as run
 
     files = sheet_files(output, PAGES)
     report_file = () if junit is None else (junit_file(junit),)
@@ -212,7 +212,7 @@ def check(
                     objective=wanted,
                     clean=yardstick(clean_dump, how),
                 )
-        checked = run(measurements_of(report), asked)
+        checked = judged(measurements_of(report), asked)
         checked = replace(checked, notes=checked.notes + notes)
         if updated is not None:
             update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)

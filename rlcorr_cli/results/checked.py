@@ -15,10 +15,10 @@ from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import POOLED
 from rlcorr_cli.results.groups import Inputs, of_inputs
-from rlcorr_cli.results.policy import FailOn, Policy
+from rlcorr_cli.results.policy import FLAGS, FailOn, Policy, apply
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.results.report import Group, Report
-from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status, worst_first
+from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status, with_remedies, worst_first
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.verdict import Level
 
@@ -190,12 +190,29 @@ def measurements_of(report: Report) -> Measurements:
     )
 
 
+def check(measurements: Measurements, policy: Policy) -> Checked:
+    """The dump's story, then every rule and limit of a policy on the measurements that it looks at."""
+    judged = apply(policy, measurements.sections)
+    findings = with_remedies(judged.findings, measurements.situation)
+    if policy.strict:
+        findings = tuple(replace(f, status="fail") if f.status == "warn" else f for f in findings)
+    flags: list[FailOn] = [flag for flag in FLAGS if flag in policy.fail_on]
+    of_flags = tuple(finding for flag in flags for finding in _flag_findings(flag, measurements.sections))
+    return Checked(
+        measurements=measurements,
+        n_rules=judged.n_rules + len(flags),
+        findings=(*_story_findings(measurements.story, policy), *of_flags, *findings),
+        not_judged=judged.not_judged,
+        notes=(*measurements.notes, *judged.notes),
+    )
+
+
 def _section(group: Group, *, is_followed: bool = False) -> Section:
     values = {**group.metrics, **group.values, **group.objective}
     return Section(group.plain_key, values, is_followed, group.intervals)
 
 
-def story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:
+def _story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:
     """What a dump's story does to a gate: a fault fails, a warning warns (or fails, where causes are to), and what is
     accepted passes and says so.  Nothing of a story that tells of nothing."""
     found = [(fault.name, fault.what, fault.do, True) for fault in story.faults]
@@ -237,7 +254,7 @@ _FLAG_FIXES = {
 }
 
 
-def flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
+def _flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
     """A finding for each section, which fails where the flag holds; of steps that nobody asked for where they have the
     data."""
     needed = _FLAG_NEEDS[flag]

@@ -1,6 +1,6 @@
 """Policy: everything that `check` compares a dump with, as one value made of plain arguments.
 
-It works on sections of numbers and loads no dump and no report; `runs/check.py` applies it to a report.  A new way to
+It works on sections of numbers and loads no dump and no report; `checked.py` applies it to a report.  A new way to
 ask for a rule becomes a field of `Policy` and a line in `policy`.
 
 Rules files are TOML, YAML or JSON, each record one rule:

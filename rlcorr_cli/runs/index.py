@@ -11,12 +11,11 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.places import scheme
-from rlcorr_cli.results.checked import measurements_of
+from rlcorr_cli.results.checked import check, measurements_of
 from rlcorr_cli.results.indexed import IndexedReport, ReportIndex
 from rlcorr_cli.results.policy import policy
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.results.saved_totals import SUFFIX
-from rlcorr_cli.runs.check import check
 
 
 def index(paths: Sequence[str], *, folder: Path) -> ReportIndex:

@@ -33,7 +33,7 @@ from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.build import report_of
-from rlcorr_cli.results.checked import ABSENT, Checked, measurements_of
+from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import RISES, is_judged
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
@@ -51,7 +51,6 @@ from rlcorr_cli.results.watched import (
     StepStatus,
 )
 from rlcorr_cli.runs.analyze import analyze, opened
-from rlcorr_cli.runs.check import check
 from rlcorr_cli.runs.computing import Computing
 
 OPEN = 3

@@ -16,9 +16,9 @@ from stores import Proxy, put, server
 from stores import store as store
 
 import rlcorr_cli
-from rlcorr_cli.engines.choice import AutoEngine, processes_pay
 from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
+from rlcorr_cli.runs.computing import AutoEngine, processes_pay
 
 sys.path.append(str(Path(__file__).parents[1] / "engines"))
 from test_workers import workers_of
