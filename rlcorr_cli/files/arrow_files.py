@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.disk import CUT_SHORT
 
 FILE = b"ARROW1"
 OLD_FEATHER = b"FEA1"
-CUT_SHORT = "It may be cut short: write it again."
 TOO_LARGE = "It is damaged, or its record batches are too large for the memory: write it again in smaller ones."
 
 

@@ -21,6 +21,9 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp
 
 Made = TypeVar("Made")
+CUT_SHORT = "It may be cut short: write it again."
+HALF_WRITTEN = "Is it still being written, or was it cut short?"
+"""What to do about a damaged file, and what to ask of one that a framework writes."""
 
 
 @frozen

@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.disk import CUT_SHORT
 
 FOOTER_BYTES = 32 << 20
 END_BYTES = 1 << 16
 """What is read of a file's end at once: most footers have less."""
-CUT_SHORT = "It may be cut short: write it again."
 
 
 @contextmanager

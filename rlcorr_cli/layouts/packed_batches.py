@@ -18,6 +18,7 @@ from msgspec.msgpack import decode
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, naming
+from rlcorr_cli.files.disk import HALF_WRITTEN
 from rlcorr_cli.layouts.json_layouts import EXPORT_HINT
 from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
@@ -50,7 +51,6 @@ WHOLE_BYTES = {0xCC: 2, 0xD0: 2, 0xCD: 3, 0xD1: 3, 0xCE: 5, 0xD2: 5, 0xCF: 9, 0x
 DOUBLE = np.dtype([("tag", np.uint8), ("value", ">f8")])
 """A float of 64 bits, tag 0xcb, as msgpack has it."""
 DOUBLE_TAG = 0xCB
-CUT = "Is it still being written, or was it cut short?"
 COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "advantages", "source", "micro_batch", "sequence")
 OPTIONAL = {
     "ref_logprobs": ("ref_log_probs",),
@@ -133,7 +133,7 @@ def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
     data = opened(path)[:]
     count = _count(data)
     if count is None or count[0] > len(data) // MIN_BYTES:
-        raise DataError("it is not a msgpack array of micro batches, or is incomplete.", CUT)
+        raise DataError("it is not a msgpack array of micro batches, or is incomplete.", HALF_WRITTEN)
     if count[0] > MAX_MICRO_BATCHES:
         raise DataError(f"it has {count[0]:,} micro batches; at most {MAX_MICRO_BATCHES:,} are read.", HINT)
     for micro_batch in _decoded(data, list[msgspec.Raw]):
@@ -286,4 +286,4 @@ def _decoded(data: memoryview, type: Any) -> Any:
     except RecursionError as error:
         raise DataError("its msgpack is nested too deep.", HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DataError("its msgpack ends early or is broken.", CUT) from error
+        raise DataError("its msgpack ends early or is broken.", HALF_WRITTEN) from error

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, PartOfStep, naming
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.disk import HALF_WRITTEN
 from rlcorr_cli.layouts.json_parts import tree_paths
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.monitor_files import SEALED, MonitorFile, monitor_file
@@ -71,7 +72,6 @@ NO_RECORDS = (
     "Wait for its first step, or copy the whole monitors/ folder of the run."
 )
 NO_STREAM = "Annotations are of the traces in stream.jsonl, or in the folder stream, which lie beside their folder."
-DAMAGED = "Is it still being written, or was it cut short?"
 Values = NDArray[np.float64]
 Decoded = TypeVar("Decoded")
 
@@ -462,7 +462,7 @@ def _records(path: str, size: int, kind: type[Decoded], torn: dict[str, list[int
             raise DataError(f"{path}: line {number} is not as prime-rl writes it: {error}.", HINT) from error
         except (ValueError, RecursionError) as error:
             if number == 1 and line.endswith(b"\n"):
-                raise DataError(f"{path}: line 1 is not JSON.", DAMAGED) from error
+                raise DataError(f"{path}: line 1 is not JSON.", HALF_WRITTEN) from error
             torn.setdefault(path, []).append(number)
 
 
@@ -486,7 +486,7 @@ def _lines(path: str, size: int) -> Iterator[bytes]:
                 yield from _bounded(text, path)
         except (pa.ArrowInvalid, OSError) as error:
             explained = filesystem(path).explained(path, error)
-            raise explained or DataError(f"{path} cannot be decompressed: {error}.", DAMAGED) from error
+            raise explained or DataError(f"{path} cannot be decompressed: {error}.", HALF_WRITTEN) from error
 
 
 PIECE_BYTES = 1 << 20

@@ -12,7 +12,7 @@ import numpy as np
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT, Global, UnbuiltObject
-from rlcorr_cli.layouts.tensors import REBUILT, TENSORS, Array, of_bytes
+from rlcorr_cli.layouts.tensors import REBUILT, TENSORS, Array, of_bytes, past_storage
 from rlcorr_cli.layouts.torch_files import TorchFile
 
 CONSOLIDATED = "tensordict._reductions._rebuild_tensordict_files_consolidated"
@@ -75,7 +75,7 @@ def _leaf(leaf: Any, flat: Array) -> Array:
         raise _broken()
     dtype, shape, start, stop = leaf[:4]
     if not 0 <= start <= stop <= len(flat):
-        raise DataError("its tensors reach past the bytes that hold them.", "It may be half-written, or crafted.")
+        raise past_storage()
     return of_bytes(flat[start:stop].data, dtype, shape)
 
 

@@ -90,14 +90,14 @@ def tensor(value: Any, storage: Storage) -> Array:
         )
     size, stride = _shape(size), _sizes(stride)
     if len(size) != len(stride) or type(offset) is not int or offset < 0:
-        raise _past_storage()
+        raise past_storage()
     if stride == (1,) and offset + size[0] <= len(flat):  # as nearly all are
         return _widened(flat[offset : offset + size[0]], kind)
     if math.prod(size) == 0:
         return np.zeros(size, flat.dtype if kind != "BFloat16" else np.float32)
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if last >= len(flat):
-        raise _past_storage()
+        raise past_storage()
     bytes_of_step = tuple(step * flat.itemsize if n > 1 else 0 for n, step in zip(size, stride, strict=True))
     view = np.lib.stride_tricks.as_strided(flat[offset:], size, bytes_of_step, writeable=False)
     if view.size > len(flat):
@@ -202,7 +202,7 @@ def _sizes(value: Any) -> tuple[int, ...]:
 def _shape(value: Any) -> tuple[int, ...]:
     sizes = _sizes(value)
     if math.prod(n for n in sizes if n) > MAX_VALUES:
-        raise _past_storage()
+        raise past_storage()
     return sizes
 
 
@@ -213,7 +213,7 @@ def _word(name: Any) -> str:
 
 def _shaped(values: Array, shape: tuple[int, ...], *, fortran: bool = False) -> Array:
     if math.prod(shape) != values.size:
-        raise _past_storage()
+        raise past_storage()
     return values.reshape(shape, order="F" if fortran else "C")
 
 
@@ -222,5 +222,6 @@ def _widened(values: Array, kind: str) -> Array:
     return (values.astype(np.uint32) << 16).view(np.float32) if kind == "BFloat16" else values
 
 
-def _past_storage() -> DataError:
+def past_storage() -> DataError:
+    """The error of a tensor that is larger than what holds it."""
     return DataError("its tensors reach past the bytes that hold them.", "It may be half-written, or crafted.")

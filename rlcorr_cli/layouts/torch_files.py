@@ -12,7 +12,7 @@ from typing import Any
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.files.disk import AnyBytes
+from rlcorr_cli.files.disk import HALF_WRITTEN, AnyBytes
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT, unpickle
 from rlcorr_cli.layouts.tensors import Array, tensor
@@ -21,7 +21,6 @@ MAX_MEMBERS = 2_000_000
 WHOLE_BYTES = 1 << 24
 """A file of no more is read whole."""
 LOCAL_HEADER = struct.Struct("<4s22xHH")
-HALF = "Is it still being written, or was it cut short?"
 
 
 @frozen
@@ -42,7 +41,7 @@ class TorchFile:
     def storage(self, key: str) -> memoryview:
         """A storage's raw bytes."""
         if key not in self.members:
-            raise DataError(f"its storage {key[:40]} is not there.", HALF)
+            raise DataError(f"its storage {key[:40]} is not there.", HALF_WRITTEN)
         return _stored(self.data, *self.members[key])
 
 
@@ -84,7 +83,7 @@ def _members(data: AnyBytes) -> tuple[memoryview, dict[str, tuple[int, int]]]:
         with zipfile.ZipFile(_Bytes(data)) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
-        raise DataError("it begins as a file of torch, and its directory cannot be read.", HALF) from error
+        raise DataError("it begins as a file of torch, and its directory cannot be read.", HALF_WRITTEN) from error
     if len(entries) > MAX_MEMBERS:
         raise DataError(f"it has {len(entries):,} members, over {MAX_MEMBERS:,}.", HINT)
     pickled, members = None, dict[str, tuple[int, int]]()
@@ -107,11 +106,11 @@ def _members(data: AnyBytes) -> tuple[memoryview, dict[str, tuple[int, int]]]:
 def _stored(data: AnyBytes, start: int, size: int) -> memoryview:
     """A member's bytes.  start: of its header."""
     if not 0 <= start <= len(data) - LOCAL_HEADER.size:
-        raise DataError("its directory points past its end.", HALF)
+        raise DataError("its directory points past its end.", HALF_WRITTEN)
     magic, name, extra = LOCAL_HEADER.unpack(data[start : start + LOCAL_HEADER.size])
     first = start + LOCAL_HEADER.size + name + extra
     if magic != b"PK\x03\x04" or first + size > len(data):
-        raise DataError("its directory points past its end.", HALF)
+        raise DataError("its directory points past its end.", HALF_WRITTEN)
     return data[first : first + size]
 
 

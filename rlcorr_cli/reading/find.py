@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.files import filesystem, located
-from rlcorr_cli.files.disk import changed, unreadable
+from rlcorr_cli.files.disk import HALF_WRITTEN, changed, unreadable
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
@@ -427,14 +427,14 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
 
 def _check_whole(path: str, start: bytes) -> None:
     """A DataError of a file of torch that has no end yet: nobody could tell whose it is."""
-    from rlcorr_cli.layouts.torch_files import HALF, is_torch, pickle_of
+    from rlcorr_cli.layouts.torch_files import is_torch, pickle_of
 
     try:
         if is_torch(memoryview(start)):
             pickle_of(path)
     except DataError as error:
-        if error.hint == HALF:
-            raise DataError(f"{path}: {error.message}", HALF) from error
+        if error.hint == HALF_WRITTEN:
+            raise DataError(f"{path}: {error.message}", HALF_WRITTEN) from error
 
 
 A = TypeVar("A")

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.disk import CUT_SHORT
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN, shown
 from rlcorr_cli.reading.formats import GZIP, ZSTD
@@ -95,12 +96,9 @@ def reading(path: str) -> Generator[None]:
         explained = filesystem(path).explained(path, error)
         if explained is not None:
             raise explained from error
-        far = "too much memory" in str(error)  # what zstd says of a window beyond 128 MiB
-        hint = (
-            "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
-            if far
-            else "It may be cut short: write it again."
-        )
+        hint = CUT_SHORT
+        if "too much memory" in str(error):  # what zstd says of a window beyond 128 MiB
+            hint = "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
         raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
