@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.table import ANOMALIES
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import ABOVE_ZERO
 from rlcorr_cli.reading.peek import Pairs, Sample
 
@@ -290,16 +291,15 @@ def other_base(sample: Sample) -> str | None:
     return None
 
 
-def steps_out_of_order(sample: Sample, before: Sample | None) -> str | None:
+def steps_out_of_order(file: "FileSigns", before: "FileSigns | None") -> str | None:
     """max(steps of this file's sample) < min(steps of the file before); a file without steps is no evidence.
 
     Ranges that overlap are no evidence (several ranks of one step), nor are steps that fall within a sample: such rows
     were shuffled, and files of shuffled rows have no order.
     """
-    steps, earlier = _range(sample), None if before is None else _range(before)
-    if before is None or steps is None or earlier is None or steps[1] >= earlier[0]:
+    if before is None or file.steps is None or before.steps is None or file.steps[1] >= before.steps[0]:
         return None
-    return f"its rows start at step {steps[0]:.15g}, after step {earlier[1]:.15g} in {before.path}"
+    return f"its rows start at step {file.steps[0]:.15g}, after step {before.steps[1]:.15g} in {before.path}"
 
 
 def _range(sample: Sample) -> tuple[float, float] | None:
@@ -322,22 +322,34 @@ OF_ONE_FILE: Mapping[str, Callable[[Sample], str | None]] = {
 """Of ANOMALIES, those that a file shows by itself -> their tests: a sentence with the numbers, or None."""
 
 
-def find_anomalies(samples: Iterable[Sample]) -> tuple[AnomalyFinding, ...]:
-    """Test the sample of every file for every anomaly; one finding for each anomaly, in the order of ANOMALIES.
+@frozen
+class FileSigns:
+    """What one file shows by itself.  evidence: anomaly -> a sentence with numbers; steps: the range of its rows."""
 
-    Only a sample and the one before it are needed at a time, so an iterator keeps memory flat.
-    """
+    path: str
+    evidence: Mapping[str, str]
+    steps: tuple[float, float] | None
+
+
+def signs(sample: Sample) -> FileSigns:
+    """Test the sample of a file for every anomaly that a file shows by itself."""
+    found = {name: evidence for name, test in OF_ONE_FILE.items() if (evidence := test(sample)) is not None}
+    return FileSigns(sample.path, found, _range(sample))
+
+
+def find_anomalies(files: Iterable[FileSigns]) -> tuple[AnomalyFinding, ...]:
+    """One finding for each anomaly of any file, in the order of ANOMALIES.  files: in the order of the dump."""
     first: dict[str, tuple[str, str]] = {}
     n_files: Counter[str] = Counter()
-    before: Sample | None = None
-    for sample in samples:
-        found = {name: test(sample) for name, test in OF_ONE_FILE.items()}
-        found["steps_out_of_order"] = steps_out_of_order(sample, before)
+    before: FileSigns | None = None
+    for file in files:
+        found = dict(file.evidence)
+        if (late := steps_out_of_order(file, before)) is not None:
+            found["steps_out_of_order"] = late
         for name, evidence in found.items():
-            if evidence is not None:
-                first.setdefault(name, (sample.path, evidence))
-                n_files[name] += 1
-        before = sample
+            first.setdefault(name, (file.path, evidence))
+            n_files[name] += 1
+        before = file
     return tuple(
         AnomalyFinding(name=row.name, path=path, evidence=evidence, fix=row.advice, n_files=n_files[row.name])
         for row in ANOMALIES

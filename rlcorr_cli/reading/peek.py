@@ -1,11 +1,11 @@
 """The first rows of a dump's files, and single rows by their id or number.
 
-The first rows of each file are read before the rest of the dump, to see anomalies of whole files: `samples` gives a
-Sample for each, and that the Pairs of log-probs in it that can be compared.  One row is found whatever is wrong with it
-(`find_rows`).
+The first rows of each file are read before the rest of the dump, to see anomalies of whole files: `looked_at` says of
+which files, `sample_of` gives the Sample of one, and that the Pairs of log-probs in it that can be compared.  One row
+is found whatever is wrong with it (`find_rows`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import call
+from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import reader
@@ -101,19 +102,22 @@ MAX_FILES = 64
 """Of a dump of more files, this many are looked at, from the first to the last."""
 
 
-def samples(dump: Dump) -> Iterator[Sample]:
-    """One per file, in the files' order; none of a file without rows."""
+def looked_at(dump: Dump) -> list[Shard]:
+    """The first part of each file, in the files' order: of MAX_FILES of them, where there are more."""
     firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
+    return [firsts[i] for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)})] if firsts else []
+
+
+def sample_of(dump: Dump, shard: Shard) -> Sample | None:
+    """Of a file whose first part this is; None without rows."""
     step = dump.step
     roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
-    for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)}) if firsts else []:
-        shard, index = firsts[i], dump.indexes[firsts[i].path]
-        inner = roles.without(index.partition.names)
-        schema = pa.schema([index.schema.field(name) for name in inner.needed])
-        with blaming_changes(shard.files, shard.format):
-            rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
-        if rows is not None:
-            yield _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
+    index = dump.indexes[shard.path]
+    inner = roles.without(index.partition.names)
+    schema = pa.schema([index.schema.field(name) for name in inner.needed])
+    with blaming_changes(shard.files, shard.format):
+        rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
+    return None if rows is None else _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
 
 
 def _sample(rows: Rows, roles: Roles, path: str) -> Sample:

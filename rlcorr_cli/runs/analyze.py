@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
@@ -29,14 +28,13 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, search_budgets
-from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
@@ -99,7 +97,7 @@ def analyze(
         has_advantages=dump.has_advantages,
         by_rollout=rollouts is not None,
     )
-    anomalies = find_anomalies(samples(dump))
+    anomalies = anomalies_of(dump, computing)
     budgets = search_budgets(dump, plan, computing)
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         measured = measure(

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -13,13 +12,12 @@ from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump, open_dump
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.compared import Comparison, ComparisonRun, NamedPlan, Skipped, comparison_of
 from rlcorr_cli.runs.analyze import measure, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
-from rlcorr_cli.runs.reading import Watch, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import Watch, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
@@ -60,7 +58,7 @@ def compare(
     observed = tuple({plan.id: plan for plan in reversed(all_plans)}.values())[::-1]
     of_plans = {named_plan.plan: objectives[named_plan.plan] for named_plan in plans} if objectives else {}
     observation = Observation(plans=observed, seed=seed, objectives=of_plans, compares=True)
-    anomalies = find_anomalies(samples(dump))
+    anomalies = anomalies_of(dump, computing)
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frozen import frozen
@@ -18,12 +17,11 @@ from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.results.diagnosed import COUNTS, DiagnosedDump, DiagnosisRun, GroupCounts, add_counts, diagnosis_of
 from rlcorr_cli.runs.analyze import sampling_of
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
@@ -50,7 +48,7 @@ def diagnose(
     dump = open_dump(request, PlanColumns(levels=True, by=by))
     sampling = sampling_of(dump, groups=tuple(request.group_by))
     check_quarantine(dump)
-    anomalies = find_anomalies(samples(dump))
+    anomalies = anomalies_of(dump, computing)
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         counts: dict[Key, GroupCounts] = {}
         samples_of_shards = SampleSum()

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli import __version__
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.errors import DataError, FaultError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -26,7 +25,6 @@ from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.datasets import Output, PartsOutput, dataset, is_table
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.reading.tables import Table, one_table
@@ -40,7 +38,15 @@ from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
 from rlcorr_cli.runs.filter_passes import FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
-from rlcorr_cli.runs.reading import Reading, Watch, check_quarantine, check_rereadable, one_reading, quarantine
+from rlcorr_cli.runs.reading import (
+    Reading,
+    Watch,
+    anomalies_of,
+    check_quarantine,
+    check_rereadable,
+    one_reading,
+    quarantine,
+)
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 
 MOST_ROUNDS = 4
@@ -60,9 +66,9 @@ def filter_dump(
     started = time.perf_counter()
     plan, dump = chosen.plan, opened(request, chosen, target.objective)
     _check(dump, plan, target)
-    anomalies = find_anomalies(samples(dump))
     places = kept_rows(target), rejected_rows(target)
     computing = computing or Computing()
+    anomalies = anomalies_of(dump, computing)
     if any(place is not None and place.directory for place in places):
         computing = computing.as_named  # names of parts are an engine's own
     budgets = search_budgets(dump, plan, computing)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import NoTrainedPolicy
@@ -17,12 +16,11 @@ from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.inspected import DumpCounts, Inspected, Values
 from rlcorr_cli.runs.analyze import opened, plan_columns, sampling_of
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import ShardReading, ShardWork, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 
@@ -61,7 +59,7 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
         lacks = f"{error.message} {error.hint}"
         dump = open_dump(request, replace(plan_columns(request, chosen), compares=False, needed=()))
     check_quarantine(dump)
-    anomalies = () if lacks else find_anomalies(samples(dump))
+    anomalies = () if lacks else anomalies_of(dump, computing)
     tally = DumpCounts()
     sampling = None if lacks else sampling_of(dump, chosen.plan.mode)
     work = InspectShard(reading=ShardReading.of(dump, computing), sampling=sampling)

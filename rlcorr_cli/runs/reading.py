@@ -1,5 +1,7 @@
 """One reading of a dump, for every kind of result: `one_reading` is the frame, `Reading.each` the loop.
 
+Before it, the first rows of the files are looked at for what whole files show (`anomalies_of`).
+
 Work on a shard is a ShardWork: a frozen dataclass, sent to a worker and called with the shard; what it needs of the
 dump is in its ShardReading.  What else the worker's reading leaves travels in ReadingNotes, because the log of bad rows
 is the driver's.  So do the ids that a worker saw, where it knows nothing of the others': the driver looks whether one
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from rlcorr_cli import __version__
+from rlcorr_cli.causes.anomalies import FileSigns, find_anomalies, signs
+from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.engines.in_order import Engine, check
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import output_path
@@ -36,6 +40,7 @@ from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.formats import holding
 from rlcorr_cli.reading.ids import SeenIds
+from rlcorr_cli.reading.peek import looked_at, sample_of
 from rlcorr_cli.reading.row_places import resolved
 from rlcorr_cli.reading.shards import ReadState, ShardReader
 from rlcorr_cli.runs.computing import Computing
@@ -54,6 +59,17 @@ Watch = Callable[[int], AbstractContextManager[Progress]]
 LEAST_TOKENS = 1 << 14
 """Batches are not halved below this size: what fills the GPU then is something else."""
 _LOG = logging.getLogger(__name__)
+
+
+def anomalies_of(dump: Dump, computing: Computing) -> tuple[AnomalyFinding, ...]:
+    """What the first rows of the files show; threads look at several files at once."""
+
+    def look(shard: Shard) -> FileSigns | None:
+        sample = sample_of(dump, shard)
+        return None if sample is None else signs(sample)
+
+    seen = computing.engine.local().map(looked_at(dump), look)
+    return find_anomalies(file for file in seen if file is not None)
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.causes.anomalies import find_anomalies
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import sweep as sweeping
@@ -22,7 +21,6 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.peek import samples
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
 from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
 from rlcorr_cli.runs.analyze import provenance_of, sampling_of
@@ -32,6 +30,7 @@ from rlcorr_cli.runs.reading import (
     ShardReading,
     ShardWork,
     Watch,
+    anomalies_of,
     check_quarantine,
     check_rereadable,
     one_reading,
@@ -64,7 +63,7 @@ def sweep(
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
     if targets.wanted:
         check_rereadable(dump)
-    anomalies = find_anomalies(samples(dump))
+    anomalies = anomalies_of(dump, computing)
     with one_reading(dump, computing, watch=watch, staging=staging) as reading:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from limits import LIMIT_SECONDS
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.anomalies import find_anomalies
+from rlcorr_cli.causes.anomalies import find_anomalies, signs
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES
 from rlcorr_cli.reading.peek import Sample
 
@@ -64,7 +64,7 @@ def real(name: str) -> Rows:
 
 def found(*samples: Sample) -> dict[str, str]:
     """Suspicion -> evidence."""
-    return {one.name: one.evidence for one in find_anomalies(samples)}
+    return {one.name: one.evidence for one in find_anomalies(map(signs, samples))}
 
 
 BF16 = real("bf16")
@@ -363,7 +363,7 @@ def test_a_few_equal_tokens_or_zeros_are_no_copy(few: Rows) -> None:
 def test_evidence_is_a_sentence_with_numbers_and_the_dumps_own_names() -> None:
     for name, rows in BROKEN.values():
         sample = replace(rows.sample(), columns=("mu_logps", "pi_logps"))
-        (one,) = find_anomalies([sample])
+        (one,) = find_anomalies([signs(sample)])
         assert one.name == name
         assert "mu_logps" in one.evidence or "pi_logps" in one.evidence
         assert any(letter.isdigit() for letter in one.evidence)
@@ -395,7 +395,7 @@ def test_the_base_is_named_with_the_column_in_it() -> None:
 
 def test_one_finding_names_the_first_file_that_shows_it_and_counts_them_all() -> None:
     clean, bad = BF16.sample("a"), BROKEN["later"][1]
-    (one,) = find_anomalies(iter([clean, bad.sample("b"), clean, bad.sample("c")]))
+    (one,) = find_anomalies(map(signs, [clean, bad.sample("b"), clean, bad.sample("c")]))
     assert (one.name, one.path, one.n_files) == ("shifted_columns", "b", 2)
 
 
@@ -404,7 +404,7 @@ def at(*steps: tuple[float | None, float | None]) -> list[Sample]:
 
 
 def test_a_file_whose_steps_lie_before_those_of_the_file_before_is_out_of_order() -> None:
-    (one,) = find_anomalies(at((1, 1), (10, 10), (2, 2), (3, 3), (1, 2)))
+    (one,) = find_anomalies(map(signs, at((1, 1), (10, 10), (2, 2), (3, 3), (1, 2))))
     assert (one.name, one.path, one.n_files) == ("steps_out_of_order", "file2", 2)
     assert "step 2" in one.evidence
     assert "step 10 in file1" in one.evidence
@@ -426,7 +426,7 @@ def test_a_file_whose_steps_lie_before_those_of_the_file_before_is_out_of_order(
 def test_steps_that_rise_or_overlap_or_are_not_there_raise_no_suspicion(
     steps: list[tuple[float | None, float | None]],
 ) -> None:
-    assert find_anomalies(at(*steps)) == ()
+    assert find_anomalies(map(signs, at(*steps))) == ()
 
 
 # ------------------------------------------------------------------------------------------------------ any numbers
@@ -455,7 +455,7 @@ def test_no_numbers_make_it_fail_or_warn(rows: list[list[tuple[float, float, boo
     made = Rows(b, a, [np.array([token[2] for token in row], bool) for row in rows] if masked else None).sample()
     with np.errstate(over="ignore"):
         made = replace(made, rollout=made.rollout.astype(dtype), train=made.train.astype(dtype))
-    for one in find_anomalies([made, made]):
+    for one in find_anomalies(map(signs, [made, made])):
         assert "nan" not in one.evidence
         assert "inf" not in one.evidence
 
