@@ -13,6 +13,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved_runs import SavedRun
 from rlcorr_cli.results.story import Story
@@ -29,8 +30,9 @@ Reads = Literal["waits", "read", "no dump", "alone", "failed"]
 class StepLine(Record):
     """A step in a line.  tokens: valid ones.  kept: the share of them that the plan's rejections keep, if any.
     level: how far apart its policies are.  status: the worst that rules and faults say of it; 'too few' of a step that
-    is too small to be judged.  breaks: the rules and faults that fail; warns: those that warn.  again: whether it was
-    told of before, and has other rows now.
+    is too small to be judged.  breaks: the rules and faults that fail; warns: those that warn.  of_steps: those that it
+    is judged together with, itself among them, where it is small; level and status are of all of these.  again: whether
+    it was told of before, and has other rows now.
     recent_k3: k3_kl of the steps that came last, to be drawn.
     """
 
@@ -43,6 +45,7 @@ class StepLine(Record):
     status: StepStatus
     breaks: tuple[str, ...]
     warns: tuple[str, ...] = ()
+    of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
     again: bool
     recent_k3: Annotated[tuple[float, ...], HIDDEN] = ()
 
@@ -152,7 +155,8 @@ class Following(SavedRun):
 
     asked: what is followed and how it is read, in words; only that goes on with it.  files: by path.  open: as of
     OpenSteps, the latest last.  n_steps: told of so far.  failing: steps that fail, and what they break.  first,
-    recent: the k3_kl of the first steps and of the last.  quiet: what an alarm was raised for -> how many steps have
+    recent: the k3_kl of the first steps and of the last, of small ones that of their ranges.  small: the steps that the
+    next small ones are judged with.  quiet: what an alarm was raised for -> how many steps have
     passed without it.  past: the last alarms.  untold: alarms that were about to be told when this was saved.
     """
 
@@ -165,6 +169,7 @@ class Following(SavedRun):
     failing: tuple[tuple[Any, tuple[str, ...]], ...] = ()
     first: tuple[tuple[Any, float], ...] = ()
     recent: tuple[tuple[Any, float], ...] = ()
+    small: tuple[Any, ...] = ()
     quiet: Mapping[str, int] = field(default_factory=dict[str, int])
     past: tuple[tuple[Any, tuple[str, ...]], ...] = ()
     story: Story = field(default_factory=Story)
@@ -230,7 +235,7 @@ class Following(SavedRun):
         return Watched(
             paths=paths,
             n_steps=self.n_steps,
-            failing=tuple(step for step, _ in self.failing),
+            failing=tuple(sorted((step for step, _ in self.failing), key=order)),
             first_k3=next((value for _, value in self.first), None),
             last_k3=next((value for _, value in reversed(self.recent)), None),
             story=self.story,

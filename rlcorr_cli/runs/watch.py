@@ -7,6 +7,10 @@ names, those that a framework's layout reads together as one, when all are there
 have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.  So are
 those of a step of which a file was written again.  A step is judged and told when what a look finds of it is read.
 
+A step that is too small for rules is held to them together with the small steps before it, in the same ranges as
+`analyze` has (results/course.py); so is one of too few rows for a cause searched with them.  Their totals are kept for
+that, of as few dumps as it takes, and of MOST_TOGETHER steps at most.
+
 `look` yields what remembers all that was read up to there with each step's line and alarm, so that its caller can save
 the one before it tells the other.
 """
@@ -20,6 +24,11 @@ from math import isclose
 from statistics import median
 from typing import Any
 
+from rlcorr_cli.causes.diagnosis import TOO_FEW
+from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
+from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
+from rlcorr_cli.causes.table import ALL_CAUSES
+from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -37,6 +46,7 @@ from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import RISES, is_judged
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
+from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.results.watched import (
     DOUBLED,
@@ -55,12 +65,16 @@ from rlcorr_cli.runs.computing import Computing
 
 OPEN = 3
 """How many dumps' totals are kept for files that may add to them."""
+MOST_TOGETHER = 40
+"""Small steps whose totals are kept for those that come after them."""
 FIRST, RECENT, LATEST = 5, 40, 3
 """Steps that k3_kl began with, those that are shown, and those that say where it is now."""
 RECOVERED = 10
 """Steps in a row after which what holds again may raise an alarm again."""
 PAST = 20
 """Alarms that are remembered."""
+FAULTS = {*ALL_CAUSES, RATIO_MEAN}
+"""What fails and is no rule's metric."""
 NEVER_READ = ("waits", "alone")
 MARKERS = "_SUCCESS", "_rlcorr.json", STABLE
 """Files beside those that are complete: Hadoop's and Spark's, ours, prime-rl's."""
@@ -268,9 +282,15 @@ def _remembered(following: Following, read: _Read, listing: Listing) -> Followin
     return replace(
         following,
         files={**following.files, **files},
-        open=(*read.others, latest)[-OPEN:],
+        open=_kept((*read.others, latest), following.small),
         story=read.report.story,
     )
+
+
+def _kept(each: tuple[OpenSteps, ...], small: Iterable[Any]) -> tuple[OpenSteps, ...]:
+    """The dumps that more files may add to, or whose small steps the next ones are judged with."""
+    wanted = set(small)
+    return tuple(one for place, one in enumerate(each, OPEN - len(each)) if place >= 0 or wanted & set(one.steps))
 
 
 def _measured(job: Job, paths: Sequence[str]) -> Report:
@@ -319,82 +339,178 @@ def _alike(told: _Numbers | None, now: _Numbers) -> bool:
     return told[1] is None or now[1] is None or isclose(told[1], now[1], rel_tol=1e-9, abs_tol=1e-15)
 
 
+@frozen(kw_only=True)
+class _Together:
+    """A dump's steps and the small ones before them, taken together.
+
+    checked: their story, and each range of small steps held to the rules.
+    """
+
+    report: Report
+    checked: Checked
+
+    def range_of(self, step: Any, steps: Iterable[Any]) -> Group | None:
+        """The range that is judged at a step: the one whose last step it is among some; None at any other."""
+        of_dump = set(steps)
+        return next(
+            (some for some in self.report.ranges if [at for at in some.of_steps if at in of_dump][-1:] == [step]), None
+        )
+
+    def broken(self, some: Group, status: str = "fail") -> list[Finding]:
+        """The rules that a range breaks."""
+        return [each for each in self.checked.findings if each.key == some.plain_key and each.status == status]
+
+
+def _together(following: Following, job: Job, read: _Read) -> _Together | None:
+    """A dump with the small steps before it; None where it needs none, or its steps are read again long after them."""
+    report = read.report
+    if not report.groups or (all(map(is_judged, _sized(report))) and report.story.first != TOO_FEW):
+        return None
+    small, (*earlier, latest) = set(following.small), following.open
+    if read.known.issuperset(read.steps) and small.isdisjoint(read.steps):
+        return None
+    before = [each.run for each in earlier if small & set(each.steps)]
+    report = (_added([*before, latest.run]) if before else None) or report
+    measurements = measurements_of(replace(report, follows_steps=True))
+    return _Together(report=report, checked=check(measurements, job.policy))
+
+
+def _sized(report: Report) -> tuple[Group, ...]:
+    """The steps of a report with their clusters; a report of a single step has these of all its rows."""
+    groups = _groups(report)
+    if len(report.groups) != 1 or report.clusters is None:
+        return groups
+    return (replace(groups[0], clusters=report.clusters.n),)
+
+
+def _needed(together: _Together | None, read: _Read) -> tuple[Any, ...]:
+    """The steps that the next small ones are judged with: the last range, for it may grow by them, or those that are
+    not enough for one; and where causes were sought in all of them, as many as that takes."""
+    if together is None:
+        return ()
+    steps, report = _sized(together.report), together.report
+    names = [plain(value) for step in steps for value in step.key.values()]
+    start_of = {step: names.index(some.of_steps[0]) for some in report.ranges for step in some.of_steps}
+    first = len(steps)
+    while first and not is_judged(steps[first - 1]):
+        first = start_of.get(names[first - 1], first - 1)
+        if names[first] in start_of:
+            break
+    if read.report.story.first == TOO_FEW:
+        tokens = rows = 0
+        for place in range(len(steps) - 1, -1, -1):
+            tokens, rows = tokens + steps[place].counts["tokens"], rows + steps[place].counts["sequences"]
+            first = min(first, start_of.get(names[place], place))
+            if tokens >= MIN_TOKENS and rows >= MIN_SEQUENCES:
+                break
+    return tuple(names[max(first, len(names) - MOST_TOGETHER) :])
+
+
 def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, News]:
     """Each step of a dump held to the rules; its line is told where it is new, or has other numbers."""
     report = read.report
     checked = check(measurements_of(report), job.policy)
-    groups = _groups(report)
+    together = _together(following, job, read)
+    if together is not None and report.story.first == TOO_FEW:
+        report = replace(report, story=together.report.story)
+        checked = replace(checked, findings=(*_of_story(together.checked), *_of_rules(checked)))
+    groups = _sized(report)
     told: list[tuple[StepLine, Group]] = []
     alarms: list[Alarm] = []
     for step, group in zip(read.steps, groups, strict=True):
-        line, reasons = _line(report, checked, group, step, is_last=group is groups[-1], again=step in read.known)
+        is_last = group is groups[-1]
+        some = None if together is None or is_judged(group) else together.range_of(step, read.steps)
+        of_rules = [] if some is None or together is None else [*together.broken(some), *together.broken(some, "warn")]
+        if is_judged(group):
+            of_rules = [f for f in _of_rules(checked) if f.key == group.plain_key or (len(groups) == 1 and not f.key)]
+        findings = [*(_of_story(checked) if is_last else ()), *of_rules]
+        line = _line(report, group, step, findings, again=step in read.known)
+        if some is not None and together is not None:
+            level = together.report.verdict_on(some).level
+            line = replace(line, level=level, of_steps=some.of_steps, status=_status(findings))
         fails = next((names for at, names in following.failing if at == step), ())
         if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers(group)):
             continue
-        following, line, new = _alarms(following, line, reasons)
+        judged = is_judged(group) or some is not None
+        following, line, new = _alarms(following, line, _reasons(line, findings), together, judged=judged)
         told.append((line, group))
         if new:
             alarms.append(Alarm(paths=job.reading.paths, step=step, reasons=new, story=report.story))
-    return following, News(steps=tuple(told), alarms=tuple(alarms))
+    if together is not None or not read.known.issuperset(read.steps):
+        following = replace(following, small=_needed(together, read))
+    return replace(following, story=report.story), News(steps=tuple(told), alarms=tuple(alarms))
 
 
-def _line(
-    report: Report, checked: Checked, group: Group, step: Any, *, is_last: bool, again: bool
-) -> tuple[StepLine, list[AlarmReason]]:
-    """A step's line, and what fails in it.  The story of several steps is told of the last."""
-    is_alone = len(report.groups) < 2
-    key = group.plain_key
-    judged = is_judged(group)
-    findings = [
-        each
-        for each in checked.findings
-        if (each.key == key and judged) or (not each.key and is_last and (each.rule == ABSENT or (is_alone and judged)))
-    ]
-    reasons = {each.metric: each for each in findings if each.status == "fail"}
-    status: StepStatus = "too few" if not judged else "ok"
-    if reasons:
-        status = "fail"
-    elif any(each.status == "warn" for each in findings):
-        status = "warn"
-    verdict = report.verdict_on(group)
-    line = StepLine(
+def _of_story(checked: Checked) -> list[Finding]:
+    return [each for each in checked.findings if each.rule == ABSENT]
+
+
+def _of_rules(checked: Checked) -> list[Finding]:
+    return [each for each in checked.findings if each.rule != ABSENT]
+
+
+def _status(findings: Iterable[Finding]) -> StepStatus:
+    statuses = {each.status for each in findings}
+    return "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
+
+
+def _line(report: Report, group: Group, step: Any, findings: Sequence[Finding], *, again: bool) -> StepLine:
+    """A step's line by itself.  findings: what rules and the story say of it; the story of several steps is told of the
+    last."""
+    verdict, status = report.verdict_on(group), _status(findings)
+    return StepLine(
         step=step,
         tokens=group.counts["tokens"],
         k3_kl=group.values["k3_kl"],
         seq_ess=group.values["seq_ess"],
         kept=verdict.kept_fraction,
         level=verdict.level,
-        status=status,
-        breaks=tuple(reasons),
+        status="too few" if status == "ok" and not is_judged(group) else status,
+        breaks=tuple(dict.fromkeys(each.metric for each in findings if each.status == "fail")),
         warns=tuple(dict.fromkeys(each.metric for each in findings if each.status == "warn")),
         again=again,
     )
-    return line, [AlarmReason(name=name, what=each.message, do=each.remedy or "") for name, each in reasons.items()]
+
+
+def _reasons(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
+    """What fails, in sentences."""
+    named = f"{steps_named(line.of_steps)} together: " if line.of_steps else ""
+    return [
+        AlarmReason(
+            name=each.metric,
+            what=each.message if each.rule == ABSENT else f"{named}{each.message}",
+            do=each.remedy or "",
+        )
+        for each in {each.metric: each for each in findings if each.status == "fail"}.values()
+    ]
 
 
 def _alarms(
-    following: Following, line: StepLine, reasons: list[AlarmReason]
+    following: Following, line: StepLine, reasons: list[AlarmReason], together: _Together | None, *, judged: bool
 ) -> tuple[Following, StepLine, tuple[AlarmReason, ...]]:
-    """What of a step's faults and broken rules is new; and its line, which draws the steps before it."""
+    """What of a step's faults and broken rules is new; and its line, which draws the steps before it.  judged: whether
+    rules were applied to it."""
     step, k3 = line.step, line.k3_kl
     first, recent = following.first, following.recent
-    if k3 is not None and line.status != "too few":
-        first = tuple((at, k3 if at == step else value) for at, value in first)
-        recent = tuple((at, k3 if at == step else value) for at, value in recent)
-        if not line.again:
-            first, recent = (*first, (step, k3))[:FIRST], (*recent, (step, k3))[-RECENT:]
-            reasons = [*reasons, *_doubled(first, recent)]
+    values: dict[Any, float | None] = {step: k3} if judged and not line.of_steps else {}
+    if line.of_steps and together is not None:
+        values = {some.of_steps[0]: some.values["k3_kl"] for some in together.report.ranges}
+    for at, value in values.items():
+        if value is None:
+            continue
+        first, recent = (tuple((a, value if a == at else v) for a, v in some) for some in (first, recent))
+        if at not in dict(recent) and not line.again:
+            first, recent = (*first, (at, value))[:FIRST], (*recent, (at, value))[-RECENT:]
+    if values and not line.again:
+        reasons = [*reasons, *_doubled(first, recent, "ranges of steps" if line.of_steps else "steps")]
     quiet = following.quiet
     # What has raised an alarm raises k3_kl, too, which is no other story.
     is_told = len(quiet) > 0 or any(reason.name != DOUBLED for reason in reasons)
     new = tuple(each for each in reasons if each.name not in quiet and not (each.name == DOUBLED and is_told))
-    if line.status != "too few":
+    if judged:
         held = {name: n + 1 for name, n in quiet.items() if n + 1 < RECOVERED}
         quiet = {**held, **{reason.name: 0 for reason in reasons}}
     line = replace(line, recent_k3=tuple(value for _, value in recent))
-    failing = {at: names for at, names in following.failing if at != step}
-    if line.breaks:
-        failing[step] = line.breaks
     past = (*following.past, (step, tuple(reason.name for reason in new))) if new else following.past
     following = replace(
         following,
@@ -402,20 +518,43 @@ def _alarms(
         first=first,
         recent=recent,
         quiet=quiet,
-        failing=tuple(failing.items()),
+        failing=_failing(following, line, together, judged=judged),
         past=past[-PAST:],
     )
     return following, line, new
 
 
-def _doubled(first: Sequence[tuple[Any, float]], recent: Sequence[tuple[Any, float]]) -> Iterator[AlarmReason]:
-    """That k3_kl is twice what it was in the first steps."""
+def _failing(
+    following: Following, line: StepLine, together: _Together | None, *, judged: bool
+) -> tuple[tuple[Any, tuple[str, ...]], ...]:
+    """The steps that fail, and what they break.  A range that breaks a rule is all its steps; a small step that is in
+    no range now is what it was in one."""
+    failing = dict(following.failing)
+    of_ranges: dict[Any, tuple[str, ...]] = {}
+    for some in together.report.ranges if together is not None and line.of_steps else ():
+        assert together is not None
+        of_ranges |= dict.fromkeys(some.of_steps, tuple(each.metric for each in together.broken(some)))
+    for step in (line.step, *(step for step in of_ranges if step != line.step)):
+        faults = [name for name in (line.breaks if step == line.step else failing.get(step, ())) if name in FAULTS]
+        rules = tuple(name for name in failing.get(step, ()) if name not in FAULTS)
+        if step in of_ranges:
+            rules = of_ranges[step]
+        elif judged or not line.again:
+            rules = tuple(name for name in line.breaks if name not in FAULTS)
+        failing[step] = tuple(dict.fromkeys((*faults, *rules)))
+    return tuple((step, names) for step, names in failing.items() if names)
+
+
+def _doubled(
+    first: Sequence[tuple[Any, float]], recent: Sequence[tuple[Any, float]], steps: str
+) -> Iterator[AlarmReason]:
+    """That k3_kl is twice what it was in the first steps.  steps: what they are, or ranges of them."""
     if len(first) < FIRST or len(recent) < FIRST + LATEST:
         return
     began, latest = (median(value for _, value in some) for some in (first, recent[-LATEST:]))
     if latest <= max(RISES * began, ROUNDING_K3):
         return
-    what = f"k3_kl has doubled since the first {FIRST} steps: their median is {began:.3g}, that of the last {LATEST} "
+    what = f"k3_kl has doubled since the first {FIRST} {steps}: their median is {began:.3g}, that of the last {LATEST} "
     yield AlarmReason(
         name=DOUBLED,
         what=f"{what}is {latest:.3g}.",

@@ -1,10 +1,12 @@
 """What `watch` says: a line a step and alarms as they come (`Teller`), and at the end what came of it (`document`)."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rlcorr_cli.causes.wording import listed, steps_named
+from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.results.course import FEWEST_TOKENS
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
 from rlcorr_cli.show.document import (
     BLANK,
@@ -53,19 +55,16 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
     drawn = sparkline(line.recent_k3[-SPARKS:], is_unicode(), low=0.0)
     kept = NOTHING if line.kept is None else share(line.kept)
     numbers = f"{line.tokens:>10,}  {number(line.k3_kl):>8}  {number(line.seq_ess):>7}  {kept:>6}"
-    lead, level, look = (
-        f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ",
-        level_of(line),
-        LOOKS.get(line.status, ""),
-    )
+    lead, look = f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ", LOOKS.get(line.status, "")
     whole = verdict(line)
     if len(lead) + len(whole) > width and not line.breaks:
         whole = verdict(replace(line, warns=()))
     if len(lead) + len(whole) <= width:
         yield Note(whole, look, lead=lead, indent=0)
     else:
+        level, _, rest = whole.partition("; ")
         yield Note(level, look, lead=lead, indent=0)
-        yield Note(whole.removeprefix(level).removeprefix("; ").strip(), look, indent=10)
+        yield Note(rest, look, indent=10)
 
 
 def level_of(line: StepLine) -> str:
@@ -74,12 +73,17 @@ def level_of(line: StepLine) -> str:
 
 
 def verdict(line: StepLine) -> str:
-    """'apart; fails seq_ess'."""
-    small = "; too small for rules" if line.status == "too few" and line.level != "too few" else ""
-    breaks = f"; fails {listed([clean(name) for name in line.breaks])}" if line.breaks else ""
+    """'apart; fails seq_ess', 'close; with steps 3 and 4 fails k3_kl'."""
+    of_range = line.of_steps and line.level == "too few"
+    others = [step for step in line.of_steps if step != line.step]
+    together = f"with {clean(steps_named(others))} " if others else ""
+    fails = f"{together}fails {listed([clean(name) for name in line.breaks])}" if line.breaks else ""
     named = f" of {listed([clean(name) for name in line.warns])}" if line.warns else ""
-    warns = f"; warns{named}" if line.status == "warn" else ""
-    return f"{level_of(line)}{small}{breaks}{warns}{' (read again)' if line.again else ''}"
+    warns = f"{'' if fails else together}warns{named}" if line.status == "warn" else ""
+    small = "too small for rules" if line.status == "too few" and line.level != "too few" else ""
+    passes = f"{together}passes" if together and not fails and not warns else ""
+    level = "" if of_range else level_of(line)
+    return "; ".join(filter(None, (level, small, fails, warns, passes))) + (" (read again)" if line.again else "")
 
 
 def alarm(raised: Alarm) -> Iterator[Block]:
@@ -126,20 +130,19 @@ def _story(watched: Watched) -> Iterator[str]:
     """k3_kl, the steps that fail, the last alarms, and the story of the last step."""
     if watched.first_k3 is not None and watched.last_k3 is not None and watched.n_steps > 1:
         yield f"k3_kl began at {number(watched.first_k3)} and is {number(watched.last_k3)} now."
+    if watched.n_steps and watched.first_k3 is None:
+        yield (
+            f"No step was judged: it takes {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} prompts, of one step or of "
+            "small ones that follow each other."
+        )
     if watched.failing:
-        named = clean(steps_named(_in_order(watched.failing), "step"))
+        named = clean(steps_named(watched.failing, "step"))
         yield f"{named[0].upper()}{named[1:]} {'fails' if len(watched.failing) == 1 else 'fail'}."
     for past in watched.alarms[-SPARKS:]:
         what = listed(["a file that cannot be read" if name == UNREADABLE else clean(name) for name in past.names])
         yield f"Alarm{'' if past.step is None else f' at step {clean(past.step)}'}: {what}."
     if watched.story.effect != "none":
         yield clean(" ".join((watched.story.headline, *watched.story.do[:1])))
-
-
-def _in_order(steps: Sequence[object]) -> list[object]:
-    from rlcorr_cli.results.groups import order
-
-    return sorted(steps, key=order)
 
 
 def _lines(watched: Watched) -> Iterator[Block]:

@@ -531,3 +531,83 @@ def test_a_prefix_of_a_store_is_followed(here: Path, store: Proxy) -> None:
     found = looked(*state, "--max", "k3_kl=0.05", paths=uri, status=1)
     assert sorted(steps(found)) == [1, 3]
     assert [past["step"] for past in found["alarms"]] == [3]
+
+
+def small_step(
+    folder: Path, step: int, std: float = CLOSE, *, prompts: int = 4, rows: int = 20, tokens: int = 60
+) -> Path:
+    """A dump of a step of so few prompts, whose names are of this step alone."""
+    random = np.random.default_rng([step, prompts])
+    rollout = random.normal(-2, 0.3, (rows, tokens))
+    old = np.minimum(rollout + random.normal(-std * std / 2, std, (rows, tokens)), -0.001)
+    path = folder / f"step_{step}.parquet"
+    names = [{"step": step, "sample_id": f"{step}/{i}", "group_id": f"{step}/{i % prompts}"} for i in range(rows)]
+    parquet(path, [row(rollout[i].tolist(), old[i].tolist(), **names[i]) for i in range(rows)])
+    os.utime(path, (OLD, OLD))
+    return path
+
+
+def failing_of_analyze(*args: str) -> list[Any]:
+    """The steps that fail a rule, by a check of all that is there."""
+    course = run("analyze", "run/", "--json", *args).json["course"] or {"broken": []}
+    return sorted({key["step"] for rule in course["broken"] if rule["status"] == "fail" for key in rule["groups"]})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_steps_of_few_prompts_are_judged_together_as_analyze_does(here: Path, at_once: bool) -> None:
+    for step in range(11):
+        small_step(here / "run", step, FAR if step >= 6 else CLOSE)
+        if not at_once:
+            found = looked("--exec", "cat >> alarms.json; echo >> alarms.json", status=int(step >= 7))
+            (line,) = found["steps"]
+            together = line.get("of_steps", [])
+            assert together in ([], [step - 1, step], [step - 2, step - 1, step])
+            assert together or step in (0,)
+            assert (line["status"] == "too few", line["status"] == "fail") == (not step, step >= 7)
+            assert found["failing"] == failing_of_analyze()
+    if at_once:
+        found = looked("--exec", "cat >> alarms.json; echo >> alarms.json", status=1)
+    assert found["failing"] == failing_of_analyze() == [6, 7, 8, 9, 10]
+    raised = [json.loads(line) for line in (here / "alarms.json").read_text().splitlines()]
+    assert [alarm["step"] for alarm in raised] == [7]
+    assert raised[0]["reasons"][0]["what"].startswith("steps 6 and 7 together: k")
+
+
+def test_of_small_steps_no_more_are_kept_than_the_next_ones_need(here: Path) -> None:
+    sizes: list[int] = []
+    for step in range(14):
+        small_step(here / "run", step, prompts=3)
+        looked()
+        sizes.append((here / "watch.rlcorr").stat().st_size)
+    assert max(sizes[8:]) < 2.2 * max(sizes[2:5])
+    text = run("watch", "run/", "--once").out
+    assert "Passed: 14 steps" in text
+
+
+def test_steps_that_never_have_enough_prompts_are_said_not_to_be_judged(here: Path) -> None:
+    for step in range(3):
+        path = small_step(here / "run", step, FAR, prompts=1)
+        table = pq.read_table(path)
+        pq.write_table(
+            table.set_column(table.column_names.index("group_id"), "group_id", [["same"] * len(table)]), path
+        )
+        os.utime(path, (OLD, OLD))
+    text = " ".join(run("watch", "run/", "--once").out.split())
+    assert "No step was judged: it takes 1,000 tokens and 5 prompts" in text
+
+
+def test_a_fault_of_steps_of_few_rows_is_found_in_several(here: Path) -> None:
+    for step in range(6):
+        path = small_step(here / "run", step, rows=6, prompts=6, tokens=120)
+        table = pq.read_table(path)
+        rollout = np.array(table["rollout_log_probs"].to_pylist())
+        values = 0.8 * (rollout + np.where(rollout < -2, 0.0, 0.4))  # no policy's: scaled after the softmax
+        pq.write_table(
+            table.set_column(table.column_names.index("old_log_probs"), "old_log_probs", [values.tolist()]), path
+        )
+        os.utime(path, (OLD, OLD))
+        assert run("analyze", str(path), "--json").json["story"]["first"] == "too_few"
+    fault = run("analyze", "run/", "--json").json["story"]
+    found = looked(status=1)
+    assert (found["story"]["first"], found["story"]["effect"]) == (fault["first"], "fault")
+    assert any(fault["first"] in past["names"] for past in found["alarms"])
