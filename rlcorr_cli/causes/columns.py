@@ -18,7 +18,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, Level
 from rlcorr_cli.causes.features import Case, curve_of
 from rlcorr_cli.causes.numbers import Line, jackknife_error, line_of_tokens, ratio, ratios, without_each
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.wording import figures, roundest
+from rlcorr_cli.causes.wording import figures, levels_named, roundest
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels, order_of_keys
 from rlcorr_cli.totals.histogram import Floats
@@ -306,15 +306,15 @@ def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
 
 def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
     levels = [column.gaps[i] for i in column.hot]
-    names = ", ".join(str(level.level) for level in levels)
+    names = levels_named(sorted((level.level for level in levels), key=order_of_keys))
     advice = CAUSES["stale_policy" if column.name == LAG else "column"].advice
     if column.name == LAG and column.first_hot is not None:
         assert column.values is not None
         clean = np.sort(column.values)[column.first_hot - 1]
         advice = f"Drop the rows of a lag above {clean:g}, or cap it there: up to {clean:g} the gap is level. {advice}"
     top = max(levels, key=lambda level: level.z or 0.0)
-    sizes = " and ".join(figures(level.size or 0.0) for level in levels)
-    z = " and ".join(f"{level.z or 0.0:.0f}" for level in levels)
+    sizes = _ends([figures(size) for size in sorted(level.size or 0.0 for level in levels)])
+    z = _ends([f"{each:.0f}" for each in sorted(level.z or 0.0 for level in levels)])
     its, others, inside = ("Its", "the others'", "it") if len(levels) == 1 else ("Their", "all others'", "them")
     evidence = [f"{its} tokens differ {sizes} times as much as {others} (z = {z})."]
     parameters = {"column": column.name, "levels": names, "size": top.size or 0.0}
@@ -336,6 +336,11 @@ def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
         evidence=tuple(evidence),
         advice=advice,
     )
+
+
+def _ends(numbers: Sequence[str]) -> str:
+    """'3', '3 and 5', '3 to 9' of more."""
+    return numbers[0] if len(numbers) == 1 else f"{numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]}"
 
 
 def _of_line(column: Attribution, share: float) -> CauseFinding:

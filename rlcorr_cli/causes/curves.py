@@ -113,9 +113,13 @@ def truncation_of_training(case: Case) -> CauseFinding | None:
     if found is None:
         return None
     rollout, train = case.context.rollout, case.context.train
+    lost = (
+        f"The mean inverse ratio is {1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: {rollout} gives "
+        f"{percent(-f.inverse)} of its probability to tokens that {train} rules out."
+    )
     drawn = f"Tokens were drawn from {train}: the two columns were exchanged, or {train} is the sampler's."
     advice = f"Check that {rollout} and {train} were not exchanged. {CAUSES[found.cause].advice}"
-    return replace(found, evidence=(*found.evidence, drawn), advice=advice, explains=("swapped_columns",))
+    return replace(found, evidence=(*found.evidence[:-1], lost, drawn), advice=advice, explains=("swapped_columns",))
 
 
 def _top_p(case: Case, step: Step) -> CauseFinding:
@@ -464,8 +468,9 @@ def is_sloped(line: Line) -> bool:
 
 def _temperature_headline(case: Case, value: Temperature) -> str:
     rollout, train = case.context.rollout, case.context.train
-    text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
     if value.raw:
-        sampled = roundest(1 / value.ratio, (1 / value.interval[1], 1 / max(1e-3, value.interval[0])))
-        return f"{rollout} is raw, while {train} is at the sampling temperature, {sampled:.3g} ({text} in temperature)"
+        interval = 1 / value.interval[1], 1 / max(1e-3, value.interval[0])
+        text = f"{roundest(1 / value.ratio, interval):.3g} ({interval_text(interval)})"
+        return f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
+    text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
     return f"the temperature of {rollout} is {text} times that of {train}"

@@ -82,7 +82,7 @@ class Impossible(Record):
     def follows_from(self, cause: str) -> bool:
         """Whether the cause of a gap explains the value, so that there is nothing else to look for."""
         moves = ALL_CAUSES[cause].moves_mean
-        return moves == "either" or (moves == "below" and self.value < 1)
+        return moves in ("either", "below" if self.value < 1 else "above")
 
 
 @frozen

@@ -38,7 +38,7 @@ from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, D
 from rlcorr_cli.causes.features import Case, Context, listed_features
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
-from rlcorr_cli.causes.rows import mispaired_rows, slipped_rows, some_rows, top1_recorded
+from rlcorr_cli.causes.rows import mispaired_rows, slipped_rows, slips_of, some_rows, top1_recorded
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
 from rlcorr_cli.causes.wording import count_noun, figures, percent
@@ -151,7 +151,8 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     recorded = top1_recorded(case)
     if recorded is not None:
         return [recorded]  # of the sampled tokens nothing is known
-    slipped = slipped_rows(case)
+    slips = slips_of(case)
+    slipped = slipped_rows(case, slips)
     grid, column = grid_cause(case), hot_column(case, columns)
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
@@ -161,7 +162,8 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
     made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
     candidates = [
         grid,
-        slipped or mispaired_rows(case),
+        slipped,
+        mispaired_rows(case, slips if slipped else ()),
         *place_faults(case),
         # Tokens that repeat stand late: a penalty makes an error that grows.
         None if repeated or slipped else position_fault(case, beside=changed is not None),

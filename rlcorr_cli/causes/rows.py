@@ -5,6 +5,7 @@ are of different responses; and rows far off that no column marks.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def top1_recorded(case: Case) -> CauseFinding | None:
 
 
 @frozen
-class _Slip:
+class Slip:
     """A row whose rollout column stands `by` places later from a token on; squares: the sum of l^2 from there."""
 
     row: int
@@ -84,46 +85,31 @@ class _Slip:
     by: int
     squares: float
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is so from the row's start."""
+        return self.token < MIN_TAIL
 
-def slipped_rows(case: Case) -> CauseFinding | None:
-    """Rows whose columns belong together, but for one that slips by some tokens on the way."""
+
+def slips_of(case: Case) -> list[Slip]:
+    """The rows of the sample that slip."""
     sample = case.sample
     if sample is None:
-        return None
+        return []
     ends = np.cumsum(sample.n_valid)
     starts = ends - sample.n_valid
     off = np.abs(sample.train.astype(np.float64) - sample.rollout) > FAR_LOG_RATIO
     far = np.add.reduceat(off.astype(np.float64), starts) / sample.n_valid if len(ends) else ends
-    slips: list[_Slip] = []
+    slips: list[Slip] = []
     for row in np.flatnonzero((far >= CANDIDATE_SHARE) & (sample.n_valid >= 2 * MIN_TAIL))[:CANDIDATES].tolist():
         here = slice(int(starts[row]), int(ends[row]))
         slip = _slip_of(row, sample.rollout[here].astype(np.float64), sample.train[here].astype(np.float64))
         if slip is not None:
             slips.append(slip)
-    share = case.features.share(sum(slip.squares for slip in slips))
-    if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE:
-        return None
-    by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
-    first = slips[0]
-    names = ", ".join(sample.name(slip.row) or f"row {slip.row}" for slip in slips[:4])
-    rollout, train = case.context.rollout, case.context.train
-    direction = "later" if by > 0 else "earlier"
-    return CauseFinding(
-        cause="slipped_rows",
-        share=share,
-        token_share=None,
-        parameters={"rows": len(slips), "by": by, "token": first.token, "ids": names},
-        headline=f"{rollout} slips by {count_noun(abs(by), 'token')} inside {count_noun(len(slips), 'row')} of "
-        f"{sample.n_rows:,}",
-        evidence=(
-            f"These rows agree at their start. From some token on (token {first.token} of the first one), {rollout} "
-            f"agrees with {train} again {count_noun(abs(by), 'place')} {direction}: {n_by:,} of {len(slips):,} rows. "
-            f"Rows: {names}{'' if len(slips) <= 4 else ' and others'}.",
-        ),
-    )
+    return slips
 
 
-def _slip_of(row: int, b: Floats, a: Floats) -> _Slip | None:
+def _slip_of(row: int, b: Floats, a: Floats) -> Slip | None:
     """The slip that explains most of a row's differences, if it explains nearly all of those after it."""
     n, in_place = len(b), np.minimum(np.abs(a - b), HELD)
     best: tuple[float, int, int] = (0.0, 0, 0)
@@ -136,31 +122,75 @@ def _slip_of(row: int, b: Floats, a: Floats) -> _Slip | None:
         best = max(best, (float(after[token]), token, by))
     explained, token, by = best
     after = float(in_place[token:].sum())
-    if not MIN_TAIL <= token <= n - MIN_TAIL or explained < MATCHED * after:
+    if token > n - MIN_TAIL or explained < MATCHED * after:
         return None
-    if in_place[:token].mean() > LEVEL_BEFORE * in_place[token:].mean():
+    if token >= MIN_TAIL and in_place[:token].mean() > LEVEL_BEFORE * in_place[token:].mean():
         return None
-    return _Slip(row, token, by, float(((a - b)[token:] ** 2).sum()))
+    return Slip(row, token, by, float(((a - b)[token:] ** 2).sum()))
 
 
-def mispaired_rows(case: Case) -> CauseFinding | None:
-    """Rows whose two columns do not go together, as those of the other rows do."""
+def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
+    """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
+    sample = case.sample
+    if sample is None:
+        return None
+    share = case.features.share(sum(slip.squares for slip in slips))
+    if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE:
+        return None
+    by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
+    first = slips[0]
+    names = ", ".join(sample.name(slip.row) or f"row {slip.row}" for slip in slips[:NAMED_ROWS])
+    rollout, train = case.context.rollout, case.context.train
+    direction = "later" if by > 0 else "earlier"
+    of_rows = f"{count_noun(len(slips), 'row')} of {sample.n_rows:,}"
+    if all(slip.is_whole for slip in slips):
+        what = f"{rollout} lies {count_noun(abs(by), 'token')} {direction} than {train} in {of_rows}"
+        where = f"These rows agree nowhere in place: from their start, {rollout} agrees with {train}"
+    else:
+        what = f"{rollout} slips by {count_noun(abs(by), 'token')} inside {of_rows}"
+        where = (
+            f"These rows agree at their start. From some token on (token {first.token} of the first one), {rollout} "
+            f"agrees with {train} again"
+        )
+    return CauseFinding(
+        cause="slipped_rows",
+        share=share,
+        token_share=None,
+        parameters={"rows": len(slips), "by": by, "token": first.token, "ids": names},
+        headline=what,
+        evidence=(
+            f"{where} {count_noun(abs(by), 'place')} {direction}: {n_by:,} of {len(slips):,} rows. "
+            f"Rows: {names}{'' if len(slips) <= NAMED_ROWS else ' and others'}.",
+        ),
+    )
+
+
+def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | None:
+    """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already, for
+    which their columns do not go together in place."""
     totals, features = case.totals, case.features
-    if not totals.n_odd or features.odd_belong:
+    n_odd = totals.n_odd - len(slips)
+    if n_odd <= 0 or features.odd_belong:
         return None
-    share = features.share(float(totals.sums("odd")["l2"].sum()))
+    squares, tokens = (float(totals.sums("odd")[name].sum()) for name in ("l2", "n"))
+    told = set[str]()
+    if case.sample is not None:
+        squares -= sum(slip.squares for slip in slips)
+        tokens -= sum(float(case.sample.n_valid[slip.row]) for slip in slips)
+        told = {case.sample.name(slip.row) for slip in slips}
+    share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None
-    tokens = float(totals.sums("odd")["n"].sum())
+    names = ", ".join([row.name for row in totals.odd_rows.rows if row.name not in told][:NAMED_ROWS])
     return CauseFinding(
         cause="mispaired_rows",
         share=share,
         token_share=ratio(tokens, features.n_tokens),
-        parameters={"rows": totals.n_odd, "ids": _names(totals.odd_rows), "correlation": features.odd_correlation},
-        headline=f"{count_noun(totals.n_odd, 'row')} of {totals.n_rows:,} hold log-probs of two different responses",
+        parameters={"rows": n_odd, "ids": names, "correlation": features.odd_correlation},
+        headline=f"{count_noun(n_odd, 'row')} of {totals.n_rows:,} hold log-probs of two different responses",
         evidence=(
             f"Within them, the log-odds of the two columns correlate at {figures(features.odd_correlation)}: "
-            f"{_names(totals.odd_rows)}{'' if totals.n_odd <= NAMED_ROWS else ' and others'}.",
+            f"{names}{'' if n_odd <= NAMED_ROWS else ' and others'}.",
         ),
     )
 

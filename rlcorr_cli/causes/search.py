@@ -20,7 +20,7 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.wording import MOST_NAMED, percent, steps_named
+from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import cluster_keys, clusters_by, row_keys
@@ -156,8 +156,7 @@ def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
     held = f"{steps_named(whole.hot_steps, every=every)} {hold} {percent(portion)} of the gap."
     grows = whole.hot_steps[-1] == every[-1]
     first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
-    named = whole.hot_steps if len(whole.hot_steps) <= MOST_NAMED else (whole.hot_steps[0], "...", whole.hot_steps[-1])
-    at_steps = {"column": STEP, "levels": ", ".join(map(str, named))}
+    at_steps = {"column": STEP, "levels": levels_named(whole.hot_steps, every)}
     of_steps, *more = first.evidence
     where = f"It grows with the step: {held}" if grows else f"{held[0].upper()}{held[1:]}"
     evidence = (where, f"There {of_steps[0].lower()}{of_steps[1:]}", *more)

@@ -28,7 +28,7 @@ class Cause:
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
     effect: what it does to a run; see Effect.  moves_mean: to which side of 1 it may move the mean ratio, which is 1 of
-    two policies.
+    two policies: below where rollout's column is cut, above where tokens were drawn from training's.
 
     Of a gap between policies also: reading: what it is called in a clause after 'or', where another cause may be it as
     well.  proven: whether it is read from a broken bound or identity (a log-prob of exactly 0 beyond a bound, two means
@@ -46,7 +46,7 @@ class Cause:
     advice: str
     source: str = ""
     effect: Effect = "warning"
-    moves_mean: Literal["", "below", "either"] = ""
+    moves_mean: Literal["", "below", "above", "either"] = ""
     reading: str = ""
     proven: Literal["", "always", "unless_stale"] = ""
     rank: int = 0
@@ -219,8 +219,9 @@ _ROWS = (
     Cause(
         name="slipped_rows",
         effect="fault",
-        meaning="Inside some rows one column slips: from some token on its log-probs are of earlier or later tokens.",
-        looks="These rows agree up to some token, and from there on agree again 1 to 8 places earlier or later.",
+        meaning="Inside some rows one column slips: from some token on, or from the start, its log-probs are of "
+        "earlier or later tokens.",
+        looks="These rows agree up to some token, if at all, and from there on 1 to 8 places earlier or later.",
         certainty="3 rows at least, in which the slip explains 70% or more of what differs after it.",
         alike="mispaired_rows, which agree at no shift; shifted_columns, where all rows are shifted from their start.",
         advice="Look at the token where it begins (`rlcorr inspect DUMP --row ID`): one side added or lost tokens "
@@ -314,7 +315,7 @@ _ROWS = (
     Cause(
         name="temperature_and_truncation",
         effect="fault",
-        moves_mean="below",
+        moves_mean="either",
         proven="unless_stale",
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",
@@ -325,7 +326,7 @@ _ROWS = (
     Cause(
         name="top_p",
         effect="fault",
-        moves_mean="below",
+        moves_mean="either",
         reading="top-p",
         proven="unless_stale",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
@@ -342,7 +343,7 @@ _ROWS = (
     Cause(
         name="min_p",
         effect="fault",
-        moves_mean="below",
+        moves_mean="either",
         reading="min-p",
         proven="unless_stale",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
@@ -355,6 +356,7 @@ _ROWS = (
     Cause(
         name="temperature",
         effect="fault",
+        moves_mean="above",
         reading="a temperature",
         meaning="The two sides' log-probs are of different temperatures.",
         looks="The log-odds of one policy over those of the other are a straight line, whose slope is the ratio of the "
@@ -392,7 +394,7 @@ _ROWS = (
     Cause(
         name="top_k",
         effect="fault",
-        moves_mean="below",
+        moves_mean="either",
         reading="top-k",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
         looks="The mean ratio is below 1, most log-ratios are negative, and no token is set to exactly 0.",

@@ -59,25 +59,41 @@ def listed(names: Sequence[str]) -> str:
 
 def steps_named(steps: Sequence[Any], column: str = "step", every: Sequence[Any] = ()) -> str:
     """'step 3', 'steps 3, 7 and 11', 'steps 90 to 99', 'steps 3, 8 and 20 to 99', 'steps 10 to 90 (10 apart)', else
-    '37 steps from 12 to 99'.
+    '37 steps from 12 to 99'.  every: as of `_runs`."""
+    if len(steps) == 1:
+        return f"{column} {steps[0]}"
+    runs = _runs(steps, every)
+    return f"{column}s {runs}" if runs else f"{len(steps):,} {column}s from {steps[0]} to {steps[-1]}"
+
+
+def levels_named(levels: Sequence[Any], every: Sequence[Any] = ()) -> str:
+    """The same of any levels without a noun: 'w3', '3 and 7', '20 to 99', '37 from 12 to 99', 'w1, w3, w5, w6 and 30
+    more'.  every: as of `_runs`."""
+    names = [f"{level}" for level in levels]
+    if all(isinstance(level, int | float) for level in levels):
+        return _runs(levels, every) or f"{len(names):,} from {names[0]} to {names[-1]}"
+    few = len(names) <= MOST_NAMED
+    return listed(names if few else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED:,} more"])
+
+
+def _runs(steps: Sequence[Any], every: Sequence[Any]) -> str:
+    """'3', '3, 7 and 11', '90 to 99', '3, 8 and 20 to 99', '10 to 90 (10 apart)'; empty of more than MOST_NAMED runs.
 
     every: all steps there are, in order, where they are known: steps without another between them are a run.  Else
     whole numbers that follow each other are one.
     """
-    names, noun = [f"{step}" for step in steps], f"{column}s"
-    if len(names) == 1:
-        return f"{column} {names[0]}"
+    names = [f"{step}" for step in steps]
     place_of = {step: place for place, step in enumerate(every)}
     places = [place_of.get(step, step) for step in steps]
     gaps = {b - a for a, b in pairwise(places)} if all(isinstance(place, int) for place in places) else {0}
     if gaps == {1} and len(names) > 2:
-        return f"{noun} {names[0]} to {names[-1]}"
+        return f"{names[0]} to {names[-1]}"
     if len(names) <= MOST_NAMED:
-        return f"{noun} {listed(names)}"
+        return listed(names)
     if len(gaps) == 1 and (apart := max(gaps)) > 1 and not every:
-        return f"{noun} {names[0]} to {names[-1]} ({apart:,} apart)"
+        return f"{names[0]} to {names[-1]} ({apart:,} apart)"
     starts = [n for n in range(len(names)) if not n or 0 in gaps or places[n] != places[n - 1] + 1]
     runs = [names[start:end] for start, end in pairwise([*starts, len(names)])]
-    if len(runs) <= MOST_NAMED:
-        return f"{noun} {listed([f'{run[0]} to {run[-1]}' if len(run) > 1 else run[0] for run in runs])}"
-    return f"{len(names):,} {noun} from {names[0]} to {names[-1]}"
+    if len(runs) > MOST_NAMED:
+        return ""
+    return listed([f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs])

@@ -55,6 +55,8 @@ ORDERED = ("lag", "step", "policy_version", LENGTH)
 LEVELS_ON_TERMINAL, LEVELS_IN_FILE = 8, 64
 MOST_PANELS = 2
 STATUS_OF_EFFECT = {"fault": "fail", "warning": "warn", "none": "ok"}
+SAID_AGAIN = {"shifted_columns": "slipped_rows"}
+"""Fault of a whole file -> the cause that single rows of it show, which is the same fault."""
 RECORD = ("rank", "cause", "share", "bound", "parameter", "value", "low", "high")
 """Columns of the table form, of a cause."""
 
@@ -206,7 +208,9 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
         for fault in dump.story.faults
         if fault.name not in ALL_CAUSES
     ]
-    return [*of_files, *of_ratio, *(_words(each) for each in dump.causes if not _is_rest(each, dump))]
+    again = {SAID_AGAIN.get(each.name) for each in of_files}
+    others = (each for each in dump.causes if each.cause not in again and not _is_rest(each, dump))
+    return [*of_files, *of_ratio, *map(_words, others)]
 
 
 def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:

@@ -46,13 +46,14 @@ USABLE: dict[tuple[Answer, Answer], str] = {
 LOOK = "Find the cause of the gap; until then,"
 BY_TOKEN = "use token weights (preset token_is)."
 AT_NO_COST = "Token weights (preset token_is) correct the gap at almost no cost."
-BY_FAULT = {"close": "Close", "apart": "Apart", "far": "Far apart", "void": "", "too few": ""}
-"""Levels that a fault may be the reason of, and how the sentence on it begins."""
+WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
+"""Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
 BOUNDS = {"at_least": "At least", "at_most": "At most"}
 ALL = "100%"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
+UNRELIABLE = "the numbers below are unreliable"
 LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
@@ -79,7 +80,7 @@ def _fault(report: Report) -> str | None:
     """The fault that stands above the verdict as the likely cause, where all else is its consequence; else the one that
     the mean ratio follows from."""
     cause, impossible, level = report.cause, report.impossible, report.verdict.level
-    if cause is not None and not cause.is_minor and cause.cause in report.faults and level in BY_FAULT:
+    if cause is not None and not cause.is_minor and cause.cause in report.faults and level in WITH_FAULT:
         return cause.cause
     return next(
         (each.name for each in report.other_faults if impossible is not None and impossible.follows_from(each.name)),
@@ -91,15 +92,15 @@ def _at_fault(report: Report, fault: str) -> str:
     """What to do about a gap that a fault makes: no weights, which are for two policies that are as they should be."""
     conclusion, impossible = report.verdict, report.impossible
     if conclusion.level == "void":
-        follows = impossible.metric if impossible is not None and impossible.follows_from(fault) else None
-        others = " and ".join(_cause(name) for name in conclusion.causes if name != follows)
-        because = f", from which {_cause(follows)} follows" if follows else ""
-        also = f"{',' if because else ''} and {others} explained" if others else ""
-        return f"No verdict until {fault} is fixed{because}{also}: the numbers below are unreliable."
+        if impossible is None or not impossible.follows_from(fault):
+            return f"No verdict until {_mended((fault, *conclusion.causes))}: {UNRELIABLE}."
+        both = listed([fault, *(name for name in conclusion.causes if name != impossible.metric)])
+        until = f"Until {'it is' if both == fault else f'{both} are'} fixed, {UNRELIABLE}."
+        return f"No verdict: {fault} makes {_cause(impossible.metric)} impossible. {until}"
     if conclusion.level == "too few":
         return f"{level_sentence(conclusion, report.clusters)} Fix {fault} first in any case."
-    level = BY_FAULT[conclusion.level]
-    return f"{level}, because of a fault: {fault}. Fix it before you train; weights would only hide it."
+    level = WITH_FAULT[conclusion.level]
+    return f"{level} with a fault: {fault}. Fix it before you train; weights would only hide it."
 
 
 def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "", act: str = "find the cause") -> str:
@@ -113,9 +114,7 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "
         sequences = "1 sequence is" if n == 1 else f"{n} sequences are"
         return f"Too few to tell: {sequences} measured, and a verdict needs {FEWEST_SEQUENCES}."
     if conclusion.level == "void":
-        causes = " and ".join(_cause(name) for name in conclusion.causes)
-        are = "is" if len(conclusion.causes) == 1 else "are"
-        return f"No verdict until {causes} {are} explained: the numbers below are unreliable. Fix this first."
+        return f"No verdict until {_mended(conclusion.causes)}: {UNRELIABLE}."
     if conclusion.level in ("close", "apart"):
         return f"{conclusion.level.capitalize()}{over}: {_usable(conclusion, clusters)}"
     return LEVELS[conclusion.level].format(over=over, act=act[0].upper() + act[1:])
@@ -125,6 +124,15 @@ def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
     """Which weights leave a usable sample; or of how little that is not known."""
     counted = plural(conclusion.n_sequences, "sequence") if clusters is None else clusters.counted
     return USABLE[conclusion.usable.token, conclusion.usable.sequence].format(counted=counted)
+
+
+def _mended(causes: Sequence[str]) -> str:
+    """'shifted_columns is fixed', 'top_p and shifted_columns are fixed and the mean ratio explained'."""
+    named, ratios = ([name for name in causes if (name in WORDS) == is_ratio] for is_ratio in (False, True))
+    if not named:
+        return f"{listed([_cause(name) for name in ratios])} is explained"
+    explained = f" and {listed([_cause(name) for name in ratios])} explained" if ratios else ""
+    return f"{listed(named)} {'is' if len(named) == 1 else 'are'} fixed{explained}"
 
 
 def _cause(name: str) -> str:

@@ -56,6 +56,23 @@ def test_a_fault_has_the_effect_that_the_table_says(name: str) -> None:
     assert all(ALL_CAUSES[name].effect == "fault" for name in named)
 
 
+def test_a_mean_ratio_that_tokens_drawn_from_training_s_column_make_is_no_second_fault(tmp_path: Path) -> None:
+    assert [each["name"] for each in story(diagnose(str(DUMPS / "temp07_raw_vs_processed.parquet")))["faults"]] == [
+        "temperature"
+    ]
+    table = pq.read_table(DUMPS / "top_p08.parquet")
+    names = {"rollout_log_probs": "old_log_probs", "old_log_probs": "rollout_log_probs"}
+    pq.write_table(table.rename_columns([names.get(name, name) for name in table.column_names]), tmp_path / "s.parquet")
+    diagnosed = diagnose(str(tmp_path / "s.parquet"))
+    assert diagnosed.whole.diagnosis.impossible is not None
+    assert [each["name"] for each in story(diagnosed)["faults"]] == ["top_p"]
+    cause = diagnosed.whole.diagnosis.cause
+    assert cause is not None
+    assert (
+        "rollout_log_probs gives 11% of its probability to tokens that old_log_probs rules out." in cause.evidence[-2]
+    )
+
+
 def test_no_plan_is_recommended_over_a_fault_as_if_nothing_were_wrong() -> None:
     faulty = compare(str(DUMPS / "mispaired_5pct.parquet"))
     headline = faulty.recommendation.headline

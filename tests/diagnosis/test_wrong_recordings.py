@@ -74,6 +74,26 @@ def test_rows_that_slip_are_named_with_the_token_where_they_do(lost: int, by: in
     assert found.share > 0.9
 
 
+@pytest.mark.parametrize("has_mispaired", [False, True])
+def test_rows_that_are_shifted_from_their_start_are_called_so_and_others_mispaired(has_mispaired: bool) -> None:
+    def shifted(i: int, _row: dict[str, Any], b: Column, a: Column) -> tuple[Column, Column]:
+        if has_mispaired and i % 6 == 1:
+            return b, np.resize(ROWS[(i + 12) % len(ROWS)]["old_log_probs"], b.size)
+        return (b, np.r_[a[1:], a[0]]) if i % 6 == 0 else (b, a)
+
+    found = judged(shifted)
+    slipped = next(each for each in found.causes if each.cause == "slipped_rows")
+    assert slipped.parameters["by"] == 1
+    n_rows = len(range(0, len(ROWS), 6))
+    assert 0.8 * n_rows <= float(slipped.parameters["rows"]) <= n_rows
+    assert slipped.headline.startswith("rollout_log_probs lies 1 token later than old_log_probs in ")
+    mispaired = [each for each in found.causes if each.cause == "mispaired_rows"]
+    assert len(mispaired) == has_mispaired
+    for each in mispaired:
+        names = str(each.parameters["ids"]).split(", ")
+        assert {ROWS.index(row) % 6 for row in ROWS if row["sample_id"] in names} == {1}
+
+
 def test_rows_of_two_responses_do_not_slip() -> None:
     assert diagnose(DUMPS / "mispaired_5pct.parquet").verdict == "mispaired_rows"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlcorr_cli.causes.wording import steps_named
+from rlcorr_cli.causes.wording import levels_named, steps_named
 from rlcorr_cli.results.course import AtStep, Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.words import rise_sentence, steps_that_break
@@ -138,6 +138,15 @@ def test_steps_are_named_by_the_rules_that_they_break() -> None:
     assert steps_named(range(20, 100, 10), every=range(0, 100, 10)) == "steps 20 to 90"
     assert steps_named([0, 3, 4, 5, 8], every=[0, 3, 4, 5, 8, 9]) == "steps 0 to 8"
     assert steps_named(list("abcde"), "step") == "5 steps from a to e"
+
+
+def test_levels_are_named_as_steps_are_without_the_noun() -> None:
+    assert levels_named(["w3"]) == "w3"
+    assert levels_named([3, 7]) == "3 and 7"
+    assert levels_named([4, 5, 6, 9]) == "4, 5, 6 and 9"
+    assert levels_named([4, 5, 6, 7, 9]) == "4 to 7 and 9"
+    assert levels_named([2, 4, 6, 9, 13, 20]) == "6 from 2 to 20"
+    assert levels_named([f"w{i}" for i in range(34)]) == "w0, w1, w2, w3 and 30 more"
 
 
 @pytest.mark.parametrize(("n_tokens", "n_clusters", "judged"), [(1_000, 5, 1), (999, 5, 0), (1_000, 4, 0)])

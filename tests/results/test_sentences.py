@@ -56,8 +56,7 @@ CASES = {
     "a ratio that cannot be 1": Case(
         values={**APART, "kl": 0.12, "seq_ess": 0.05},
         impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
-        says="No verdict until the mean ratio is explained: the numbers below are unreliable. Fix this first. "
-        "Failing: kl.",
+        says="No verdict until the mean ratio is explained: the numbers below are unreliable. Failing: kl.",
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
@@ -117,15 +116,14 @@ CASES = {
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
         anomalies=(SHIFTED,),
-        says="No verdict until shifted_columns is explained: the numbers below are unreliable. Fix this first. "
-        "Failing: k3_kl, chi2_token.",
+        says="No verdict until shifted_columns is fixed: the numbers below are unreliable. Failing: k3_kl, chi2_token.",
     ),
     "two causes": Case(
         values=CLOSE,
         anomalies=(SHIFTED,),
         impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
-        says="No verdict until shifted_columns and the mean ratio are explained: the numbers below are unreliable. "
-        "Fix this first.",
+        says="No verdict until shifted_columns is fixed and the mean ratio explained: the numbers below are "
+        "unreliable.",
     ),
     "files out of order": Case(
         values=CLOSE,
@@ -186,10 +184,11 @@ def caused(report: Report, cause: CauseFinding, **values: float) -> str:
 
 
 def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
-    fix = "because of a fault: temperature. Fix it before you train; weights would only hide it."
-    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, {fix}"
-    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, {fix} Failing: k3_kl."
-    assert "because of a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
+    fix = "with a fault: temperature. Fix it before you train; weights would only hide it."
+    assert caused(report, named("temperature")) == f"Close, but {fix}"
+    assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, and {fix}"
+    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, and {fix} Failing: k3_kl."
+    assert "with a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
     assert caused(replace(report, impossible=impossible), named("temperature")) == (
         "No verdict until temperature is fixed and the mean ratio explained: the numbers below are unreliable."
@@ -208,15 +207,16 @@ def test_a_fault_that_is_named_is_to_be_mended_however_few_the_sequences(report:
 def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: Report) -> None:
     low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
     void = replace(report, impossible=low)
-    trusted = "the numbers below are unreliable."
-    follows = "No verdict until top_p is fixed, from which the mean ratio follows"
-    fix = "because of a fault: top_p. Fix it before you train; weights would only hide it."
-    assert caused(void, named("top_p")) == f"Close, {fix}"
+    makes, unreliable = "No verdict: top_p makes the mean ratio impossible.", "the numbers below are unreliable."
+    fix = "with a fault: top_p. Fix it before you train; weights would only hide it."
+    assert caused(void, named("top_p")) == f"Close, but {fix}"
     of_little = Story(first="top_p", faults=(DataFault(name="top_p", certainty="proven", what="so", do="Do so."),))
-    assert words(replace(void, plan=PLAIN, cause=None, story=of_little)) == f"{follows}: {trusted}"
+    assert words(replace(void, plan=PLAIN, cause=None, story=of_little)) == f"{makes} Until it is fixed, {unreliable}"
     both = caused(replace(void, anomalies=(SHIFTED,)), named("top_p"))
-    assert both == f"{follows}, and shifted_columns explained: {trusted}"
-    assert "is fixed and the mean ratio explained" in caused(replace(report, impossible=high), named("top_p"))
+    assert both == f"{makes} Until top_p and shifted_columns are fixed, {unreliable}"
+    assert caused(replace(report, impossible=high), named("top_p")) == f"Close, but {fix}"
+    padded = caused(replace(report, impossible=high), named("padded_vocabulary"))
+    assert "is fixed and the mean ratio explained" in padded
 
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
