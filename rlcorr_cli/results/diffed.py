@@ -102,6 +102,11 @@ class Pairs(Record):
     only_b: int
     other_text: int
     exact: bool
+    by: Annotated[tuple[str, ...], HIDDEN] = ()
+    """The columns that tell rows apart; none where their rollout log-probs do."""
+    clusters: Annotated[int | None, HIDDEN] = None
+    """How many of what is drawn together, such as prompts, both hold; None where these are rows, or too many to be
+    kept."""
 
 
 @frozen(kw_only=True)
@@ -428,6 +433,13 @@ def pairs_of(a: WholeDump | None, b: WholeDump | None) -> Pairs | None:
         other_text=max(both - same_text, 0),
         exact=exact,
     )
+
+
+def shared_clusters(a: Replicates | None, b: Replicates | None) -> int | None:
+    """How many clusters two dumps both hold; None where not all of them are kept."""
+    if a is None or b is None or not (a.clusters.exact and b.clusters.exact):
+        return None
+    return len(np.intersect1d(a.clusters.keys, b.clusters.keys))
 
 
 def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, float | None]) -> MovedSide | None:

@@ -11,7 +11,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.reading.request import IDS, ReadRequest
-from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, pairs_of, sections, side_of
+from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, Pairs, pairs_of, sections, shared_clusters, side_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import is_report
@@ -151,7 +151,7 @@ def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
     compared: list[Diff] = []
     for (name, b), changes, (_, notes) in zip(others.items(), of_dumps, of_groups, strict=True):
         assert b.totals is not None
-        pairs = pairs_of(a.totals.measured.whole, b.totals.measured.whole)
+        pairs = _pairs(a.totals, b.totals)
         compared.append(
             Diff(
                 a=replace(a, totals=None),
@@ -167,6 +167,15 @@ def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
     first, *rest = compared
     few = _few({"A": a, **others})
     return replace(first, notes=(*first.notes, *few), others=tuple(rest))
+
+
+def _pairs(a: RunTotals, b: RunTotals) -> Pairs | None:
+    """Which rows two dumps share, and which clusters, where those are other than rows."""
+    pairs = pairs_of(a.measured.whole, b.measured.whole)
+    by = _cluster_of(a)
+    is_by_column = by == _cluster_of(b) and by not in (NO_CLUSTERS, ROLLOUTS)
+    replicates = [run.measured.replicates.get(run.plan.mode) for run in (a, b)]
+    return pairs and replace(pairs, by=a.drawn_by, clusters=shared_clusters(*replicates) if is_by_column else None)
 
 
 def letter(place: int) -> str:

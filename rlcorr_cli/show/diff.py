@@ -238,7 +238,7 @@ def paired(diff: Diff) -> str:
         return ""
     about = "" if pairs.exact else "about "
     if not pairs.both:
-        return "The dumps share no rows."
+        return f"No rows match (by {listed(pairs.by or ['rollout log-probs'])}){_matching_clusters(diff)}."
     if not pairs.only_a and not pairs.only_b:
         text = f"All {pairs.both:,} rows match" if pairs.both > 1 else "The one row matches"
     else:
@@ -247,6 +247,17 @@ def paired(diff: Diff) -> str:
     if pairs.other_text:
         text += f", {about}{pairs.other_text:,} of them with other tokens"
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _matching_clusters(diff: Diff) -> str:
+    """', but all 8 prompts do', ', but 5 of A's 8 prompts do'; nothing where there are none."""
+    shared, of_a, of_b = diff.pairs and diff.pairs.clusters, diff.a.clusters, diff.b.clusters
+    if not shared or of_a is None or of_b is None:
+        return ""
+    do = "does" if shared == 1 else "do"
+    if shared == of_a.n == of_b.n:
+        return f", but {'the one ' + of_a.unit if shared == 1 else f'all {of_a.counted}'} {do}"
+    return f", but {shared:,} of A's {of_a.counted} {do}"
 
 
 def _which_side(diff: Diff) -> str:

@@ -52,8 +52,7 @@ def test_another_engine_is_seen_with_its_size() -> None:
 def test_the_first_sentence_says_what_moved_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     out = run("diff", BF16, INT8).out
-    said = "B is farther apart: k3_kl is 3.45 times A's (3.01 to 3.95). The dumps share no rows."
-    assert said in " ".join(out.split())
+    assert "B is farther apart: k3_kl is 3.45 times A's (3.01 to 3.95). No rows match" in " ".join(out.split())
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("  ? B: other_weights: Likely cause: one side runs other") for line in lines)
@@ -65,6 +64,22 @@ def test_the_first_sentence_says_what_moved_at_80_columns(monkeypatch: pytest.Mo
     assert [line.split()[0] for line in lines[13:16]] == ["metric", "k3_kl", "logprob_abs_diff_mean"]
     assert "…" not in run("diff", BF16, INT8, "--all").out
     assert "B is closer" in run("diff", INT8, BF16).out
+
+
+def test_it_is_said_by_what_rows_do_not_match_and_how_many_prompts_do(tmp_path: Path) -> None:
+    def said(*dumps: str) -> str:
+        return " ".join(run("diff", *dumps).out.split())
+
+    # Three scorings of rollouts that were drawn anew from the same prompts.
+    assert said(BF16, FP32, INT8).count("No rows match (by sample_id and step), but all 8 prompts do.") == 2
+    table = pq.read_table(INT8)
+    few = table.filter(pc.less(table["group_id"], "g3")).drop_columns(["sample_id"])
+    pq.write_table(few, tmp_path / "few.parquet")
+    assert "No rows match (by rollout log-probs), but 3 of A's 8 prompts do." in said(
+        BF16, str(tmp_path / "few.parquet")
+    )
+    pq.write_table(table.drop_columns(["sample_id", "group_id"]), tmp_path / "bare.parquet")
+    assert "No rows match (by rollout log-probs)." in said(BF16, str(tmp_path / "bare.parquet"))
 
 
 def test_every_further_dump_is_compared_with_the_first() -> None:
