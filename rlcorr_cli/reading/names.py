@@ -138,6 +138,9 @@ KEPT_PARTS: tuple[tuple[str, ...], ...] = (
     ("old_kept_log_probs", "train_kept_log_probs"),
 )
 """Columns of the ids that KEPT_OFFSETS cuts, and of the log-probs of every kept token under both policies."""
+POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
+VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
+"""A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
 VERSIONS = ("policy_versions", "versions")
 """Columns of the version of the weights that sampled each token."""
 

@@ -4,6 +4,7 @@ Each file is resolved by itself and held against the first (`resolve_schema`).  
 to one Parquet file, `joined` tells which columns that has, or why it cannot be.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,9 +26,11 @@ from rlcorr_cli.reading.names import (
     KEPT_SETS,
     LEVELS,
     NO_CLUSTERS,
+    POLICY_WORDS,
     PROMPT_TEXTS,
     PROMPTS,
     TOKENS,
+    VERSION_WORDS,
     VERSIONS,
 )
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
@@ -87,6 +90,7 @@ def resolve_schema(
     keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
     ids = {_ids(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
+    notes += _like_versions(schemas, request) if plan_columns.levels else ()
     shared_ids = ids.pop() if len(ids) == 1 else ()
     # The bootstrap knows rows by the ids that are asked for, and none by a step alone.
     unasked = () if "step" in request.drawn_by else candidates("step", shared_ids[1:], request.columns)
@@ -299,6 +303,22 @@ def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids:
         columns = candidates("step", schema.names, request.columns)
         if len(columns) == 1 and columns[0] in schema.names and not types.holds_key(type := _type(schema, columns[0])):
             yield f"{columns[0]} is not used as step: it holds {type}, not {types.KEY}."
+
+
+def _like_versions(schemas: Mapping[str, pa.Schema], request: ReadRequest) -> Iterator[str]:
+    """A sentence on a column that is named as if it told the policy's version, where no other column does."""
+    for schema in schemas.values():
+        if _mark("policy_version", schema, request) or _mark("policy_version_lag", schema, request):
+            return
+    for field in next(iter(schemas.values())):
+        words = set(re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1_\2", field.name).lower()))
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        is_free = re.fullmatch(r"[\w.-]+", field.name) and field.name not in request.columns.values()
+        if is_number and is_free and words & POLICY_WORDS and words & VERSION_WORDS:
+            yield (
+                f'Column "{field.name}" is not used. If it tells which version of the weights sampled a row, add '
+                f"--map policy_version={field.name}."
+            )
 
 
 def _type(schema: pa.Schema, column: str) -> pa.DataType:

@@ -99,6 +99,22 @@ def test_a_group_key_of_lists_or_objects_is_refused(tmp_path: Path) -> None:
         refused(run("analyze", source, "--group-by", "key"), 3, "a.parquet: key holds", "one value per row")
 
 
+def test_a_number_that_may_be_the_policys_version_is_said_to_be_unused_with_what_to_type(tmp_path: Path) -> None:
+    def told(*names: str, columns: tuple[str, ...] = ()) -> list[str]:
+        rows = [row([-1.0, -0.5], [-1.0, -0.4], **dict.fromkeys(names, 3), **dict.fromkeys(columns, "v")) for _ in "ab"]
+        source = parquet(tmp_path / "a.parquet", rows)
+        return [text for text in run("analyze", source, "--json").json["notes"] if "not used" in text]
+
+    for name in ("actor_ver", "weightsVersion", "ckpt_step"):
+        (note,) = told("step", name)
+        assert note.startswith(f'Column "{name}" is not used.')
+        assert f"--map policy_version={name}" in note
+        source = str(tmp_path / "a.parquet")
+        assert run("analyze", source, "--json", "--map", f"policy_version={name}").status == 0
+    assert told("step", "policy_version", "actor_ver") == told("prompt_version", "global_step") == []
+    assert told("step", columns=("model_version_name", "actor_ver")) == []
+
+
 def test_a_step_of_lists_or_objects_is_not_used_and_said(tmp_path: Path) -> None:
     for name in NESTED:
         source = dump(tmp_path / "a.parquet", {"step": IN_PARQUET[name]})
