@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "rollout_rs_masked_fraction",
         "warn",
-        "Below 0.1 is ideal. Widen the bounds, or use weights instead of rejection.",
+        "Widen the bounds until it is near 0.1, or use weights instead of rejection.",
         high=0.3,
     ),
 )

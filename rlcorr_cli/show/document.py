@@ -81,7 +81,8 @@ class Table:
     where there is no room, in this order; wide: of what only a roomy one shows.  splits: whether the columns that
     have no room go on below instead; together: how many of them are never parted.  gap: columns of a terminal
     between two.  is_tight: whether no empty line stands below it.  looks: of each row, if not plain.  note: the
-    sentence below short cells.
+    sentence below short cells.  upright: the same as a column, which stands beside the table above it on a terminal
+    that has room for both.
     """
 
     headings: tuple[str, ...]
@@ -99,6 +100,7 @@ class Table:
     note: str = ""
     heading: str = ""
     links: tuple[str, ...] = ()
+    upright: "Table | None" = None
 
     @property
     def has_marks(self) -> bool:
@@ -261,7 +263,14 @@ class Legend:
     scale: float
 
 
-Block = Note | Facts | Table | RunningText | Legend
+@frozen
+class Drawing:
+    """A line of characters.  draw: makes it, in so many columns of a terminal or fewer."""
+
+    draw: Callable[[int], str]
+
+
+Block = Note | Facts | Table | RunningText | Legend | Drawing
 
 
 @frozen
@@ -393,6 +402,8 @@ def sections_of(blocks: Iterable[Block], heading: str = "") -> Iterator[Section]
                 about.append(", ".join(parts))
             case RunningText():
                 about.append(block.marked)
+            case Drawing():
+                about.append(block.draw(ROOMY))
             case Note():
                 about.append(f"{block.lead}{block.text} {f'`{block.option}`' if block.option else ''}".strip())
     if any(about):

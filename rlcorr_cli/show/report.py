@@ -36,6 +36,7 @@ from rlcorr_cli.show.document import (
     Cell,
     Column,
     Document,
+    Drawing,
     Facts,
     KeyFigure,
     Note,
@@ -79,7 +80,7 @@ from rlcorr_cli.show.words import (
     verdict,
 )
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR
+from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
 MARKS = "! marks a value outside its limit."
 STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", "too few": "warn"}
@@ -249,14 +250,29 @@ def _distribution(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
-    row = Cell(f"value ±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"), *map(Cell, columns.values())
-    yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True)
+    about = f"value ±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"
+    upright = Table(
+        headings=("log_ratio at", about), rows=tuple((Cell(at), Cell(text)) for at, text in columns.items())
+    )
+    row = Cell(about), *map(Cell, columns.values())
+    yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True, upright=upright)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
-        reach = max(abs(low), abs(high))
-        line = histogram_line(report.log_ratios, -reach, reach, width=41, unicode=is_unicode())
-        yield Note(f"{number(-reach)} |{line}| +{number(reach)}  log counts")
+        yield Drawing(partial(_histogram, report.log_ratios, max(abs(low), abs(high))))
     yield BLANK
+
+
+MOST_BARS, FEWEST_BARS = 41, 11
+
+
+def _histogram(log_ratios: Histogram, reach: float, width: int) -> str:
+    """'-1.01 |▁▃▆█▆▃▁| +1.01  log counts' in so many columns, without the last words where they have no room."""
+    ends, scale = (f"{number(-reach)} |", f"| +{number(reach)}"), "  log counts"
+    room = width - sum(map(len, ends))
+    if room < FEWEST_BARS + len(scale):
+        scale = ""
+    n_bars = max(FEWEST_BARS, min(MOST_BARS, room - len(scale)))
+    return ends[0] + histogram_line(log_ratios, -reach, reach, width=n_bars, unicode=is_unicode()) + ends[1] + scale
 
 
 # Groups on a terminal: all of them when they are few; when they are many, their course and the worst of them.  Steps

@@ -16,6 +16,7 @@ from rlcorr_cli.show.document import (
     ROOMY,
     Block,
     Document,
+    Drawing,
     Facts,
     Legend,
     Note,
@@ -73,6 +74,8 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
                 print_note(console, block)
             case RunningText():
                 print_running(console, block)
+            case Drawing():
+                print_note(console, Note(block.draw(console.width - 2 * INDENT)))
             case Legend():
                 print_legend(console, block)
         is_below_table = isinstance(block, Table) and not block.is_tight
@@ -85,9 +88,11 @@ def _rows(blocks: Iterable[Block], width: int) -> Iterator[list[Block]]:
     """
     row, room = list[Block](), 0
     for block in blocks:
+        if row and isinstance(block, Table) and block.upright is not None and _beside(block.upright) <= room:
+            block = block.upright
         needed = width
         if width >= BESIDE and isinstance(block, Table) and not block.is_tight and not block.splits:
-            needed = sum(block.widths(folded=False)) - block.gap + BETWEEN
+            needed = _beside(block)
         if row and needed > room:
             yield row
             row = []
@@ -95,6 +100,11 @@ def _rows(blocks: Iterable[Block], width: int) -> Iterator[list[Block]]:
         row.append(block)
     if row:
         yield row
+
+
+def _beside(table: Table) -> int:
+    """The columns that a table takes in a row of several."""
+    return sum(table.widths(folded=False)) - table.gap + BETWEEN
 
 
 def _print_beside(console: Console, tables: Sequence[Table]) -> None:

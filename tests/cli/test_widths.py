@@ -122,6 +122,17 @@ def test_a_result_is_drawn_at_any_width(kind: str) -> None:
         assert drawn(lambda result=result: shown.draw(result), width).strip(), width
 
 
+def test_the_histogram_of_a_report_has_one_line_and_its_quantiles_stand_beside_the_table_in_a_wide_one() -> None:
+    report = api.analyze(INT8)
+    for width in (36, 40, 60, 80, 120):
+        lines = drawn(lambda: print_result(report), width).splitlines()
+        (histogram,) = (line for line in lines if "|" in line)
+        assert len(histogram) <= width
+        assert histogram.count("|") == 2
+        (heading,) = (line for line in lines if "divergence  " in line)
+        assert ("log_ratio at" in heading) == (width == 120)
+
+
 @pytest.mark.parametrize("kind", ["analyze", "compare --all", "sweep", "inspect", "inspect --row", "diagnose"])
 def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> None:
     shown = KINDS[kind]

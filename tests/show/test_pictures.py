@@ -36,6 +36,7 @@ from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
+CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"
 BASELINE = Path(__file__).parent / "baseline"
 PLAN = Plan(
     "pictured",
@@ -329,6 +330,12 @@ def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
 )
 def test_captions_are_true(kind: str, rows: list[Row], words: str, tmp_path: Path) -> None:
     assert words in draw(kind, reported(rows, tmp_path)).caption
+
+
+@pytest.mark.parametrize("kind", ["surprise", "position"])
+def test_no_trend_is_told_of_log_ratios_of_two_different_tokens(kind: str) -> None:
+    (picture,) = plot(str(CAUSES / "mispaired_5pct.parquet"), kind=kind)
+    assert picture.caption == "These spreads say nothing about the policies: mispaired_rows compares different tokens."
 
 
 def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() -> None:

@@ -198,10 +198,22 @@ def surprise(ax: Axes, report: Report) -> str:
     trend = surprise_trend(bins)
     if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
+    if apart := _apart(report):
+        return apart
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
     spread = f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
     return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
+
+
+OF_OTHER_TOKENS = ("shifted_columns", "mispaired_rows", "slipped_rows", "top1_recorded")
+"""Faults under which a log-ratio is of two different tokens."""
+
+
+def _apart(report: Report) -> str:
+    """That a spread says nothing of the policies; empty where it does."""
+    found = next((name for name in report.story.fault_names if name in OF_OTHER_TOKENS), None)
+    return "" if found is None else f"These spreads say nothing about the policies: {found} compares different tokens."
 
 
 def surprise_axis(ax: Axes) -> None:
@@ -242,6 +254,8 @@ def position(ax: Axes, report: Report) -> str:
     _mean_and_std(ax, places, bins)
     ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
     ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
+    if apart := _apart(report):
+        return apart
     words = {"level": "does not change"}.get(trend.change, trend.change)
     early, late = number(trend.early_std), number(trend.late_std)
     return f"The gap {words} along the sequence: std {early} at the first positions, {late} at the last."
