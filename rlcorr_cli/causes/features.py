@@ -205,7 +205,6 @@ class Features:
     """
 
     n_tokens: int
-    n_body: int
     odd_belong: bool
     odd_correlation: float
     gap: float
@@ -274,7 +273,6 @@ def features_of(totals: GapTotals) -> Features:
     lines = totals.lines[fields].sum(axis=0)
     return Features(
         n_tokens=int(n),
-        n_body=int(n_body),
         odd_belong=odd_belong,
         odd_correlation=odd_correlation,
         gap=every["l2"],

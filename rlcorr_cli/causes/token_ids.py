@@ -170,14 +170,13 @@ def repetition(vocabulary: Vocabulary) -> Repetition | None:
 
 @frozen(kw_only=True)
 class SharedPrefixes:
-    """ratio: T of rollout over that of training, with its error; of so many tokens that differ, after so many
-    prefixes.  r2: what it explains of the differences between the two columns, which a curve explains less of."""
+    """ratio: T of rollout over that of training, with its error; of so many tokens that differ.  r2: what it explains
+    of the differences between the two columns, which a curve explains less of."""
 
     ratio: float
     error: float
     r2: float
     tokens: int
-    prefixes: int
 
 
 def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
@@ -200,7 +199,7 @@ def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
         error = sqrt(float((off * off).sum()) / max(1, len(b) - n_prefixes - 1) / squares)
         r2 = 1 - float((off * off).sum()) / max(1e-30, float(((a - b) ** 2).sum()))
         kept = np.abs(off) <= FAR_OFF * max(1e-9, float(np.median(np.abs(off))) / MAD_OF_NORMAL)
-    return SharedPrefixes(ratio=slope, error=error, r2=r2, tokens=len(b), prefixes=n_prefixes)
+    return SharedPrefixes(ratio=slope, error=error, r2=r2, tokens=len(b))
 
 
 def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Index, NDArray[np.uint64]]]:

@@ -21,11 +21,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1g}%" if abs(share) >= 0.0001 else "< 0.01%"
 
 
-def figures(value: float, digits: int = 2) -> str:
-    """With so many significant digits, and no exponent between 1e-4 and 1e6."""
+def figures(value: float) -> str:
+    """With two significant digits, and no exponent between 1e-4 and 1e6."""
     if not isfinite(value) or value == 0:
         return "0" if value == 0 else f"{value}"
-    text = f"{value:.{digits}g}"
+    text = f"{value:.2g}"
     return f"{value:,.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 

@@ -24,7 +24,6 @@ from rlcorr_cli.reading.request import EngineName
 
 if TYPE_CHECKING:
     from rlcorr_cli.engines.processes import ProcessEngine
-    from rlcorr_cli.engines.ray_tasks import RayEngine
 
 THREADS_THAT_HELP = 5.0
 """One over the share of a worker thread's time under the interpreter lock."""
@@ -140,7 +139,12 @@ def computing(
     gpus = 0 if engine == "ray" else devices.gpus(device)
     chosen: Engine
     if engine == "ray":
-        chosen = _on_ray(device, workers, ray_address)
+        from rlcorr_cli.engines.ray_tasks import RayEngine
+
+        on_gpus = devices.resolve(device).type == "cuda"
+        if on_gpus and device not in ("auto", "cuda"):
+            raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
+        chosen = RayEngine(workers, ray_address, prepare=prepare_worker, on_gpus=on_gpus)
     elif engine == "threads" or (engine == "auto" and gpus == 1):
         chosen = ThreadEngine(workers or cores())
     else:
@@ -159,15 +163,6 @@ def _processes(workers: int, gpus: int) -> "ProcessEngine":
 
     environments = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in devices.visible_gpus(gpus)] or [{}]
     return ProcessEngine(workers, prepare_worker, environments)
-
-
-def _on_ray(device: str, workers: int | None, address: str | None) -> "RayEngine":
-    from rlcorr_cli.engines.ray_tasks import RayEngine
-
-    on_gpus = devices.resolve(device).type == "cuda"
-    if on_gpus and device not in ("auto", "cuda"):
-        raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
-    return RayEngine(workers, address, prepare=prepare_worker, on_gpus=on_gpus)
 
 
 def prepare_worker() -> None:

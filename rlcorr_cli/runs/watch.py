@@ -18,7 +18,7 @@ the one before it tells the other.
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import isclose
 from statistics import median
@@ -101,12 +101,10 @@ class News:
     alarms: tuple[Alarm, ...] = ()
 
 
-def look(
-    following: Following, job: Job, listing: Listing, now: Callable[[], float] = time.time
-) -> Iterator[tuple[Following, News]]:
+def look(following: Following, job: Job, listing: Listing) -> Iterator[tuple[Following, News]]:
     """Each new dump, read; what remembers it comes with it, and at the end once more, with the files that wait.
     listing: of the job's paths, from the look before."""
-    complete, following = _complete(following, job, listing, now())
+    complete, following = _complete(following, job, listing)
     # A framework's file is read with those that came before it, or is left out beside them.
     alone = [path for path, file in following.files.items() if file.reads == "alone" and path in listing][-MOST_ALONE:]
     lately = [path for each in following.open for path in each.files if path in listing]
@@ -145,7 +143,7 @@ def look(
     yield (following, News()) if begun is None else _judged(following, job, begun)
 
 
-def _complete(following: Following, job: Job, listing: Listing, now: float) -> tuple[list[str], Following]:
+def _complete(following: Following, job: Job, listing: Listing) -> tuple[list[str], Following]:
     """The files that are new, or written again, and complete, in order; and what remembers those that wait, and forgets
     those that went away unread."""
     seen = following.files
@@ -153,11 +151,12 @@ def _complete(following: Following, job: Job, listing: Listing, now: float) -> t
     asked = listing.look([path for path, file in never_read if file.reads == "waits"])
     forgotten = {path for path, file in never_read if not file.steps and path not in listing}
     complete: list[str] = []
+    long_ago = time.time() - job.settled
     waiting: dict[str, SeenFile] = {}
     for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
         before, stamp = seen.get(path), asked[path]
         is_same = before is not None and before.stamp == stamp
-        if is_same or filesystem(path).remote or _is_settled(path, stamp, now - job.settled):
+        if is_same or filesystem(path).remote or _is_settled(path, stamp, long_ago):
             complete.append(path)
         elif before is None or before.reads == "waits":
             waiting[path] = SeenFile(stamp=stamp)
