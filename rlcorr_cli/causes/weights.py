@@ -226,7 +226,7 @@ def far_in_runs(case: Case) -> float | None:
     sample = case.sample
     if sample is None:
         return None
-    gaps = TokenGaps(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
+    gaps = TokenGaps.of(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
     far = gaps.inside & (abs(gaps.d) > FAR_CORES * case.features.core)
     starts = starts_of(sample.n_valid)[1:]
     before, after = far[:-1].copy(), far[1:]

@@ -6,7 +6,6 @@ stand in special parts are few, and added up apart.
 """
 
 import math
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -66,10 +65,14 @@ def gap_totals(sample: RowSample) -> RowGaps:
     ends = np.cumsum(sample.n_valid)
     cuts = np.searchsorted(ends, np.arange(0, sample.n_valid_tokens, TOKENS_AT_ONCE))
     for first, last in pairwise(sorted({*cuts.tolist(), *range(0, n_rows, MOST_ROWS), n_rows})):
-        of_portion = _Sums(GapRows.of(sample, first, last))
-        totals += of_portion.totals
-        keys.append(of_portion.rows.keys)
-        of_rows.append((of_portion.odd_gap, of_portion.far_size, *of_portion.ratio_sums))
+        rows = GapRows.of(sample, first, last)
+        sums = _Sums.of(rows)
+        totals += sums.totals()
+        keys.append(rows.keys)
+        odd_gap = np.where(sums.odd, sums.every[:, :, gap.GAP_SUMS.index("l2")].sum(axis=1), math.nan)
+        starts, rho_minus_1 = starts_of(rows.lengths), rows.values.rho_minus_1
+        squares = np.add.reduceat(rho_minus_1 * rho_minus_1, starts)
+        of_rows.append((odd_gap, sums.far_size, np.add.reduceat(rho_minus_1, starts), squares))
     odd, far, rho_minus_1, square = (np.concatenate(column) for column in zip(*of_rows, strict=True))
     return RowGaps(totals=totals, keys=np.concatenate(keys), odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
 
@@ -81,96 +84,69 @@ ODD_TOKENS, ODD_CORRELATION, ODD_DEVIATION, ODD_SIZE, ODD_LEAST = 16, 0.5, 0.2, 
 ODD_CORRELATION, both have a deviation above ODD_DEVIATION, and the mean x exceeds ODD_SIZE."""
 
 
-@frozen
+def _odd_rows(rows: GapRows, body: Floats) -> NDArray[np.bool_]:
+    """Rows whose columns do not belong to each other, [R].  body: TOKEN_SUMS of body tokens."""
+    n, n_graded, x = (body[:, :, TOKEN_SUMS.index(name)].sum(axis=1) for name in ("n", "n_graded", "x"))
+    far = (n >= ODD_TOKENS) & (x / n_graded > ODD_SIZE)
+    if not far.any():
+        return far
+    tokens = np.flatnonzero(far[rows.row] & rows.in_body)
+    a, b = (np.maximum(column[tokens], ODD_LEAST) for column in (rows.values.a, rows.values.b))
+    sums = sums_at(rows.row[tokens], rows.n_rows, (a, b, a * a, b * b, a * b))
+    mean_a, mean_b, aa, bb, ab = (column / n for column in sums.T)
+    spread_a, spread_b = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
+    correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
+    return far & (correlation < ODD_CORRELATION) & (np.minimum(spread_a, spread_b) > ODD_DEVIATION)
+
+
+@frozen(kw_only=True)
 class _Sums:
-    """What is made of some rows."""
+    """What is made of some rows.
+
+    odd: rows whose columns do not belong to each other, bool[R].  body: TOKEN_SUMS of body tokens, of odd rows too;
+    whole: of all tokens; table: of body tokens, and of all tokens of odd rows; f64[R, N_SURPRISE, K].  every: GAP_SUMS
+    of all tokens, f64[R, N_SURPRISE, 3].  far_size: y of each row, NaN of odd ones and of those without a graded token.
+
+    Of tokens: apart, what TOKEN_SUMS add up, of those that are not in their row's body; in_odd, those of odd rows;
+    part, i64[V], the part of each; inside, those inside that are in the table.
+    """
 
     rows: GapRows
+    odd: NDArray[np.bool_]
+    body: Floats
+    whole: Floats
+    table: Floats
+    every: Floats
+    far_size: Floats
+    apart: list[NDArray[Any]]
+    in_odd: NDArray[np.bool_]
+    part: Index
+    inside: NDArray[np.bool_]
 
-    @cached_property
-    def _apart(self) -> list[NDArray[Any]]:
-        """What TOKEN_SUMS add up, of the tokens that are not in their row's body."""
-        return [column[self.rows.apart] for column in self.rows.values.columns.values()]
+    @classmethod
+    def of(cls, rows: GapRows) -> "_Sums":
+        """Of these rows."""
+        n, columns = rows.n_rows * N_SURPRISE, rows.values.columns.values()
+        apart = [column[rows.apart] for column in columns]
+        body = sums_at(np.where(rows.in_body, rows.cell, n), n + 1, columns)[:-1].reshape(rows.n_rows, N_SURPRISE, -1)
+        whole = body + sums_at(rows.cell[rows.apart], n, apart).reshape(body.shape)
+        odd = _odd_rows(rows, body)
+        in_odd = odd[rows.row]
+        graded, x = (whole[:, :, TOKEN_SUMS.index(name)].sum(axis=1) for name in ("n_graded", "x"))
+        return cls(
+            rows=rows,
+            odd=odd,
+            body=body,
+            whole=whole,
+            table=np.where(odd[:, None, None], whole, body) if odd.any() else body,
+            every=whole[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]],
+            far_size=np.where(odd | (graded == 0), math.nan, x / graded),
+            apart=apart,
+            in_odd=in_odd,
+            part=np.where(in_odd, ODD, rows.places.part) if odd.any() else rows.places.part,
+            inside=(rows.in_body | in_odd) & rows.values.inside,
+        )
 
-    @cached_property
-    def _body(self) -> Floats:
-        """TOKEN_SUMS of body tokens, of odd rows too: f64[R, N_SURPRISE, K]."""
-        n = self.rows.n_rows * N_SURPRISE
-        at = np.where(self.rows.in_body, self.rows.cell, n)
-        sums = sums_at(at, n + 1, self.rows.values.columns.values())
-        return sums[:-1].reshape(self.rows.n_rows, N_SURPRISE, -1)
-
-    @cached_property
-    def _whole(self) -> Floats:
-        """TOKEN_SUMS of all tokens: f64[R, N_SURPRISE, K]."""
-        sums = sums_at(self.rows.cell[self.rows.apart], self.rows.n_rows * N_SURPRISE, self._apart)
-        return self._body + sums.reshape(self._body.shape)
-
-    @cached_property
-    def _table(self) -> Floats:
-        """TOKEN_SUMS of body tokens, and of all tokens of odd rows: f64[R, N_SURPRISE, K]."""
-        return np.where(self.odd[:, None, None], self._whole, self._body) if self.odd.any() else self._body
-
-    @cached_property
-    def odd(self) -> NDArray[np.bool_]:
-        """Rows whose columns do not belong to each other, [R]."""
-        rows = self.rows
-        n, n_graded, x = (self._body[:, :, TOKEN_SUMS.index(name)].sum(axis=1) for name in ("n", "n_graded", "x"))
-        far = (n >= ODD_TOKENS) & (x / n_graded > ODD_SIZE)
-        if not far.any():
-            return far
-        tokens = np.flatnonzero(far[rows.row] & rows.in_body)
-        a, b = (np.maximum(column[tokens], ODD_LEAST) for column in (rows.values.a, rows.values.b))
-        sums = sums_at(rows.row[tokens], rows.n_rows, (a, b, a * a, b * b, a * b))
-        mean_a, mean_b, aa, bb, ab = (column / n for column in sums.T)
-        spread_a, spread_b = (np.sqrt(np.maximum(s - m * m, 0)) for s, m in ((aa, mean_a), (bb, mean_b)))
-        correlation = (ab - mean_a * mean_b) / (spread_a * spread_b)
-        return far & (correlation < ODD_CORRELATION) & (np.minimum(spread_a, spread_b) > ODD_DEVIATION)
-
-    @cached_property
-    def _odd_tokens(self) -> NDArray[np.bool_]:
-        """Tokens of odd rows."""
-        return self.odd[self.rows.row] if self.odd.any() else np.zeros(len(self.rows.row), np.bool_)
-
-    @cached_property
-    def _part(self) -> Index:
-        """The part of each token."""
-        return np.where(self._odd_tokens, ODD, self.rows.places.part) if self.odd.any() else self.rows.places.part
-
-    @cached_property
-    def _inside(self) -> NDArray[np.bool_]:
-        """Tokens inside that are in the table."""
-        return (self.rows.in_body | self._odd_tokens) & self.rows.values.inside
-
-    def _of_whole(self, name: str) -> Floats:
-        """One of the sums of all tokens, over each row: f64[R]."""
-        return self._whole[:, :, TOKEN_SUMS.index(name)].sum(axis=1)
-
-    @cached_property
-    def _every(self) -> Floats:
-        """GAP_SUMS of all tokens: f64[R, N_SURPRISE, 3]."""
-        return self._whole[:, :, [TOKEN_SUMS.index(name) for name in gap.GAP_SUMS]]
-
-    @property
-    def ratio_sums(self) -> tuple[Floats, Floats]:
-        """The sums of rho - 1 and of its square over each row."""
-        starts, rho_minus_1 = starts_of(self.rows.lengths), self.rows.values.rho_minus_1
-        return np.add.reduceat(rho_minus_1, starts), np.add.reduceat(rho_minus_1 * rho_minus_1, starts)
-
-    @cached_property
-    def far_size(self) -> Floats:
-        """y of each row, NaN of odd ones and of those without a graded token."""
-        graded = self._of_whole("n_graded")
-        with np.errstate(invalid="ignore", divide="ignore"):
-            size = self._of_whole("x") / graded
-        return np.where(self.odd | (graded == 0), math.nan, size)
-
-    @cached_property
-    def odd_gap(self) -> Floats:
-        """The sum of l^2 of odd rows, NaN of others."""
-        return np.where(self.odd, self._every[:, :, 1].sum(axis=1), math.nan)
-
-    @cached_property
     def totals(self) -> GapTotals:
         """All but the lists of rows."""
         moments, curves, lines = self._jackknifed()
@@ -182,7 +158,7 @@ class _Sums:
             n_odd=int(self.odd.sum()),
             turns=turns,
             turns_surprise=turns_surprise,
-            surprise_gap=_folded(self._every, self.rows.group, GROUPS).swapaxes(0, 1),
+            surprise_gap=_folded(self.every, self.rows.group, GROUPS).swapaxes(0, 1),
             grids=np.stack([grid_sums(column) for column in self.rows.stored]),
             rows=leaning,
             sizes=sizes,
@@ -195,11 +171,11 @@ class _Sums:
 
     def _of_tokens(self) -> dict[str, Any]:
         """What single tokens are added up by, of GapTotals: their part and place, d, and how sure they are."""
-        rows, values, part = self.rows, self.rows.values, self._part
+        rows, values, part = self.rows, self.rows.values, self.part
         at = (part[rows.apart] * N_SURPRISE) + values.surprise[rows.apart]
-        tokens = sums_at(at, len(PARTS) * N_SURPRISE, self._apart).reshape(len(PARTS), N_SURPRISE, -1)
-        tokens[ODD] = self._whole[self.odd].sum(axis=0)
-        tokens[BODY] = self._body[~self.odd].sum(axis=0)
+        tokens = sums_at(at, len(PARTS) * N_SURPRISE, self.apart).reshape(len(PARTS), N_SURPRISE, -1)
+        tokens[ODD] = self.whole[self.odd].sum(axis=0)
+        tokens[BODY] = self.body[~self.odd].sum(axis=0)
 
         far = np.abs(values.log_ratio) > LN_2
         of_parts = tokens.sum(axis=1)[:, [TOKEN_SUMS.index(name) for name in gap.PLACE_SUMS[:-1]]]
@@ -208,8 +184,8 @@ class _Sums:
         at = np.where(part == BODY, bins[rows.places.index], n)
         of_index = sums_at(at, n + 1, [*(values.columns[name] for name in gap.PLACE_SUMS[:-1]), far])[:n]
 
-        even = ~self._odd_tokens
-        at = ((even * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin())[self._inside]
+        even = ~self.in_odd
+        at = ((even * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin())[self.inside]
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
         unsure = values.b[(values.b < 0) & even]
 
@@ -229,8 +205,8 @@ class _Sums:
         shape = gap.TURNS, GROUPS, len(gap.GAP_SUMS)
         if not self.rows.places.turn.any():
             turns, surprise = np.zeros(shape), np.zeros((gap.TURNS, N_SURPRISE))
-            turns[0] = _folded(self._every.sum(axis=1), self.rows.group, GROUPS)
-            surprise[0] = self._every[:, :, 0].sum(axis=0)
+            turns[0] = _folded(self.every.sum(axis=1), self.rows.group, GROUPS)
+            surprise[0] = self.every[:, :, 0].sum(axis=0)
             return turns, surprise
         turn, values = np.minimum(self.rows.places.turn, gap.TURNS - 1), self.rows.values
         at = turn * GROUPS + self.rows.group[self.rows.row]
@@ -240,7 +216,7 @@ class _Sums:
 
     def _of_rows(self) -> tuple[Floats, Floats]:
         """ROW_SUMS of rows whose body differs somewhere, and SIZE_SUMS of rows by y."""
-        sums = self._table.sum(axis=1)
+        sums = self.table.sum(axis=1)
         positive, differing = (sums[:, TOKEN_SUMS.index(name)] for name in ("n_positive", "n_differing"))
         leaning = ~self.odd & (differing > 0)
         p, v, a = positive[leaning], differing[leaning], self.rows.advantages[leaning]
@@ -253,7 +229,8 @@ class _Sums:
 
         known = np.isfinite(self.far_size)
         bins = np.clip((self.far_size[known] - gap.SIZE_LEAST) / gap.SIZE_STEP, 0, gap.N_SIZES - 1).astype(np.int64)
-        columns = [np.ones(self.rows.n_rows), *(self._of_whole(name) for name in ("n", "l2", "e2"))]
+        sums = self.whole.sum(axis=1)
+        columns = [np.ones(self.rows.n_rows), *(sums[:, TOKEN_SUMS.index(name)] for name in ("n", "l2", "e2"))]
         sizes = np.column_stack([np.bincount(bins, column[known], gap.N_SIZES) for column in columns])
         return np.array([*of_rows, *of_advantages]), sizes.astype(np.float64)
 
@@ -264,7 +241,7 @@ class _Sums:
         size, odd = self.far_size, self.odd
         known = np.isfinite(size)
         of_rows, of_known = (
-            self._every.sum(axis=1),
+            self.every.sum(axis=1),
             [column[known] for column in (np.ones(len(size)), size, size * size)],
         )
         columns: dict[str, Levels] = {}
@@ -279,9 +256,9 @@ class _Sums:
             columns[name] = Levels(
                 keys=tuple(keys[code] for code in used.tolist()),
                 rows=np.column_stack([np.bincount(level[known], sums, n) for sums in of_known]).astype(np.float64),
-                tokens=_folded(self._whole[~odd], level[~odd], n),
+                tokens=_folded(self.whole[~odd], level[~odd], n),
                 gap=by_group.reshape(n, GROUPS, -1),
-                surprise=_folded(self._every[:, :, 0], level, n),
+                surprise=_folded(self.every[:, :, 0], level, n),
             )
         return columns
 
@@ -290,7 +267,7 @@ class _Sums:
         rows, values, ids, again = self.rows, self.rows.values, self.rows.token_ids, self.rows.again
         if ids is None or again is None:
             return None
-        tokens = np.flatnonzero((self._part == BODY) & values.inside & (ids >= 0))
+        tokens = np.flatnonzero((self.part == BODY) & values.inside & (ids >= 0))
         n, d = np.ones(len(tokens)), values.d[tokens]
         held = d.clip(-REPEAT_LIMIT, REPEAT_LIMIT)
         at = values.surprise[tokens] * 2 + again[tokens]
@@ -309,7 +286,7 @@ class _Sums:
         """moments, curves, lines of GapTotals."""
         field = np.where(self.odd, 0, 1) * GROUPS + self.rows.group
         n = len(gap.FIELDS) * GROUPS
-        by_group = dict(zip(TOKEN_SUMS, np.moveaxis(_folded(self._table, field, n), -1, 0), strict=True))
+        by_group = dict(zip(TOKEN_SUMS, np.moveaxis(_folded(self.table, field, n), -1, 0), strict=True))
         moments = np.stack([by_group[name].sum(axis=1) for name in ("rho_minus_1", "inverse_minus_1")], axis=-1)
         curves = np.stack([by_group[name] for name in ("n", "l", "l2")], axis=-1)
         on_u = np.stack([by_group[name] for name in ("n_inside", "u", "d", "u2", "d2", "ud")], axis=-1)
@@ -319,7 +296,7 @@ class _Sums:
         # On v the bins are no use: all tokens are in its line, those above 1 in another, those below -1 in a third.
         values = self.rows.values
         v, d, dd = values.v, values.d, values.columns["d2"]
-        zone = np.where(self._inside, (v > 1) + 2 * (v < -1), 3)
+        zone = np.where(self.inside, (v > 1) + 2 * (v < -1), 3)
         sums = sums_at(field[self.rows.row] * 4 + zone, 4 * n, (np.ones(len(v)), v, d, v * v, dd, v * d))
         between, above, below, _ = sums.reshape(n, 4, -1).swapaxes(0, 1)
         lines = np.concatenate([lines, np.stack([between + above + below, above, below], axis=1)], axis=1)

@@ -6,7 +6,6 @@ e, x, u, v, d are defined in totals/gap.py.  GapRows: both, with each row's key,
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,106 +91,73 @@ LEAST_MISS, MOST_MISS = (-math.expm1(logp) for logp in reversed(gap.LOGP_RANGE))
 """1 - p at the ends of the range that log-probs are held to for log-odds."""
 
 
-@frozen
+@frozen(kw_only=True)
 class TokenGaps:
-    """Of each token, [V]: see the names in totals/gap.  b, a: f64[V]."""
+    """Of each token, [V], f64 but for flags and bins: the letters of totals/gap.py.
+
+    b, a: the log-probs.  log_ratio: l = a - b.  rho_minus_1: e^l - 1, of l within EXP_LIMIT.  v: logit q.  d: v - u.
+    inside: b < 0, and both |u| and |v| small enough.  surprise: the bin of u by gap.SURPRISE_EDGES; higher bins are
+    surer tokens, CERTAIN those with b >= 0.  columns: what TOKEN_SUMS add up, by name.
+    """
 
     b: Floats
     a: Floats
+    log_ratio: Floats
+    rho_minus_1: Floats
+    v: Floats
+    d: Floats
+    inside: Flags
+    surprise: Index
+    columns: Mapping[str, NDArray[Any]]
 
-    @cached_property
-    def log_ratio(self) -> Floats:
-        """l = a - b."""
-        return self.a - self.b
-
-    @cached_property
-    def rho_minus_1(self) -> Floats:
-        """e^l - 1, of l within EXP_LIMIT."""
-        return np.expm1(np.clip(self.log_ratio, -EXP_LIMIT, EXP_LIMIT))
-
-    @cached_property
-    def k3(self) -> Floats:
-        """e^l - 1 - l, Schulman's estimate of KL(rollout || train), of l within EXP_LIMIT."""
-        return self.rho_minus_1 - np.clip(self.log_ratio, -EXP_LIMIT, EXP_LIMIT)
-
-    @cached_property
-    def _far(self) -> Index:
-        """Tokens of |l| > RATIO_LIMIT."""
-        return np.flatnonzero(np.abs(self.log_ratio) > RATIO_LIMIT)
-
-    @cached_property
-    def _misses(self) -> tuple[Floats, Floats]:
-        """1 - p and 1 - q, with q = p e^l, which spares an exponential: 1 - p - p (e^l - 1)."""
-        miss = -np.expm1(self.b)
-        other = miss - (1 - miss) * self.rho_minus_1
-        other[self._far] = -np.expm1(self.a[self._far])
-        return miss, other
-
-    @cached_property
-    def e(self) -> Floats:
-        """1 - min(p, q)."""
-        return np.maximum(*self._misses)
-
-    @cached_property
-    def x(self) -> Floats:
-        """ln|r| with r = l / max(e, LEAST_E), clipped to gap.X_RANGE."""
-        return np.clip(np.log(np.abs(self.log_ratio) / np.maximum(self.e, LEAST_E)), *gap.X_RANGE)
-
-    @cached_property
-    def u(self) -> Floats:
-        """logit p."""
-        return _log_odds(self.b, self._misses[0])
-
-    @cached_property
-    def v(self) -> Floats:
-        """logit q."""
-        return _log_odds(self.a, self._misses[1])
-
-    @cached_property
-    def d(self) -> Floats:
-        """v - u."""
-        return self.v - self.u
-
-    @cached_property
-    def inside(self) -> Flags:
-        """Whether b < 0 and both |u| and |v| are small enough."""
-        return (self.b < 0) & (np.abs(self.u) < gap.FARTHEST) & (np.abs(self.v) < gap.FARTHEST)
-
-    @cached_property
-    def graded(self) -> Flags:
-        """Whether e is large enough for r."""
-        return self.e > GRADED_E
-
-    @cached_property
-    def surprise(self) -> Index:
-        """The bin of u by gap.SURPRISE_EDGES; higher bins are surer tokens, CERTAIN those with b >= 0."""
+    @classmethod
+    @np.errstate(all="ignore")
+    def of(cls, b: Floats, a: Floats) -> "TokenGaps":
+        """Of the two log-probs of each token, f64[V]."""
+        log_ratio = a - b
+        held = np.clip(log_ratio, -EXP_LIMIT, EXP_LIMIT)
+        rho_minus_1 = np.expm1(held)
+        k3 = rho_minus_1 - held  # e^l - 1 - l, Schulman's estimate of KL(rollout || train)
+        far = np.flatnonzero(np.abs(log_ratio) > RATIO_LIMIT)
+        # 1 - p and 1 - q, with q = p e^l, which spares an exponential: 1 - p - p (e^l - 1).
+        miss = -np.expm1(b)
+        other = miss - (1 - miss) * rho_minus_1
+        other[far] = -np.expm1(a[far])
+        e = np.maximum(miss, other)  # 1 - min(p, q)
+        graded = e > GRADED_E
+        # ln|r| with r = l / max(e, LEAST_E)
+        x = np.clip(np.log(np.abs(log_ratio) / np.maximum(e, LEAST_E)), *gap.X_RANGE)
+        u, v = _log_odds(b, miss), _log_odds(a, other)
+        d = v - u
+        inside = (b < 0) & (np.abs(u) < gap.FARTHEST) & (np.abs(v) < gap.FARTHEST)
         # All edges are multiples of a step: a look into a table costs a third of a search.
-        steps = np.clip(np.floor(self.u * STEPS), -N_STEPS - 1, N_STEPS)
-        return np.where(self.b >= 0, gap.CERTAIN, SURPRISE_BINS[steps.astype(np.int64) + N_STEPS + 1])
-
-    @cached_property
-    def _inverse_minus_1(self) -> Floats:
-        """e^-l - 1, of which 1 - 1 / rho keeps the digits down to e^-5."""
-        inverse = -self.rho_minus_1 / (1 + self.rho_minus_1)
-        small = np.flatnonzero(self.log_ratio < -5)
-        inverse[small] = np.expm1(-self.log_ratio[small])
-        return inverse
-
-    @cached_property
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """What TOKEN_SUMS add up, by name."""
-        log_ratio, rho_minus_1, inverse_minus_1 = self.log_ratio, self.rho_minus_1, self._inverse_minus_1
-        if len(self._far):
+        steps = np.clip(np.floor(u * STEPS), -N_STEPS - 1, N_STEPS)
+        surprise = np.where(b >= 0, gap.CERTAIN, SURPRISE_BINS[steps.astype(np.int64) + N_STEPS + 1])
+        # Means of ratios are of l within RATIO_LIMIT; of e^-l - 1, 1 - 1 / rho keeps the digits down to e^-5.
+        ratio, inverse = rho_minus_1, -rho_minus_1 / (1 + rho_minus_1)
+        small = np.flatnonzero(log_ratio < -5)
+        inverse[small] = np.expm1(-log_ratio[small])
+        if len(far):
             held = np.clip(log_ratio, -RATIO_LIMIT, RATIO_LIMIT)
-            rho_minus_1, inverse_minus_1 = np.expm1(held), np.expm1(-held)
-        u, d, x = self.u * self.inside, self.d * self.inside, self.x * self.graded
+            ratio, inverse = np.expm1(held), np.expm1(-held)
+        inside_u, inside_d, graded_x = u * inside, d * inside, x * graded
         columns = (
-            *(np.ones(len(log_ratio)), log_ratio, log_ratio * log_ratio, self.k3),
-            *(rho_minus_1, inverse_minus_1, self.e * self.e, log_ratio > 0, log_ratio != 0),
-            *(self.inside, u, d, u * u, u * d, d * d),
-            *(self.graded, x, x * x),
+            *(np.ones(len(b)), log_ratio, log_ratio * log_ratio, k3),
+            *(ratio, inverse, e * e, log_ratio > 0, log_ratio != 0),
+            *(inside, inside_u, inside_d, inside_u * inside_u, inside_u * inside_d, inside_d * inside_d),
+            *(graded, graded_x, graded_x * graded_x),
         )
-        return dict(zip(gap.TOKEN_SUMS, columns, strict=True))
+        return cls(
+            b=b,
+            a=a,
+            log_ratio=log_ratio,
+            rho_minus_1=rho_minus_1,
+            v=v,
+            d=d,
+            inside=inside,
+            surprise=surprise,
+            columns=dict(zip(gap.TOKEN_SUMS, columns, strict=True)),
+        )
 
     def spread_bin(self) -> Index:
         """The bin of d."""
@@ -230,6 +196,10 @@ class GapRows:
     of the prompt's hash, or of the row's key where it is unknown.  advantages: f64[R], rewards where there are none,
     NaN without either.  levels: of each column, the code of each row, i64[R], and what codes stand for.  token_ids:
     i64[V].  again: bool[V], whether the id came before in its row.  Both are None without ids.
+
+    row: of each token, i64[V].  in_body: tokens that stand in their row's body, whether or not the row is odd, bool[V];
+    apart: those that do not, as indices.  cell: row and bin of u of every token, i64[V].  group: the jackknife's group
+    of each row, i64[R].
     """
 
     lengths: Index
@@ -242,6 +212,11 @@ class GapRows:
     levels: Mapping[str, tuple[Index, tuple[object, ...]]]
     token_ids: Index | None
     again: Flags | None
+    row: Index
+    in_body: Flags
+    apart: Index
+    cell: Index
+    group: Index
 
     @classmethod
     def of(cls, sample: RowSample, first: int, last: int) -> "GapRows":
@@ -260,48 +235,31 @@ class GapRows:
             token_ids, of_valid = sample.token_ids[every], slice(None) if valid is None else valid
             again = came_before(token_ids, offsets_of(n_tokens))[of_valid]
             token_ids = token_ids[of_valid]
+        values = TokenGaps.of(scored.astype(np.float64), train.astype(np.float64))
+        places, row = token_places(valid, lengths, n_tokens), np.repeat(np.arange(len(lengths)), lengths)
+        in_body = places.part == BODY
         return cls(
             lengths=lengths,
             stored=(rollout, train),
-            values=TokenGaps(scored.astype(np.float64), train.astype(np.float64)),
-            places=token_places(valid, lengths, n_tokens),
+            values=values,
+            places=places,
             keys=keys,
             prompts=(prompts % np.uint64(gap.FIRST_BUCKETS)).astype(np.int64),
             advantages=sample.advantages[rows],
             levels={name: (column.codes[rows], column.values) for name, column in sample.levels.items()},
             token_ids=token_ids,
             again=again,
+            row=row,
+            in_body=in_body,
+            apart=np.flatnonzero(~in_body),
+            cell=row * N_SURPRISE + values.surprise,
+            group=(keys % np.uint64(GROUPS)).astype(np.int64),
         )
 
-    @cached_property
+    @property
     def n_rows(self) -> int:
         """R."""
         return len(self.lengths)
-
-    @cached_property
-    def row(self) -> Index:
-        """The row of each token."""
-        return np.repeat(np.arange(self.n_rows), self.lengths)
-
-    @cached_property
-    def in_body(self) -> Flags:
-        """Tokens that stand in their row's body, whether or not the row is odd."""
-        return self.places.part == BODY
-
-    @cached_property
-    def apart(self) -> Index:
-        """The tokens that do not."""
-        return np.flatnonzero(~self.in_body)
-
-    @cached_property
-    def cell(self) -> Index:
-        """Row and bin of u of every token."""
-        return self.row * N_SURPRISE + self.values.surprise
-
-    @cached_property
-    def group(self) -> Index:
-        """The jackknife's group of each row."""
-        return (self.keys % np.uint64(GROUPS)).astype(np.int64)
 
 
 def came_before(ids: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
