@@ -259,7 +259,7 @@ def sweep(
         refuse_conflicting(
             first,
             {
-                "The free bound": (moved and moved.told, run.swept.told),
+                "The free bound": (moved and moved.name, run.swept.name),
                 "The rest of the plan": (moved and moved.base.id, run.swept.base.id),
             },
         )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap_rows import GapRows, sums_at
 from rlcorr_cli.totals import gap
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.gap import (
     BODY,
     GROUPS,
@@ -28,7 +29,6 @@ from rlcorr_cli.totals.gap import (
     Levels,
     Vocabulary,
 )
-from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import first_of_each, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 

@@ -10,7 +10,7 @@ from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.exact import Floats
 
 
 def check_rank(rank: str, plan: Plan, *, has_reward: bool) -> None:

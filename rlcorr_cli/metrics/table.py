@@ -11,7 +11,7 @@ from rlcorr_cli.totals.families import Value
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rlcorr_cli.totals.histogram import Floats
+    from rlcorr_cli.totals.exact import Floats
 
 
 @frozen(eq=False)

@@ -149,7 +149,7 @@ class Swept:
     beside: tuple[str, ...] | None = ()
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
         """The record whose bound is free, in words."""
         record = self.record
         name = f"{record.scope} weights" if isinstance(record, Weighting) else f"{record.statistic}.{record.scope}"

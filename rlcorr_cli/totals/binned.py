@@ -129,7 +129,7 @@ def _spread_from_table(axis: str, table: Floats) -> Binned[Octaves]:
 
 def histogram_to_list(histogram: Histogram) -> list[list[int]]:
     """Buckets and counts."""
-    return [histogram.buckets.tolist(), histogram.counts.tolist()]
+    return [histogram.bins.tolist(), histogram.counts.tolist()]
 
 
 def histogram_from_list(data: list[list[int]]) -> Histogram:

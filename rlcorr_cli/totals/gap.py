@@ -20,7 +20,7 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.exact import Floats
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
 """Where a token stands: in an odd row; its row's first; its last; the first after a masked stretch inside the row; the

@@ -52,11 +52,6 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
         buckets = np.flatnonzero(dense != 0)  # of booleans, which takes a quarter of the time
         return cls(buckets.astype(np.uint16), dense[buckets])
 
-    @property
-    def buckets(self) -> Bins:
-        """Its bins, u16[K] ascending and distinct."""
-        return self.bins
-
     def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> "Histogram":
         return Histogram(bins, narrowed(counts))
 

@@ -358,7 +358,7 @@ def test_capped_weights_end_at_their_cap(report: Report) -> None:
     every = report.pictures.histograms["weights"]
     assert edges[-1] == 1.5
     assert values.sum() == every.counts.sum()
-    assert values[-1] >= every.counts[every.buckets == every.buckets.max()].sum() > 100
+    assert values[-1] >= every.counts[every.bins == every.bins.max()].sum() > 100
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ def rebinned(histogram: Histogram, edges: Floats) -> Floats:
 
     Their sum is exact: the counts below each edge are rounded, and the differences of these taken.
     """
-    if not len(histogram.buckets):
+    if not len(histogram.bins):
         return np.zeros(len(edges) - 1)
-    near, far = histogram.binning.ends(histogram.buckets)
+    near, far = histogram.binning.ends(histogram.bins)
     counts = histogram.counts.astype(np.float64)
     return np.diff(np.round(below(counts, np.minimum(near, far), np.maximum(near, far), edges)))
 

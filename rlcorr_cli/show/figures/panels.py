@@ -46,7 +46,7 @@ def counted(report: Report) -> BinnedTotals:
 
 def ratio(ax: Axes, report: Report) -> str:
     """Histogram of the log-ratio, log counts, with the plan's token bounds."""
-    if not len(report.log_ratios.buckets):
+    if not len(report.log_ratios.bins):
         raise Missing("No valid token.")
     values, n = report.whole.values, int(report.log_ratios.counts.sum())
     largest = values["logprob_abs_diff_max"] or 0.0
@@ -338,7 +338,7 @@ def weights(ax: Axes, report: Report) -> str:
     edges = _edges(float(positive[0]), cap if is_capped and cap is not None else 1.05 * largest)
     # The bucket of all capped weights is wider than the one value that they have: it ends at the cap.
     ends = np.append(edges[:-1], np.inf) if is_capped else edges
-    rejects = len(kept.buckets) > 0 and kept.counts.sum() < everything.counts.sum()
+    rejects = len(kept.bins) > 0 and kept.counts.sum() < everything.counts.sum()
     alpha, label = (0.35, "all tokens") if rejects else (1.0, None)
     ax.stairs(rebinned(everything, ends), edges, fill=True, color=PURPLE, alpha=alpha, label=label)
     if rejects:
@@ -378,7 +378,7 @@ def _weight_words(report: Report, everything: Histogram, kept: Histogram) -> str
     if report.whole.values.get("kept_tokens") == 0:
         return f"The weights' effective sample size is {ess} of all {unit}{nothing}. Rejection then keeps nothing."
     left = ""
-    if len(kept.buckets):
+    if len(kept.bins):
         size = _sample_size(kept) / counts.sum()
         left = f", and {number(float(size))} of all tokens once rejected ones count as lost"
     return f"The weights' effective sample size is {ess} of all {unit} before rejection{left}{nothing}."
@@ -398,7 +398,7 @@ def gradient(ax: Axes, report: Report) -> str:
         raise Missing("Each batch has its own mean weight: which sequences carry the gradient is not counted.")
     histograms = counted(report).histograms
     loads = histograms.get("gradient", Histogram.empty())
-    has_advantages = len(loads.buckets) > 0
+    has_advantages = len(loads.bins) > 0
     if not has_advantages:
         loads = histograms["loads"]
     if not has_advantages and report.plan.weighting is None and not report.plan.rules:
