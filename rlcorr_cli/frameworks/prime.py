@@ -37,13 +37,17 @@ def _read(config: Config) -> Plan:
             raise contradiction(
                 f"loss.{first_keys[keys]}", f"loss type {meant}", "Options of one type at a time: default, ipo, kpop."
             )
-    rejections = {"default": _dppo, "ipo": _ipo, "kpop": _kpop, "legacy": _legacy}[meant](config)
+    if meant == "default":
+        low, high = (_gap(config, key, 0.2) for key in _DPPO)
+        rejections = dppo("prob_gap", low, high)
+    elif meant == "ipo":
+        threshold = _gap(config, "ipo_threshold", 0.1)
+        rejections = (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
+    elif meant == "kpop":
+        rejections = (Rejection("binary_kl", "token", Bounds(None, _gap(config, "kpop_threshold", 0.1)), "kpop"),)
+    else:
+        rejections = _legacy(config)
     return Plan("prime-rl", Weighting("token"), rejections, log_ratio_limit=None)
-
-
-def _dppo(config: Config) -> tuple[Rejection, ...]:
-    low, high = (_gap(config, key, 0.2) for key in _DPPO)
-    return dppo("prob_gap", low, high)
 
 
 def _gap(config: Config, key: str, default: float) -> float:
@@ -53,15 +57,6 @@ def _gap(config: Config, key: str, default: float) -> float:
             f"{key} must be a number of 0 or more, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
         )
     return value
-
-
-def _ipo(config: Config) -> tuple[Rejection, ...]:
-    threshold = _gap(config, "ipo_threshold", 0.1)
-    return (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
-
-
-def _kpop(config: Config) -> tuple[Rejection, ...]:
-    return (Rejection("binary_kl", "token", Bounds(None, _gap(config, "kpop_threshold", 0.1)), "kpop"),)
 
 
 def _legacy(config: Config) -> tuple[Rejection, ...]:

@@ -173,14 +173,14 @@ def _option_bounds(options: list[str], spec: object) -> list[Bounds]:
             f"rollout_rs_threshold has {len(parts)} values for {len(options)} options.",
             "Give one value for all options, or one each, separated by commas.",
         )
-    return [_option_bound(option, part) for option, part in zip(options, parts, strict=True)]
-
-
-def _option_bound(option: str, spec: str) -> Bounds:
-    if not option.endswith("k1"):
-        return Bounds(None, _positive(spec, option))
-    low, high = _pair(spec, option) if "_" in spec else (1 / _positive(spec, option), _positive(spec, option))
-    return Bounds(math.log(low), math.log(high))
+    bounds: list[Bounds] = []
+    for option, part in zip(options, parts, strict=True):
+        if option.endswith("k1"):
+            low, high = _pair(part, option) if "_" in part else (1 / _positive(part, option), _positive(part, option))
+            bounds.append(Bounds(math.log(low), math.log(high)))
+        else:
+            bounds.append(Bounds(None, _positive(part, option)))
+    return bounds
 
 
 def _pair(spec: str, where: str) -> tuple[float, float]:

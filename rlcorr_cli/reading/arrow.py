@@ -18,7 +18,6 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 
 CONTINUED = b"\xff" * 4
@@ -73,7 +72,7 @@ def read(
             for first in range(0, batch.num_rows, max(step, 1)):
                 portion = batch.slice(first, step)
                 numbers = range(row + first, row + first + portion.num_rows)
-                yield Rows.of(portion, Places(shard.path, "row", numbers), roles.needed, whole=whole)
+                yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
             row += batch.num_rows
 
 

@@ -57,9 +57,13 @@ class Rows:
     unread: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, places: Places, needed: Sequence[str], *, whole: bool) -> "Rows":
-        """Rows that a container holds as columns of Arrow.  whole: whether all of these are wanted, beside `needed`."""
-        return cls(data=batch.select(needed), places=places, original=ArrowRows.of(batch) if whole else None)
+    def of(
+        cls, batch: pa.RecordBatch, path: str, numbers: Sequence[int], needed: Sequence[str], *, whole: bool
+    ) -> "Rows":
+        """Rows that a container holds as columns of Arrow.  numbers: of each row in its file, from 0.  whole: whether
+        all columns are wanted, beside those that are needed."""
+        original = ArrowRows(pa.Table.from_batches([batch])) if whole else None
+        return cls(data=batch.select(needed), places=Places(path, "row", numbers), original=original)
 
     def part(self, first: int, last: int) -> "Rows":
         """Rows first..last-1; their values are not copied."""

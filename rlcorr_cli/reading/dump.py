@@ -59,7 +59,7 @@ class Dump:
             request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
         )
 
-    @cached_property
+    @property
     def reader(self) -> ShardReader:
         """What a worker needs to read any shard."""
         return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit, stdin=self.stdin)

@@ -7,7 +7,6 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 
@@ -38,8 +37,7 @@ def read(
     first, stop = shard.part or (0, table.num_rows)
     row = first
     for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
-        places = Places(shard.path, "row", range(row, row + batch.num_rows))
-        yield Rows.of(batch, places, roles.needed, whole=whole)
+        yield Rows.of(batch, shard.path, range(row, row + batch.num_rows), roles.needed, whole=whole)
         row += batch.num_rows
 
 

@@ -23,7 +23,6 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 
 PEEKED_ROWS = 64
@@ -87,8 +86,7 @@ def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
     named = [{**sample, "source_file": utf8(sample["source_file"])} for sample in samples]
     batch = record_batch(named, shard.whole_schema if whole else shard.schema)
     path = samples[0]["source_file"] if samples else shard.path
-    places = Places(path, "row", [sample["source_row"] for sample in samples])
-    return Rows.of(batch, places, shard.schema.names, whole=whole)
+    return Rows.of(batch, path, [sample["source_row"] for sample in samples], shard.schema.names, whole=whole)
 
 
 class OpenUnits:

@@ -18,7 +18,6 @@ from rlcorr_cli.reading.batches import ROW_TOKENS, Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.row_places import Places
 from rlcorr_cli.reading.streams import Stdin
 
 MERGE_BYTES = 4 << 20
@@ -138,8 +137,7 @@ def read(
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, whole=whole)
         for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            places = Places(shard.path, "row", range(row, row + batch.num_rows))
-            yield Rows.of(batch, places, roles.needed, whole=whole)
+            yield Rows.of(batch, shard.path, range(row, row + batch.num_rows), roles.needed, whole=whole)
             row += batch.num_rows
         if row != end:
             raise damaged(shard.path, f"its columns end at row {row} of {end}")

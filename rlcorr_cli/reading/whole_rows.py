@@ -76,11 +76,6 @@ class ArrowRows:
 
     table: pa.Table
 
-    @classmethod
-    def of(cls, batch: pa.RecordBatch) -> "ArrowRows":
-        """The rows of a record batch, not copied."""
-        return cls(pa.Table.from_batches([batch]))
-
     def __reduce__(self) -> "tuple[Callable[[bytes], ArrowRows], tuple[bytes]]":
         """Sent as a stream of record batches: pickled, a few rows of a table would take along all that it holds.
 
