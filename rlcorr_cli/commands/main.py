@@ -64,6 +64,9 @@ FAILS_SILENTLY = ("without exception set", "without setting an exception")
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; never returns.  Exit statuses are those of README."""
     gc.set_threshold(*_SELDOM)
+    # Our products of matrices are small: with a thread for each core, BLAS starts them and then waits in them, which on
+    # sixteen cores took more time than all else.  Read when numpy is loaded; workers inherit it.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # The null device stands in the place of a closed stream: else the first file that is opened gets its number, and
     # what a library of C writes to stderr lands in that file.
     for number in (0, 1, 2):

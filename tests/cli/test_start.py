@@ -101,6 +101,28 @@ def test_the_interpreter_is_not_taken_down(last: str, status: int) -> None:
     assert "k3_kl" in ran.out if status == 0 else ran.err.startswith("Error: No such option")
 
 
+BLAS = """
+import os, sys
+from threadpoolctl import threadpool_info
+
+end = os._exit
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # which tests/conftest.py sets
+    os.environ.pop(name, None)
+
+def tell(status):
+    print([library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"], flush=True)
+    end(status)
+
+os._exit = tell
+from rlcorr_cli.commands.main import main
+main(sys.argv[1:])
+"""
+
+
+def test_matrices_take_one_thread() -> None:
+    assert run_python(BLAS, "analyze", BF16, "--json").out.endswith("\n[1]\n")
+
+
 def test_what_is_buffered_is_written_at_the_end() -> None:
     script = (
         "import sys; from rlcorr_cli.commands.main import main; sys.stdout.write('before'); main(['explain', 'no'])"
