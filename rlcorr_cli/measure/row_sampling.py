@@ -82,32 +82,27 @@ class RowSampler:
         trained = (roles.current if self.sampling.mode == "bypass" else None) or roles.train
         return roles.rollout, trained, roles.row_advantage or roles.advantages or roles.reward
 
-    @property
-    def _legs(self) -> tuple[str, ...]:
-        """The names of three policies' log-probs: a prefill stands between the two, updates after them."""
-        roles, (rollout, trained, _) = self.roles, self._columns
-        if roles.prefill is not None:
-            return rollout, roles.prefill, trained
-        current = roles.current
-        return () if current is None or current == trained else (rollout, trained, current)
-
     def _sampled(self, rows: CheckedRows, at: NDArray[np.int64], keys: Keys) -> RowSample:
         batch, roles = rows.batch, self.roles
         around = token_context(rows, roles, at)
         tokens = ranges(batch.offsets[at], batch.lengths[at])
         trained, _ = trained_policies(batch, self.sampling.mode)
-        third = prefill(rows, roles, at)
-        if third is not None:
+        # Of three policies a prefill stands between the two, updates after them.
+        rollout, train, _ = columns = self._columns
+        third, legs = prefill(rows, roles, at), ()
+        if third is not None and roles.prefill is not None:
             third = third if around.valid is None else third[around.valid]
-        elif self._legs and batch.current_logp is not None:
+            legs = rollout, roles.prefill, train
+        elif roles.current is not None and roles.current != train and batch.current_logp is not None:
             third = batch.current_logp[tokens]
+            legs = rollout, train, roles.current
         advantages = batch.reward if around.advantages is None else batch.row_advantage
         n_name, names = _names(rows, roles, at)
         return RowSample(
             most=self.sampling.most,
             level=self.level,
-            columns=self._columns,
-            legs=() if third is None else self._legs,
+            columns=columns,
+            legs=legs,
             keys=keys,
             n_valid=batch.lengths[at],
             n_tokens=np.diff(around.offsets),

@@ -72,7 +72,12 @@ def read_bytes(path: str, most_bytes: int = MOST_BYTES) -> bytes:
         raise UsageError("its name holds a NUL.", "Name a file that can be read.")
     place = located(path)
     try:
-        content = _read_object(place, most_bytes + 1) if isinstance(place, Uri) else _read(place, most_bytes + 1)
+        if isinstance(place, Uri):
+            files = filesystem(place)
+            with files.open(place) as file:
+                content = file.read(min(most_bytes + 1, files.status(place).n_bytes))
+        else:
+            content = _read(place, most_bytes + 1)
     except OSError as error:
         raise UsageError(f"{error.strerror or error}.", "Name a file that can be read.") from None
     except DataError as error:  # of a store, which begins with the file's name
@@ -88,13 +93,6 @@ def read_text(path: str, most_bytes: int = MOST_BYTES) -> str:
         return read_bytes(path, most_bytes).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"byte {error.start:,} is not UTF-8.", "Save it as UTF-8.") from None
-
-
-def _read_object(uri: Uri, n_bytes: int) -> bytes:
-    """The first bytes of an object of a store."""
-    files = filesystem(uri)
-    with files.open(uri) as file:
-        return file.read(min(n_bytes, files.status(uri).n_bytes))
 
 
 def _read(path: str, n_bytes: int) -> bytes:

@@ -6,11 +6,12 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
-from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, names
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, names
 from rlcorr_cli.metrics.framework_names import RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
-from rlcorr_cli.plans.presets import PRESETS, SCOPE_TERMS, TERMS, presets_with
+from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
+from rlcorr_cli.plans.presets import PRESET_FAMILIES, PRESETS, SCOPE_TERMS, TERMS, presets_with
 from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results import recommend
@@ -78,6 +79,15 @@ def test_names_that_hang_on_a_plan_or_a_framework_are_explained(name: str) -> No
 def test_every_metric_of_a_report_is_explained() -> None:
     for name in analyzed(STEPS, "--preset", "token_is", "--veto", "1e-4")["metrics"]:
         explained(name)
+
+
+def test_no_entry_of_another_table_has_the_name_of_a_metric() -> None:
+    """So `explain` looks a metric up nowhere else."""
+    corrections = (*PRESETS, *PRESET_ALIASES, *PRESET_FAMILIES, *TERMS, *SCOPE_TERMS, *FLAGS)
+    columns = (name for names in (*ALIASES.values(), *AMBIGUOUS.values()) for name in names)
+    problems = (row.name for row in PROBLEMS)
+    others = (*corrections, *COLUMNS, *columns, *problems, *ALL_CAUSES, *TOPICS, *RELEASES)
+    assert [name for name in others if define(name) is not None] == []
 
 
 def test_every_rule_is_told_with_its_remedy() -> None:
