@@ -12,7 +12,7 @@ need no checking are taken as they are, and typer is asked about all others, who
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -119,12 +119,8 @@ def summary(command: str) -> str:
 
 @cache
 def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
-    """The commands as typer runs them.  Kept, because looking at all options takes a third of a run on a small dump."""
-    return typer.main.get_command(build(names, options=options))
-
-
-def build(names: Iterable[str] = COMMANDS, *, options: bool = True) -> typer.Typer:
-    """The app with those commands.  options: whether commands have theirs, which a list of commands needs not."""
+    """The app with those commands, as typer runs it.  options: whether commands have theirs, which a list of commands
+    needs not.  Kept, because looking at all options takes a third of a run on a small dump."""
     app = typer.Typer(
         name="rlcorr",
         cls=Group,
@@ -143,7 +139,7 @@ def build(names: Iterable[str] = COMMANDS, *, options: bool = True) -> typer.Typ
             run = typed(name, function(name))
         examples = "\n".join(("Examples:", *EXAMPLES[name]))
         app.command(name, cls=Command, help=said, short_help=said, epilog=examples)(run)
-    return app
+    return typer.main.get_command(app)
 
 
 def _listed() -> None:
@@ -278,17 +274,13 @@ def _number(kind: type[int] | type[float], value: Any) -> int | float | None:
     return None if abs(number) == math.inf else number
 
 
-def _is_argument(parameter: Any) -> bool:
-    return parameter.param_type_name == "argument"
-
-
 def _refuse_repeated(in_order: Sequence[Any]) -> None:
     """in_order: each parameter as often as it is typed.  A flag twice means what it means once."""
     if any(parameter.is_eager for parameter in in_order):
         return  # --help is about to be printed
     times = Counter(map(id, in_order))
     for parameter in in_order:
-        takes_one = not _is_argument(parameter) and not (parameter.multiple or parameter.is_flag)
+        takes_one = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
         if takes_one and times[id(parameter)] > 1:
             option = parameter.opts[0]
             often = "twice" if times[id(parameter)] == 2 else f"{times[id(parameter)]} times"
@@ -298,5 +290,5 @@ def _refuse_repeated(in_order: Sequence[Any]) -> None:
 def _adapt(parameter: Any) -> None:
     """Have typer asked only about values that take more than a look, and leave the type of a flag out of help."""
     parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
-    if not _is_argument(parameter) and parameter.is_flag:
+    if parameter.param_type_name == "option" and parameter.is_flag:
         parameter.metavar = ""

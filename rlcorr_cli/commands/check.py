@@ -249,11 +249,6 @@ def accepted(accept: Names) -> tuple[str, ...]:
     return listed
 
 
-def again(reading: ReadRequest) -> ReadRequest:
-    """The request of a second reading: the first has written the bad rows apart."""
-    return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
-
-
 def saved(source: "Report | Paths") -> "Report | None":
     """The report that stands in the place of a dump: in memory, or a file; None for a dump."""
     from rlcorr_cli.results.report import Report

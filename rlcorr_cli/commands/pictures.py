@@ -21,7 +21,7 @@ from rlcorr_cli.commands.arguments import (
     names,
     request,
 )
-from rlcorr_cli.commands.check import again, refuse_beside_report, saved
+from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Opt
@@ -330,21 +330,26 @@ def _read(
                 by_step=by_step,
                 staging=staging,
             )
-            dump = replace(dump, request=again(dump.request))
+            dump = replace(dump, request=_again(dump.request))
         drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.runs.compare import compare
 
-        whole = replace(again(reading) if drawn else reading, group_by=())
+        whole = replace(_again(reading) if drawn else reading, group_by=())
         comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
         drawn[COMPARE] = forms.picture(document_of(comparison), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.runs.diagnose import diagnose
 
-        whole = replace(again(reading) if drawn else reading, group_by=())
+        whole = replace(_again(reading) if drawn else reading, group_by=())
         diagnosis = diagnose(whole, computing=computing, watch=watch, staging=staging)
         drawn[DIAGNOSE] = forms.picture(document_of(diagnosis), DIAGNOSE)
     return drawn
+
+
+def _again(reading: ReadRequest) -> ReadRequest:
+    """The request of a second reading: the first has written the bad rows apart."""
+    return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
 
 
 def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:

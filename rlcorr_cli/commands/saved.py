@@ -6,7 +6,7 @@ where to compute change nothing, because nothing is computed.
 """
 
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -43,16 +43,15 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
             f"{totals[0]} holds saved totals and {other} is a dump: they cannot be added.",
             "Name files of totals alone; save those of the dump with -o first.",
         )
-    return tuple(path for text in totals for path in _expanded(text))
+    parts: list[str] = []
+    for text in totals:
+        if glob.has_magic(text):
+            from rlcorr_cli.reading.find import files  # here, because it loads pyarrow
 
-
-def _expanded(text: str) -> Iterable[str]:
-    """The files that a name of totals stands for."""
-    if not glob.has_magic(text):
-        return [located(text)]
-    from rlcorr_cli.reading.find import files  # here, because it loads pyarrow
-
-    return files([text])
+            parts += files([text])
+        else:
+            parts.append(located(text))
+    return tuple(parts)
 
 
 def added(
