@@ -32,7 +32,7 @@ from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, opsm, veto
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Values, family_of
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
 from rlcorr_cli.totals.view import Numbers
@@ -93,7 +93,7 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     over = numbers.under(f"{ROLLOUT}.") if numbers.has(f"{ROLLOUT}.{EMPTY}") else numbers
     values = evaluated((metric for metric in METRICS if metric.name in SLIME_SAME_NAMES), over)
     # Averaged over each sequence's tokens, b - a is the log-perplexity difference.
-    averaged = over.family("seq.", True, 0.0)
+    averaged = family_of(over, "seq.", True, 0.0)
     values |= {"kl": values["log_ppl_diff"]}
     values |= {"k3_kl": averaged.per_sequence("k3"), "chi2_token": averaged.per_sequence("chi2")}
     values |= _weights(numbers, over, plan) | _rejections(over, plan)
@@ -105,7 +105,7 @@ def _weights(numbers: Numbers, over: Numbers, plan: Plan) -> Values:
     if plan.weighting is None:
         return {}
     token_scope = plan.weighting.scope == "token"
-    raw, applied = (over.family(stage, token_scope, 1.0) for stage in ("weight.", "applied."))
+    raw, applied = (family_of(over, stage, token_scope, 1.0) for stage in ("weight.", "applied."))
     values = {
         "tis_weight_before_bound": raw.seq_mean(),
         "tis_weight_after_bound": applied.seq_mean(),
@@ -113,7 +113,7 @@ def _weights(numbers: Numbers, over: Numbers, plan: Plan) -> Values:
     }
     final = applied
     if plan.weighting.normalize == "batch":
-        final = over.family("normed.", token_scope, 1.0)
+        final = family_of(over, "normed.", token_scope, 1.0)
         values["batch_norm_factor"] = _BATCH_MEAN.factor(numbers, token_scope) if numbers.tokens else None
     values["is_ratio_mean_final"] = final.seq_mean()
     values["is_ratio_min_final"] = final.per_sequence("row_low")
@@ -124,7 +124,7 @@ def _weights(numbers: Numbers, over: Numbers, plan: Plan) -> Values:
 def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
     """Shares of tokens beyond the weights' bounds, under the name of the mode."""
     masks = any(rejection.name == "tis" for rejection in plan.rejections)
-    family = numbers.family("rs.tis." if masks else "weight.", True, 1.0)
+    family = family_of(numbers, "rs.tis." if masks else "weight.", True, 1.0)
     high, low = family.per_sequence("high_share"), family.per_sequence("low_share")
     if masks:
         return {"tis_mask_fraction_low": low, "tis_mask_fraction_high": high}
@@ -136,7 +136,7 @@ def _bound_shares(numbers: Numbers, plan: Plan) -> Values:
 def _rejections(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        family = numbers.family(f"rs.{rejection.name}.", True, 1.0)
+        family = family_of(numbers, f"rs.{rejection.name}.", True, 1.0)
         if rejection.name == "rs":
             values["rs_mask_fraction_low"] = family.per_sequence("low_share")
             values["rs_mask_fraction_high"] = family.per_sequence("high_share")

@@ -37,6 +37,7 @@ from rlcorr_cli.frameworks.framework import (
 )
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
+from rlcorr_cli.totals.families import family_of
 from rlcorr_cli.totals.view import Numbers
 
 MODE_KEYS = (
@@ -284,7 +285,7 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
         )
     remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
-    if zeroed and numbers.family("applied.", True, 1.0).mean() == 0:
+    if zeroed and family_of(numbers, "applied.", True, 1.0).mean() == 0:
         remarks.append("Every token's weight is outside its bounds: verl stops there; its ESS is given as 0.")
     return tuple(remarks)
 

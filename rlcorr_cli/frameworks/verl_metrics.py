@@ -7,7 +7,7 @@ from rlcorr_cli.frameworks.empty_rows import extreme, std_with_empty, with_empty
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.totals.families import StatisticFamily, Value, Values
+from rlcorr_cli.totals.families import StatisticFamily, Value, Values, family_of
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
 
@@ -50,7 +50,7 @@ def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:
         if release.weights == "applied":
             of_weights = _is_applied(release, numbers, plan.weighting)
         else:
-            raw = numbers.family("weight.", token_scope, 1.0)
+            raw = family_of(numbers, "weight.", token_scope, 1.0)
             of_weights = ratio_family(raw, numbers, plan.weighting.bounds)
         values |= {f"rollout_is_{name}": value for name, value in of_weights.items()}
         if plan.weighting.normalize == "batch":
@@ -90,7 +90,7 @@ def veto_metrics(numbers: Numbers, plan: Plan) -> Values:
     """Shares of sequences vetoed and of tokens below the veto; 0 when there is no veto, None of no tokens."""
     names = ("rollout_is_veto_fraction", "rollout_is_catastrophic_token_fraction")
     for rejection in (r for r in plan.rejections if r.is_veto):
-        family = numbers.family(f"rs.{rejection.name}.", False, 1.0)
+        family = family_of(numbers, f"rs.{rejection.name}.", False, 1.0)
         share = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
         return dict(zip(names, (share, family.per_token("catastrophic")), strict=True))
     return dict.fromkeys(names, 0.0 if numbers.tokens else None)
@@ -127,7 +127,7 @@ def masked_std(family: StatisticFamily, moment: str) -> Value:
 
 def _is_applied(release: Release, numbers: Numbers, weighting: Weighting) -> Values:
     token_scope = weighting.scope == "token"
-    raw, applied = (numbers.family(stage, token_scope, 1.0) for stage in ("weight.", "applied."))
+    raw, applied = (family_of(numbers, stage, token_scope, 1.0) for stage in ("weight.", "applied."))
     values: Values = {
         "mean": applied.mean(),
         "std": masked_std(applied, "tok"),
@@ -194,7 +194,7 @@ def _sequence_fractions(family: StatisticFamily, numbers: Numbers, bounds: Bound
 def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
     for rejection in (r for r in plan.rejections if r.name == "rs"):
         token_scope = rejection.scope == "token"
-        family = numbers.family("rs.rs.", token_scope, 1.0)
+        family = family_of(numbers, "rs.rs.", token_scope, 1.0)
         values = ratio_family(family, numbers, rejection.bounds)
         at_one = not token_scope and not (rejection.bounds.low or 0) <= 1 <= (rejection.bounds.high or math.inf)
         values["masked_fraction"] = family.per_token("masked")
@@ -206,10 +206,10 @@ def _rs_ratio(numbers: Numbers, plan: Plan) -> Values:
 def _rs_divergences(numbers: Numbers, plan: Plan) -> Values:
     values: Values = {}
     for rejection in plan.rejections:
-        option = _rs_option(numbers.family(f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
+        option = _rs_option(family_of(numbers, f"rs.{rejection.name}.", rejection.scope == "token", 0.0), rejection)
         values |= {f"rollout_rs_{rejection.name}_{name}": value for name, value in option.items()}
     if plan.rejections:
-        lost = numbers.family("rs.", True, 0.0)
+        lost = family_of(numbers, "rs.", True, 0.0)
         values["rollout_rs_masked_fraction"] = lost.per_token("masked")
         values["rollout_rs_seq_masked_fraction"] = with_empty(lost.per_sequence("seq_masked"), numbers, 0.0)
     return values

@@ -9,7 +9,7 @@ from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import Config, Framework, checked, choice, number, positive, ratio_level
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.families import Values, family_of
 from rlcorr_cli.totals.view import Numbers
 
 KEYS = (
@@ -42,7 +42,7 @@ def _write(numbers: Numbers, plan: Plan) -> Values:
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
     bounds = masks[0].bounds if masks else plan.weighting.bounds
-    family = numbers.family("rs.is." if masks else "weight.", token_scope, 1.0)
+    family = family_of(numbers, "rs.is." if masks else "weight.", token_scope, 1.0)
     values = {f"rollout_is_{name}": value for name, value in ratio_family(family, numbers, bounds).items()}
     if plan.weighting.scope == "geometric":
         # This release counts sequences at the sequence level only; the geometric level falls to tokens.

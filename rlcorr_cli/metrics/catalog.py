@@ -33,6 +33,7 @@ from rlcorr_cli.metrics.rejections import (
     EACH_REJECTION,
     KEPT,
     VETO,
+    all_rejections,
     each_rejection,
     veto_of,
 )
@@ -84,7 +85,9 @@ def _has_rules(plan: Plan) -> bool:
 
 
 def _weights(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
-    return {"": numbers.weights(plan)}
+    from rlcorr_cli.totals.families import Weights
+
+    return {"": Weights.of(numbers, plan)}
 
 
 def _nothing(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
@@ -153,7 +156,7 @@ FAMILIES: tuple[Family, ...] = (
         rows=ALL_REJECTIONS,
         heading="All rejections together",
         brought=_has_rules,
-        of=lambda numbers, plan: {"": numbers.family("rs.", True, 0.0)},
+        of=lambda numbers, plan: {"": all_rejections(numbers)},
         how="It comes with a rejection, such as --preset geo_rs.",
     ),
     Family(

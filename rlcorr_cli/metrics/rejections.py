@@ -12,18 +12,29 @@ if TYPE_CHECKING:
 
 def each_rejection(numbers: "Numbers", plan: Plan) -> "dict[str, StatisticFamily]":
     """The statistic of every rejection and budget of a plan, by what its metrics' names begin with."""
+    from rlcorr_cli.totals.families import family_of
+
     families: dict[str, StatisticFamily] = {}
     for rule in plan.rules:
         where_equal = STATISTICS[rule.statistic].where_equal
-        family = numbers.family(f"rs.{rule.name}.", rule.scope == "token", where_equal, rule.bounds)
+        family = family_of(numbers, f"rs.{rule.name}.", rule.scope == "token", where_equal, bounds=rule.bounds)
         families[f"{EACH}{rule.name}_"] = family
     return families
 
 
+def all_rejections(numbers: "Numbers") -> "StatisticFamily":
+    """What all rejections together drop."""
+    from rlcorr_cli.totals.families import family_of
+
+    return family_of(numbers, "rs.", True, 0.0)
+
+
 def veto_of(numbers: "Numbers", plan: Plan) -> "StatisticFamily":
     """What the veto of a plan that has one drops."""
+    from rlcorr_cli.totals.families import family_of
+
     veto = next(rejection for rejection in plan.rejections if rejection.is_veto)
-    return numbers.family(f"rs.{veto.name}.", False, 1.0)
+    return family_of(numbers, f"rs.{veto.name}.", False, 1.0)
 
 
 EACH = "rollout_rs_"
@@ -134,7 +145,7 @@ ALL_REJECTIONS: tuple[Metric, ...] = (
         value=lambda lost: lost.per_sequence("seq_dropped"),
     ),
 )
-"""Of all rejections together.  Formulas read the family `rs.`."""
+"""Of all rejections together.  Formulas read `all_rejections`."""
 
 VETO: tuple[Metric, ...] = (
     Metric(

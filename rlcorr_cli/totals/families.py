@@ -6,15 +6,13 @@ peers' profiles both read them here.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.plans.plan import Bounds
-
-if TYPE_CHECKING:
-    from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.plans.plan import Bounds, Plan
+from rlcorr_cli.totals.view import Numbers
 
 Value = float | None
 Values = dict[str, Value]
@@ -30,7 +28,7 @@ class StatisticFamily:
     smaller root mean square) is 0: two sums do not tell it from rounding.
     """
 
-    numbers: "Numbers"
+    numbers: Numbers
     prefix: str
     token_scope: bool
     centre: float
@@ -135,6 +133,25 @@ class Weights:
     raw: StatisticFamily
     bounded: StatisticFamily
     applied: StatisticFamily
+
+    @classmethod
+    def of(cls, numbers: Numbers, plan: Plan) -> "Weights":
+        """Of a plan that has a weighting."""
+        assert plan.weighting is not None
+        token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
+        raw, bounded, normed = (
+            family_of(numbers, stage, token_scope, 1.0, bounds=bounds) for stage in ("weight.", "applied.", "normed.")
+        )
+        return cls(raw, bounded, normed if plan.normalizes else bounded)
+
+
+def family_of(
+    numbers: Numbers, prefix: str, token_scope: bool, centre: float, *, bounds: Bounds | None = None
+) -> StatisticFamily:
+    """One statistic's family of totals; see StatisticFamily."""
+    return StatisticFamily(
+        numbers=numbers, prefix=prefix, token_scope=token_scope, centre=centre, bounds=bounds or Bounds()
+    )
 
 
 def variance(mean: Any, mean_square: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.families import family_of
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
 from rlcorr_cli.totals.totals import Merge, Totals
 from rlcorr_cli.totals.view import Numbers, plan_block
@@ -40,7 +41,7 @@ class BatchMean:
 
     def factor(self, numbers: Numbers, token_scope: bool) -> Any:
         """What the weights of a batch are divided by: a number, or f64[G] of many batches."""
-        mean = numbers.family("applied.", token_scope, 1.0).unit_mean()
+        mean = family_of(numbers, "applied.", token_scope, 1.0).unit_mean()
         if mean is None:
             return 1.0
         if self.counts_empty and not token_scope:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
-from rlcorr_cli.plans.plan import Bounds, Mode, Plan
-from rlcorr_cli.totals.families import StatisticFamily, Weights
+from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.totals import Merge, Totals
 
@@ -60,21 +59,6 @@ class Numbers:
         other = copy(self)
         other.prefix = prefix
         return other
-
-    def family(self, prefix: str, token_scope: bool, centre: float, bounds: Bounds | None = None) -> StatisticFamily:
-        """One statistic's family of totals; see StatisticFamily."""
-        return StatisticFamily(
-            numbers=self, prefix=prefix, token_scope=token_scope, centre=centre, bounds=bounds or Bounds()
-        )
-
-    def weights(self, plan: Plan) -> Weights:
-        """The families of a plan that has a weighting."""
-        assert plan.weighting is not None
-        token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
-        raw, bounded, normed = (
-            self.family(stage, token_scope, 1.0, bounds) for stage in ("weight.", "applied.", "normed.")
-        )
-        return Weights(raw, bounded, normed if plan.normalizes else bounded)
 
     def has(self, name: str) -> bool:
         """Whether there is this sum."""
