@@ -244,7 +244,7 @@ def other_weights(case: Case) -> CauseFinding | None:
         evidence.append(f"Measured on six models: {FORMATS}.")
     if by_token is not None and case.goes_with_token:
         evidence.append(
-            f"{percent(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
+            f"{_of_token(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
             f"{percent(BY_TOKEN)})."
         )
     noise = 0.0 if clean is None else clean.core**2 * case.features.e2
@@ -310,13 +310,24 @@ def _noise_evidence(case: Case) -> list[str]:
     ]
     if case.by_token is not None:
         by_token = max(0.0, case.by_token.omega2)
-        parts.append(f"{percent(by_token)} of it depends on the token (changed weights: {percent(BY_TOKEN)} or more)")
+        chance = "" if by_token < BY_TOKEN else ", beyond chance"
+        parts.append(
+            f"{_of_token(by_token)} of it depends on the token (changed weights: {percent(BY_TOKEN)} or more{chance})"
+        )
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
     mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
     drawn = abs(features.forward) <= 3 * features.forward_error
     parts.append(f"{mean}, so the tokens were drawn from {case.context.rollout}" if drawn else mean)
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
+
+
+def _of_token(share: float) -> str:
+    """A share in whole percent; in tenths near BY_TOKEN, and never rounded to it from below."""
+    if percent(share) != percent(BY_TOKEN):
+        return percent(share)
+    tenths = round(1000 * share) if share >= BY_TOKEN else int(1000 * share)
+    return f"{tenths / 10:.1f}%"
 
 
 def _cannot_tell_weights(case: Case) -> str:
