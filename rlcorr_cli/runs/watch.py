@@ -553,9 +553,9 @@ def _doubled(
     began, latest = (median(value for _, value in some) for some in (first, recent[-LATEST:]))
     if latest <= max(RISES * began, ROUNDING_K3):
         return
-    what = f"k3_kl has doubled since the first {FIRST} {steps}: their median is {began:.3g}, that of the last {LATEST} "
+    medians = f"{began:.3g} over the first {FIRST} {steps} and {latest:.3g} over the last {LATEST}"
     yield AlarmReason(
         name=DOUBLED,
-        what=f"{what}is {latest:.3g}.",
+        what=f"k3_kl rises: its median is {medians}.",
         do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
     )

@@ -25,7 +25,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import level_sentence, story_cause
+from rlcorr_cli.show.words import story_cause, verdict_alone
 
 METHOD = (
     "The 95% intervals and p come from 200 Poisson bootstrap replicates of prompts (of rollouts if the dumps name no "
@@ -194,7 +194,7 @@ def verdicts(diff: Diff) -> list[str]:
     """How far apart the policies of dumps are, and which weights are usable there; those of one verdict together."""
     names: dict[str, list[str]] = {}
     for name, report in diff.dumps.items():
-        names.setdefault(clean(level_sentence(report.verdict, report.clusters)), []).append(name)
+        names.setdefault(clean(verdict_alone(report)), []).append(name)
     return [f"{listed(of)}: {sentence}" for sentence, of in names.items()]
 
 

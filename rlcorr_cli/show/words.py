@@ -71,6 +71,14 @@ def verdict(report: Report) -> str:
     return " ".join(filter(None, sentences))
 
 
+def verdict_alone(report: Report) -> str:
+    """The same without the next step of a user and without broken rules."""
+    fault = _fault(report)
+    if fault is not None:
+        return _at_fault(report, fault)
+    return level_sentence(report.verdict, report.clusters, act=report.story.act)
+
+
 def _over(report: Report) -> str:
     """That a verdict is of all steps together, where there are several."""
     return "" if report.course is None else f" over all {report.course.steps:,} {clean(report.course.column)}s"
