@@ -44,6 +44,8 @@ LEAST_WORTH = 0.3
 USABLE_INFO = 0.5
 """A plan that leaves less of the batch loses more than half of it."""
 HARMLESS_INFO = 0.99
+STALE = ("", "stale_policy", "drift")
+"""Causes beside which policies that earn different rewards are stale; the first stands for none that is known."""
 KEEP = 0.95
 """The share of sequences that suggested bounds keep."""
 MANY_SEQUENCES = 5000
@@ -252,7 +254,7 @@ def _cannot_tell(evidence: Evidence, flags: Sequence[Flag]) -> str | None:
 _STARTS: Mapping[Flag, str] = {
     "near": "There is almost nothing to correct. ",
     "far": "No correction makes up for a gap of this size. {act} first. Least harmful meanwhile: ",
-    "moved": "No plan is safe: the policies earn different rewards. Shorten the lag. Least harmful meanwhile: ",
+    "moved": "No plan is safe: the policies earn different rewards. {act}. Least harmful meanwhile: ",
 }
 """Headline flag -> what stands before the plan."""
 
@@ -261,7 +263,8 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
     if evidence.story.is_fault:
         return f"{evidence.story.headline} Fix this first. Least harmful meanwhile: {chosen.name}."
     acts = _acts(chosen.plan)
-    start = _STARTS.get(flags[0], "").format(act=evidence.story.act.capitalize())
+    act = "shorten the lag" if flags[0] == "moved" and evidence.story.to_fix in STALE else evidence.story.act
+    start = _STARTS.get(flags[0], "").format(act=act.capitalize())
     end = (
         f" {BREAKS_AT_END.format(step=evidence.far_end, act=evidence.story.act)}"
         if evidence.far_end and flags[0] != "far"
@@ -297,6 +300,8 @@ def _reasons(evidence: Evidence, flags: Sequence[Flag], chosen: PlanValues | Non
     if evidence.story.voids:
         return ()
     reasons = [_gap(evidence, flag) for flag in flags]
+    if evidence.story.is_fault:  # which is to be fixed first, and all else of a plan is of other numbers then
+        return tuple(reasons)
     if flags[0] == "weight" and chosen is not None and chosen.plan.corrects_mismatch and not evidence.story.to_fix:
         cost = 1 - chosen.info
         text = (
@@ -322,14 +327,20 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
         f"The two policies differ by {share(seq_tv)} on whole sequences and by {share(token_tv)} on single tokens "
         "(total variation)."
     )
-    harmless = f" Every plan with info of at least {HARMLESS_INFO} is as good."
+    drop, choice, harmless = "", "", ""
+    if not evidence.story.is_fault:
+        drop = " Zero or drop them."
+        stale, token = ("That is staleness; ", "token") if evidence.story.to_fix in STALE else ("", "Token")
+        choice = f" {stale}{token} weights are the least bad choice."
+        if any(plan.info >= HARMLESS_INFO for plan in evidence.plans):
+            harmless = f" Every plan with info of at least {HARMLESS_INFO} is as good."
     text = {
         "moved": f"The policies earn different rewards: training's earns {abs(shift):.2f} standard deviations of the "
-        f"advantages {'more' if shift > 0 else 'less'}. That is staleness; token weights are the least bad choice.",
-        "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): zero or drop them; "
-        "`rlcorr inspect DUMP --worst 5` shows which.",
+        f"advantages {'more' if shift > 0 else 'less'}.{choice}",
+        "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): `rlcorr inspect DUMP "
+        f"--worst 5` shows them.{drop}",
         "far": distances,
-        "near": distances + harmless * any(plan.info >= HARMLESS_INFO for plan in evidence.plans),
+        "near": f"{distances}{harmless}",
         "weight": distances,
     }[flag]
     return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})
@@ -380,7 +391,8 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
 
 
 def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
-    leaves, values = f"Under {plan.name} only {share(plan.info)} of the batch counts.", {"info": plan.info}
+    counts = f"only {share(plan.info)}" if plan.info else "nothing"
+    leaves, values = f"Under {plan.name} {counts} of the batch counts.", {"info": plan.info}
     if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
         return Reason(code="loses", text=leaves, values=values)
     return Reason(
@@ -408,6 +420,8 @@ def _heavy_tails(evidence: Evidence) -> list[Reason]:
         shape, limit = evidence.metrics.get(name), evidence.metrics.get(f"{name}_limit")
         plan = next((plan for plan in plans if _weights_at(plan.plan, scope)), None)
         if shape is None or limit is None or plan is None or tail_answer(evidence.metrics, at) != "no":
+            continue
+        if plan.info >= HARMLESS_INFO:
             continue
         above = "{} is above {}".format(*apart(shape, limit))
         text = f"{plan.name} costs {share(1 - plan.info)} of the batch: {name} {above}."

@@ -55,7 +55,7 @@ def _names(plan: PlanValues) -> Cell:
     return Cell(clean(", ".join((plan.name, *plan.also[:NAMES_SHOWN]))), short=clean(plan.name))
 
 
-SHIFT = "advantage shift"
+SHIFT = "advantage error"
 PLAN_COLUMNS: tuple[Column, ...] = (
     Column(heading="plan", cell=_names),
     Column(heading="kept", cell=lambda plan: number_cell(plan.values["kept"], share), drop=1),

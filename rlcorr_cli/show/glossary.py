@@ -408,7 +408,10 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
     ),
     "Columns of compare and sweep": (
         _metric(
-            "advantage shift", "shift", "How much the plan prefers sequences of high advantage, with its 95% interval."
+            "advantage error",
+            "shift",
+            "How far the plan's mean advantage is above that of true sequence weights, which is the training policy's; "
+            "with its 95% interval.",
         ),
         _metric("top 1%", "top_1pct", "The share of the gradient in the heaviest hundredth of the sequences."),
         _metric("k3 left", "k3_left", "How far apart the policies are on the tokens that the plan keeps."),

@@ -104,7 +104,7 @@ def _value(heading: str, name: str, show: Callable[[Value], str], drop: int = 0)
 VALUES = {
     "k3_left": _value("k3 left", "k3_left", number, drop=3),
     "length": _value("length", "length", decimals(3), drop=5),
-    "shift": _value("advantage shift", "shift", lambda value: NOTHING if value is None else f"{value:+.2f}", drop=4),
+    "shift": _value("advantage error", "shift", lambda value: NOTHING if value is None else f"{value:+.2f}", drop=4),
     "ess": _value("ESS", "ess", decimals(3), drop=2),
 }
 

@@ -83,7 +83,7 @@ def test_a_plan_is_not_recommended_as_if_the_last_step_were_as_good_as_the_other
 
 def test_a_wide_terminal_shows_every_column() -> None:
     wide = run_process("compare", BF16, "-q", env={"COLUMNS": "120"}).out
-    assert "plan                      kept   info  worth  advantage shift  top 1%  length  k3 left   ESS" in wide
+    assert "plan                      kept   info  worth  advantage error  top 1%  length  k3 left   ESS" in wide
 
 
 def test_json_holds_every_column_of_every_plan_and_what_it_was_compared_on() -> None:
@@ -186,7 +186,7 @@ def test_a_dump_without_advantages_counts_each_as_1_and_says_so(tmp_path: Path) 
     assert result["metrics"]["advantage_shift"] is None
     assert all(plan["values"]["shift"] is None for plan in result["plans"])
     assert any(note.startswith("The dump has no advantages: each counts as 1") for note in result["notes"])
-    assert "advantage shift" not in run("compare", made(tmp_path / "d.parquet", 40)).out
+    assert "advantage error" not in run("compare", made(tmp_path / "d.parquet", 40)).out
 
 
 def test_equal_advantages_shift_nothing_and_say_so(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_no_number_is_cut_beside_plans_of_several_names() -> None:
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "…" not in ran.out
     assert "decoupled_token_is is the same as skyrl_tis_token;" in ran.out
-    assert "advantage shift" in ran.out
+    assert "advantage error" in ran.out
 
 
 def test_a_fault_is_said_before_any_plan() -> None:

@@ -183,7 +183,7 @@ def test_every_flag_has_its_reason_in_their_order() -> None:
     assert reason(both, "moved").startswith(
         "The policies earn different rewards: training's earns 0.30 standard deviations of the advantages more."
     )
-    assert "(token_ess 0.5): zero or drop them" in reason(both, "outliers")
+    assert reason(both, "outliers").endswith("`rlcorr inspect DUMP --worst 5` shows them. Zero or drop them.")
     less = decided(of(TOKEN, 0.9), metrics={**MOVED, "advantage_shift": -0.3})
     assert "0.30 standard deviations of the advantages less." in reason(less, "moved")
 
@@ -317,6 +317,37 @@ def test_a_plan_is_the_least_harmful_one_where_the_gap_has_a_fault() -> None:
     assert recommendation.headline == (
         f"Cause: one side was logged after top-p 0.9. Fix this first. Least harmful meanwhile: {recommendation.plan}."
     )
+
+
+def test_no_reason_contradicts_the_cause_that_is_named() -> None:
+    metrics = {**MOVED, "token_ess": 0.5}
+    plans = of(ZEROED, 0.9), of(GEOMETRIC, 0.1)
+    evidence = Evidence(
+        n_sequences=64,
+        metrics=metrics,
+        plans=plans,
+        advantages_differ=True,
+        usable=usable_weights(metrics, 64),
+        bounds={"decoupled": GeometricBounds(low=0.9, high=1.1, kept_fraction=0.95)},
+    )
+    fault = Story(first="repetition_penalty", effect="fault", headline="Likely cause: a penalty.")
+    of_fault = recommend(replace(evidence, story=fault))
+    assert [each.code for each in of_fault.reasons] == ["moved", "outliers"]
+    assert [each.option for each in of_fault.reasons] == ["", ""]
+    told = " ".join(each.text for each in of_fault.reasons)
+    assert all(words not in told for words in ("staleness", "least bad", "drop"))
+    quantised = recommend(replace(evidence, story=Story(first="other_weights", effect="warning")))
+    assert "Fix other_weights. Least harmful meanwhile:" in quantised.headline
+    assert "staleness" not in reason(quantised, "moved")
+    stale = recommend(replace(evidence, story=Story(first="stale_policy", effect="warning")))
+    assert "Shorten the lag. Least harmful meanwhile:" in stale.headline
+    assert "That is staleness" in reason(stale, "moved")
+
+
+def test_a_plan_of_which_nothing_counts_and_a_tail_that_costs_nothing_are_said_so() -> None:
+    assert reason(decided(of(TOKEN, 0.95), of(GEOMETRIC, 0.0)), "loses") == "Under geo_rs nothing of the batch counts."
+    metrics = {**WEIGHT, "pareto_k_token": 0.95, "pareto_k_token_limit": 0.7, "pareto_k_token_se": 0.05}
+    assert "heavy_tail" not in {each.code for each in decided(of(TOKEN, 0.995), metrics=metrics).reasons}
 
 
 def test_advantages_of_zero_leave_nothing_to_weigh() -> None:
