@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
@@ -58,12 +57,12 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
     lead, look = f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ", LOOKS.get(line.status, "")
     whole = verdict(line)
     if len(lead) + len(whole) > width and not line.breaks:
-        whole = verdict(replace(line, warns=()))
-    if len(lead) + len(whole) <= width:
-        yield Note(whole, look, lead=lead, indent=0)
-    else:
-        level, _, rest = whole.partition("; ")
-        yield Note(level, look, lead=lead, indent=0)
+        whole = verdict(line, brief=True)
+    first, rest = whole, ""
+    if len(lead) + len(whole) > width:
+        first, _, rest = whole.partition("; " if "; " in whole or not line.of_steps else " ")
+    yield Note(first, look, lead=lead, indent=0)
+    if rest:
         yield Note(rest, look, indent=10)
 
 
@@ -72,17 +71,16 @@ def level_of(line: StepLine) -> str:
     return LEVELS.get(line.level, line.level)
 
 
-def verdict(line: StepLine) -> str:
-    """'apart; fails seq_ess', 'close; with steps 3 and 4 fails k3_kl'."""
-    of_range = line.of_steps and line.level == "too few"
+def verdict(line: StepLine, *, brief: bool = False) -> str:
+    """'apart; fails seq_ess', 'close; passes with steps 3 and 4'; in brief 'close', or 'passes with others'."""
     others = [step for step in line.of_steps if step != line.step]
-    together = f"with {clean(steps_named(others))} " if others else ""
-    fails = f"{together}fails {listed([clean(name) for name in line.breaks])}" if line.breaks else ""
-    named = f" of {listed([clean(name) for name in line.warns])}" if line.warns else ""
-    warns = f"{'' if fails else together}warns{named}" if line.status == "warn" else ""
+    level = "" if others and line.level == "too few" else level_of(line)
+    together = "" if not others or (brief and level) else f" with {'others' if brief else clean(steps_named(others))}"
+    fails = f"fails {listed([clean(name) for name in line.breaks])}{together}" if line.breaks else ""
+    named = f" of {listed([clean(name) for name in line.warns])}" if line.warns and not brief else ""
+    warns = f"warns{named}{'' if fails else together}" if line.status == "warn" else ""
+    passes = f"passes{together}" if together and line.status == "ok" else ""
     small = "too small for rules" if line.status == "too few" and line.level != "too few" else ""
-    passes = f"{together}passes" if together and not fails and not warns else ""
-    level = "" if of_range else level_of(line)
     return "; ".join(filter(None, (level, small, fails, warns, passes))) + (" (read again)" if line.again else "")
 
 

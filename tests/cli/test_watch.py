@@ -611,3 +611,19 @@ def test_a_fault_of_steps_of_few_rows_is_found_in_several(here: Path) -> None:
     found = looked(status=1)
     assert (found["story"]["first"], found["story"]["effect"]) == (fault["first"], "fault")
     assert any(fault["first"] in past["names"] for past in found["alarms"])
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_line_of_steps_judged_together_has_room_and_names_them(
+    here: Path, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for step in range(6):
+        small_step(here / "run", step, FAR if step >= 4 else CLOSE)
+    lines = run("watch", "run/", "--once").out.splitlines()
+    assert max(map(len, lines)) <= width
+    of_steps = lines[1 : next(i for i, line in enumerate(lines) if line.startswith("  ALARM"))]
+    assert all(line.strip() for line in of_steps)
+    told = " ".join(" ".join(of_steps).split())
+    assert "with step 4" in told.partition(" 5 1,200 ")[2]
+    assert ("passes with step" in told) == (width == 120)
