@@ -59,6 +59,8 @@ class Result(Record):
     """What a command returns."""
 
     __slots__ = ()
+    OUTPUT: ClassVar[str] = ""
+    """Its name among the JSON outputs (`results/outputs.py`)."""
     in_notebook: "ClassVar[Callable[[Result], str] | None]" = None
     """What makes the HTML that a notebook shows of a result; `api` names it.  Without it a notebook shows the repr."""
 

@@ -81,6 +81,7 @@ class Checked(Output):
     command: which held them.
     """
 
+    OUTPUT = "check"
     measurements: Annotated[Measurements, HIDDEN]
     n_rules: Annotated[int, HIDDEN]
     findings: tuple[Finding, ...]

@@ -109,6 +109,7 @@ class Comparison(Output):
     """Plans compared on one dump; see the module.  problems: as of a Report.  intervals: of the dump's diagnostics.
     clusters, story: as of a Report."""
 
+    OUTPUT = "compare"
     inputs: Inputs
     clusters: Clusters | None = None
     intervals: Intervals

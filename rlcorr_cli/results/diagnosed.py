@@ -62,6 +62,7 @@ class DiagnosedDump(Output):
     cause.  columns: the dump's names of (rollout, training).  course: as of a Report, where all rows were looked at.
     problems, notes: as of a Report."""
 
+    OUTPUT = "diagnose"
     inputs: Inputs
     groups: tuple[DiagnosedGroup, ...]
     course: Annotated[Course | None, Key(about="Null where rows were left out of the sample.", omit=True)] = None

@@ -178,6 +178,7 @@ class Diff(Output):
     that counts as moved, a share.  others: A compared with the dumps that were named after b, each a Diff of its own.
     """
 
+    OUTPUT = "diff"
     min_effect: float
     notes: tuple[str, ...] = ()
 

@@ -47,6 +47,7 @@ class IndexedReport(Record):
 class ReportIndex(Output):
     """Saved reports, by the time of their dumps' last change.  notes: on files that were left out."""
 
+    OUTPUT = "index"
     reports: Annotated[tuple[IndexedReport, ...], Form(least=1)]
     notes: tuple[str, ...] = ()
 

@@ -99,6 +99,7 @@ class Inspected(Output):
     tell rows and files apart.  problems, cause: as of a Report.
     """
 
+    OUTPUT = "inspect"
     inputs: Inputs
     schema: Annotated[Mapping[str, str], Key(about="Column to type, of the first file.")]
     columns: Annotated[Mapping[str, str], Key(about="Canonical name to the dump's column.")]
@@ -246,6 +247,7 @@ class TokenRows(Output):
     there were to choose from.  text_from: where the text comes from; empty where there is none.
     """
 
+    OUTPUT = "rows"
     inputs: Inputs
     plan: str
     by: str | None

@@ -1,4 +1,6 @@
-"""OUTPUTS: every JSON output by its name; `python -m rlcorr_cli.results.outputs` writes their schema anew.
+"""outputs(): every JSON output by its name; `python -m rlcorr_cli.results.outputs` writes their schema anew.
+
+Results name themselves (`Result.OUTPUT`); what is no result of a command of its own is declared here.
 
 `rlcorr explain --schema` prints the file, because it loads nothing that it can do without; a test holds it equal to
 what the records say.
@@ -6,7 +8,9 @@ what the records say.
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Annotated, Any
 
 from rlcorr_cli.frozen import frozen
@@ -14,18 +18,9 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import Form, Key
 from rlcorr_cli.records.forms import schema
-from rlcorr_cli.records.record import Record
-from rlcorr_cli.results.checked import Checked
-from rlcorr_cli.results.compared import Comparison
-from rlcorr_cli.results.diagnosed import DiagnosedDump
-from rlcorr_cli.results.diffed import Diff
+from rlcorr_cli.records.record import Output, Record, Result
 from rlcorr_cli.results.groups import Counts
-from rlcorr_cli.results.indexed import ReportIndex
-from rlcorr_cli.results.inspected import Inspected, TokenRows
-from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.swept import Sweep
-from rlcorr_cli.results.watched import Alarm, Watched
-from rlcorr_cli.results.written import Coefs, Converted, Filtered
+from rlcorr_cli.results.written import Coefs
 
 SCHEMA_FILE = Path(__file__).parent / "schema.json"
 
@@ -90,31 +85,27 @@ class Error(Record):
     error: ErrorMessage
 
 
-OUTPUTS: Mapping[str, Any] = {
-    "report": Report,
-    "filter": Filtered,
-    "check": Checked,
-    "watch": Watched,
-    "alarm": Alarm,
-    "inspect": Inspected,
-    "rows": TokenRows,
-    "diff": Diff,
-    "index": ReportIndex,
-    "diagnose": DiagnosedDump,
-    "compare": Comparison,
-    "sweep": Sweep,
-    "convert": Converted,
+OTHERS: Mapping[str, Any] = {
     "plot": Annotated[tuple[Picture, ...], Form(least=1)],
     "presets": Annotated[tuple[PresetPlan, ...], Form(least=1)],
     "parts": Parts,
     "error": Error,
 }
-"""The name of an output -> what it is made of: a record, or a list of them."""
+"""Outputs that are no Result, by name."""
+
+
+def outputs() -> dict[str, Any]:
+    """The name of each output -> what it is made of, a record or a list of them; results first, by name."""
+    for module in iter_modules([str(Path(__file__).parent)]):
+        import_module(f"rlcorr_cli.results.{module.name}")
+    results = (*Result.__subclasses__(), *Output.__subclasses__())
+    named = {each.OUTPUT: each for each in sorted(results, key=lambda each: each.OUTPUT) if each.OUTPUT}
+    return {**named, **OTHERS}
 
 
 def schema_text() -> str:
     """The JSON Schema of every output, a definition a line."""
-    document = schema("JSON outputs of rlcorr", OUTPUTS)
+    document = schema("JSON outputs of rlcorr", outputs())
     definitions = document.pop("$defs")
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(definition)}" for name, definition in definitions.items())
     return f'{json.dumps(document)[:-1]}, "$defs": {{\n{lines}\n}}}}\n'

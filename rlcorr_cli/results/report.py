@@ -164,6 +164,7 @@ class Report(Output):
     where the groups are of other columns.  ranges: small steps that are held to rules together with their neighbours.
     """
 
+    OUTPUT = "report"
     inputs: Inputs
     plan: Annotated[Plan, Form(read=_plan)]
     profile: str

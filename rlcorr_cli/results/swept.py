@@ -114,6 +114,7 @@ class Sweep(Output):
     what: the record whose bound moves, in words.  story: what is to be told of the dump first.
     """
 
+    OUTPUT = "sweep"
     inputs: Inputs
     counts: Counts
     story: Story = field(default_factory=Story)

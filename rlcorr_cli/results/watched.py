@@ -66,6 +66,7 @@ class Alarm(Output):
     paths: what is followed.  step: where it changed; null of a file that cannot be read.  story: of that step.
     """
 
+    OUTPUT = "alarm"
     paths: tuple[str, ...]
     step: Scalar
     reasons: tuple[AlarmReason, ...]
@@ -98,6 +99,7 @@ class Watched(Output):
     step.  first_k3, last_k3: k3_kl of the first steps and of the last.
     """
 
+    OUTPUT = "watch"
     paths: tuple[str, ...]
     n_steps: int
     failing: tuple[Scalar, ...]

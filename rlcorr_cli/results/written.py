@@ -21,6 +21,7 @@ class Converted(Output):
     other; null where none was joined.
     """
 
+    OUTPUT = "convert"
     inputs: Inputs
     path: Annotated[Path, Key(name="output")]
     columns: dict[str, str]
@@ -106,6 +107,7 @@ class Filtered(Result):
     went out.
     """
 
+    OUTPUT = "filter"
     report: Annotated[Report, Key(inline=True)]
     target: Annotated[Target, HIDDEN]
     rows_in: Annotated[int, HIDDEN]
