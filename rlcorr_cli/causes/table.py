@@ -1,8 +1,9 @@
 """The words of all causes in one table: of files that were written wrongly, and of two policies that differ.
 
-`rlcorr explain causes` lists it, in the order in which causes are looked for; it loads without numpy.  A cause of a
-file is sought in its first rows, by a test in `anomalies`; one of a gap in sums over all rows, by a rule in the module
-of its family (`rows`, `columns`, `positions`, `curves`, `weights`).
+`rlcorr explain causes` lists it in this order; it loads without numpy.  A cause of a file is sought in the file's
+first rows, by a test in `anomalies`.  A cause of a gap is sought in a sample of whole rows (all of them, where the dump
+is small), by a rule in the module of its family (`rows`, `columns`, `positions`, `curves`, `weights`); `judge` has the
+order in which the rules are tried.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from rlcorr_cli.frozen import frozen
 Kind = Literal["file", "policy"]
 Effect = Literal["fault", "warning", "none"]
 """fault: rows or columns do not belong together, or are not log-probs of the sampled tokens: `check` fails and `filter`
-stops.  warning: training lives with it, and it should be mended: `check` warns, `filter` writes and says so.  none: it
-is what any two engines differ by.  A cause is of the class of its worst reading."""
+stops.  warning: training lives with it, and it should be mended: `check` warns, `filter` writes and says so.  none:
+nothing is wrong with the data.  A cause that may be harmless or harmful has the harmful effect."""
 KINDS: dict[Kind, str] = {
     "file": "of whole files, suspected from their first rows",
     "policy": "of a gap between the policies, found from sums over all rows",
@@ -27,14 +28,16 @@ class Cause:
 
     meaning: what is the matter.  looks: what it leaves in the data.  certainty: how sure one can be.  alike: what else
     looks like it.  advice: what to do.  source: which framework is known for it, or the fact that this rests on.
-    effect: what it does to a run; see Effect.  moves_mean: to which side of 1 it may move the mean ratio, which is 1 of
-    two policies: below where rollout's column is cut, above where tokens were drawn from training's.
+    effect: what it does to a run; see Effect.  moves_mean: to which side of 1 it may move the mean ratio, which would
+    be 1 without it: below where rollout's column is cut, above where tokens were drawn from training's.
 
-    Of a gap between policies also: reading: what it is called in a clause after 'or', where another cause may be it as
-    well.  proven: whether it is read from a broken bound or identity (a log-prob of exactly 0 beyond a bound, two means
-    that no policy gives, two tokens of one distribution), 'unless_stale' where staleness moves the tokens that show the
-    bound.  rank: what names a setting or a place comes first, by share; then ranks from 1 on, which say less and less.
-    least_share: with a smaller share of the gap it is told last, and is no verdict.
+    Of a gap between policies also: reading: the noun for it where a headline names it as an alternative (", or a
+    soft-cap").  proven: whether it follows from a broken bound or identity (log-probs of exactly 0 only where the other
+    policy's lie above a bound, two means that no pair of policies has, two log-probs that cannot be of one token);
+    'unless_stale' where staleness moves the tokens that show the bound.  rank: causes of a lower rank are listed first,
+    and get their share of the gap first; of equal ranks the one with the larger share.  Rank 0 names a setting or a
+    place, and larger ranks say less.  least_share: with a smaller share of the gap it is minor: listed last, and never
+    the verdict.
     """
 
     name: str
@@ -59,7 +62,7 @@ class Cause:
 
     @property
     def voids(self) -> bool:
-        """Whether no number of such a file means what its name says."""
+        """Whether all numbers of the file are meaningless."""
         return self.kind == "file" and self.is_fault
 
 
@@ -192,7 +195,7 @@ WEIGHTS = (
     "Check what the rollout engine runs: 8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
     "RoPE's settings."
 )
-_ROWS = (
+_OF_A_GAP = (
     Cause(
         name="grid",
         effect="none",
@@ -505,14 +508,14 @@ _ROWS = (
     ),
 )
 
-CAUSES: Mapping[str, Cause] = {row.name: row for row in _ROWS}
-"""Name -> the row of a gap between two policies."""
+CAUSES: Mapping[str, Cause] = {row.name: row for row in _OF_A_GAP}
+"""Name -> cause, those of a gap between two policies alone."""
 
 
 ALL_CAUSES: Mapping[str, Cause] = {**{row.name: row for row in ANOMALIES}, **CAUSES}
-"""Name -> the row, those of files first: one that holds voids what else a dump seems to say."""
+"""Name -> cause: those of files first, because one that holds may make all else meaningless, then CAUSES."""
 
 NOISE = "noise"
-"""The one cause that nothing has to be done about."""
+"""The cause that `check --fail-on cause` leaves out, because nothing has to be done about it."""
 ANY_CAUSE = "cause"
-"""What stands for every cause but noise, where a run is to fail on some."""
+"""The value of --fail-on that stands for every cause but noise."""

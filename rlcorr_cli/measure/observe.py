@@ -2,8 +2,9 @@
 
 First the batch is cut into blocks of whole rows (on a GPU it is one block), and everything that needs tokens is made of
 each: the columns of the diagnostics, what each plan does, its decisions (`_of_rows`).  What is left of a block is one
-number for each row and quantity; the blocks are joined.  Then, once for the batch, the formulas of rows are applied,
-rows are added up by group (`_totals`), and drawn for the bootstrap (`_resampled`).
+number for each row and quantity, and each token's log-ratio and distances, for histograms and tails; the blocks are
+joined.  Then, once for the batch, the formulas of rows are applied, rows are added up by group (`_totals`), and drawn
+for the bootstrap (`_resampled`).
 
 observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
 and reading it in `metrics/`.
@@ -54,14 +55,17 @@ KEPT = "kept"
 class Observation:
     """What to measure.
 
-    plans: at least one.  seed: of the bootstrap; None for no intervals.  pictures: whether to count for those, too;
-    they are of one plan.  objectives: by plan, whose totals then have their losses and coefficients, too; a batch must
-    bring advantages for them.  compares: whether plans leave what comparing them takes, in place of the metrics of
-    each.  by_group: whether each group is resampled, too.  by_step: whether each group is counted for curves of its
-    own, too.  has_advantages: whether rows bring advantages that diagnostics tell of.  by_rollout: whether sums are
-    taken of rollouts, too, whose samples share them.  n_asked: how many values of a group's key, after the batch, are
-    of columns that were asked for, and so by what groups are resampled and have curves; None for all.  step_at: which
-    of these values is the step, whose clusters are counted; None for none.
+    What to correct: plans: at least one.  objectives: by plan, whose totals then have its losses and coefficients, too;
+    a batch must bring advantages for them.  compares: whether to sum what `compare` and `sweep` need, in place of
+    each plan's metrics.  has_advantages: whether rows bring advantages, for the diagnostics of these.  by_rollout:
+    whether to average over rollouts, too, whose samples are weighted by their share of it.
+
+    What else to make: seed: of the bootstrap; None for no intervals.  by_group: whether each group is resampled, too.
+    pictures: whether to count for those, too; they are of one plan.  by_step: whether each group has curves of its own.
+
+    Of a group's key, which is its batch and then a value for each column: n_asked: how many of these values are of
+    columns that were asked for, key[1 : 1 + n_asked], by which groups are resampled and have curves; None for all.
+    step_at: which of these values is the step, whose clusters are counted; None for none.
     """
 
     plans: tuple[Plan, ...]
@@ -257,7 +261,7 @@ def _of_rows(
 
 
 def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
-    """of_all: the columns of all tokens, which are those of each sequence that keeps all of its own."""
+    """of_all: the columns of all tokens, reused where every sequence keeps all of its tokens or none."""
     assert corrected.keep is not None
     n_kept, log_ratio = tokens.rows.count(corrected.keep), host(tokens.log_ratio[corrected.keep])
     left = n_kept > 0
@@ -330,7 +334,7 @@ def _totals(
 
 
 def _rollout_totals(batch: Batch, rollouts: RolloutTotals, measured: Sequence[Columns]) -> Totals:
-    """Every sum of samples once more over rollouts, each sample's with its share of its rollout for its weight.
+    """Every sum over samples once more, each sample weighted by its share of its rollout (RolloutTotals.shares).
 
     measured: columns of the rows that have a valid token.
     """
@@ -362,8 +366,8 @@ class _Groups:
     ) -> tuple[Totals, dict[str, Tail]]:
         """What these rows come to in each group, and the tails of all of them.
 
-        columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> those, logs, masses or
-        distances, whose largest are kept.  Either has one value for each token, f64[V], or for each row.
+        columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> values of which the
+        largest are kept.  Either has one value for each token, f64[V], or for each row.
         """
         n_groups = len(self.keys)
         is_one_group = len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
@@ -390,7 +394,7 @@ class _Groups:
 
 
 def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
-    """Totals of kept tokens with the lists of all tokens, those of a block, for groups that lose none."""
+    """Totals of kept tokens; groups that lose no token share the histograms and tails of all tokens, named `block`."""
     shared = kept.sum("tokens") == of_all.sum("tokens")
     histograms = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.histograms.items()}
     tails = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.tails.items()}
@@ -434,7 +438,7 @@ def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns],
 def _compared(
     batch: Batch, observation: Observation, tokens: Mapping[Mode, Tokens], budget_bounds: BudgetBounds
 ) -> tuple[Columns, dict[str, Floats]]:
-    """What each plan leaves, and what each mode's are held against; and the plans' masses."""
+    """What each plan leaves, and each mode's sums without a correction to compare it with; and the plans' masses."""
     bounds = bounds_of_sequences(batch, budget_bounds)
     columns, masses = Columns(), dict[str, Floats]()
     for mode in observation.modes:

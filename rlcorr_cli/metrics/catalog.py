@@ -1,7 +1,7 @@
 """FAMILIES: every metric that a report prints, with what brings it.  `define`: what any printed name means.
 
-`canonical`, the headings of `explain` and of the manual, and what is said of a name that a report does not have follow
-from the one table.
+The same table gives `canonical` the metrics of a plan, `explain` and the manual their headings, and the errors about
+unknown names what to type instead.
 """
 
 import re
@@ -54,9 +54,9 @@ class Family:
     """Metrics that come together.
 
     heading: what they are listed under; "" of those that are listed elsewhere.  prefix: what stands before a row's
-    name.  brought: whether a plan brings them; where the dump's columns decide it is true.  of: what the rows read of a
-    plan that brings them, by the prefix of their names there; empty where a dump has no such totals.  how: what to type
-    to have them.
+    name.  brought: whether a report with this plan has them; true also where the columns of the dump alone decide it.
+    of: prefix of their names in the report -> the totals that they are made of; empty where the dump lacks these.  how:
+    what to type to have them.
     """
 
     rows: tuple[Metric, ...]
@@ -233,13 +233,13 @@ def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
 
 
 USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr explain metrics` lists all."
-"""What to type in the place of a metric that is none, and not near to one."""
+"""The hint for a name that is no metric and like none."""
 
 
 def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
-    """The error for a metric that `origin` names and that is not available; of no dump in particular if none are.
+    """The error for a metric that `origin` names and that a report lacks: what to type to have it, or what is near it.
 
-    It says what to type to have the metric, or the names nearest to it.
+    available: the metrics that the report has; empty before a dump is read, where the plan rules the metric out.
     """
     prefix = _prefix(next(iter(available), ""))
     how = "" if prefix else _how(metric, available)
@@ -280,16 +280,16 @@ def _how(metric: str, available: Collection[str]) -> str:
 
 _EACH = {row.name: row for row in EACH_REJECTION}
 _WEIGHT_STEMS = {row.name.removeprefix("rollout_is_"): row for row in WEIGHTS}
-_LOGGED = {row.name: row for row in LOGGED}
+_LOGGED_BY_NAME = {row.name: row for row in LOGGED}
 _KEPT = "Over the tokens that the plan's rejections keep."
 
 
 def define(name: str) -> Metric | None:
     """The definition of a name that a report prints; None of a name that none does.
 
-    `name` of the definition is the one asked for; its note says how that departs from the metric it is defined by.
+    `name` of the definition is the one asked for; its note says how that differs from our metric.
     """
-    return _own(name) or _logged(name) or _verl(name)
+    return _own(name) or _logged_definition(name) or _verl(name)
 
 
 def ideal(name: str) -> float | None:
@@ -307,14 +307,14 @@ def is_two_sided(name: str) -> bool:
 def names() -> list[str]:
     """Every fixed name that `define` knows, for near misses."""
     of_verl = (f"{VERL_PREFIXES[0]}{name}" for name in sorted(VERL_NAMES))
-    return list(dict.fromkeys([*DEFINITIONS, *_LOGGED, *of_verl]))
+    return list(dict.fromkeys([*DEFINITIONS, *_LOGGED_BY_NAME, *of_verl]))
 
 
 def logged_name(name: str) -> LoggedName | None:
     """A framework's name with the metric of ours that it logs; None of our own names and of unknown ones."""
     prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), None)
-    if prefix is None or name in _LOGGED:
-        return None if name in DEFINITIONS else _logged_row(name)
+    if prefix is None or name in _LOGGED_BY_NAME:
+        return None if name in DEFINITIONS else _find_logged(name)
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
     return (
         LoggedName(framework="verl", name=name, canonical=stem, difference=verl_difference(stem, prefix))
@@ -345,20 +345,20 @@ def _own(name: str) -> Metric | None:
     return replace(row, name=name, note=f"x is the statistic of the plan's rejection '{rejection}'.")
 
 
-def _logged_row(name: str) -> LoggedName | None:
+def _find_logged(name: str) -> LoggedName | None:
     """The row of a name as it is logged, which may have more before it: "ppo_actor/update/behave_imp_weight/avg"."""
     if name.startswith(VERL_PREFIXES):
-        return _LOGGED.get(name)
+        return _LOGGED_BY_NAME.get(name)
     for whole in (name, name.removesuffix("/avg"), name.removesuffix("/mean")):
         parts = whole.split("/")
         for at in range(len(parts)):
-            if (tail := "/".join(parts[at:])) in _LOGGED:
-                return _LOGGED[tail]
+            if (tail := "/".join(parts[at:])) in _LOGGED_BY_NAME:
+                return _LOGGED_BY_NAME[tail]
     return None
 
 
-def _logged(name: str) -> Metric | None:
-    row = _logged_row(name)
+def _logged_definition(name: str) -> Metric | None:
+    row = _find_logged(name)
     if row is None:
         return None
     definition = _own(row.canonical)

@@ -1,8 +1,8 @@
 """The first rows of a dump's files, and single rows by their id or number.
 
-The first rows of each file are read before the rest of the dump, to see anomalies of whole files: `looked_at` says of
-which files, `sample_of` gives the Sample of one, and that the Pairs of log-probs in it that can be compared.  One row
-is found whatever is wrong with it (`find_rows`).
+The first rows of each file are read before the rest of the dump, to see anomalies of whole files.  `looked_at` chooses
+the files, `sample_of` reads the first rows of one as a Sample, and `Sample.pairs` has the log-probs in it that can be
+compared.  `find_rows` reads the rows that `inspect --row` names, whatever is wrong with them.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Pairs:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def runs(self, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The longest stretches of hits within a row: where each starts, and one past its end.  hit: bool[V]."""
+        """Every unbroken run of hits, cut where rows end: where each starts, and one past its end.  hit: bool[V]."""
         border = self.borders
         around = np.concatenate([[False], hit, [False]])
         starts = hit & (~around[:-2] | border[:-1])
@@ -75,7 +75,7 @@ class Sample:
 
     offsets: i64[B+1] from 0.  rollout, train: float [T], aligned; rows of unequal length were left out before.
     valid: the mask, bool[T], None without a mask column.  columns: the dump's names of (rollout, train).
-    step: of the first and the last row, None without.
+    step: those of the first and the last row, None where a row has no number there.
     """
 
     path: str
@@ -99,17 +99,17 @@ class Sample:
 
 
 MAX_FILES = 64
-"""Of a dump of more files, this many are looked at, from the first to the last."""
+"""Of a dump of more files, this many are looked at, spread evenly from the first to the last."""
 
 
 def looked_at(dump: Dump) -> list[Shard]:
-    """The first part of each file, in the files' order: of MAX_FILES of them, where there are more."""
+    """The first part of each file, in the files' order; of MAX_FILES of them where there are more."""
     firsts = list({shard.path: shard for shard in reversed(dump.shards)}.values())[::-1]
     return [firsts[i] for i in sorted({round(i) for i in np.linspace(0, len(firsts) - 1, MAX_FILES)})] if firsts else []
 
 
 def sample_of(dump: Dump, shard: Shard) -> Sample | None:
-    """Of a file whose first part this is; None without rows."""
+    """The first rows of a file, whose first part is `shard`; None where it has no rows."""
     step = dump.step
     roles = replace(dump.roles, batch=None, group_keys=(step,) if step else (), ids=(), drawn_by=(), cluster=None)
     index = dump.indexes[shard.path]
@@ -154,7 +154,7 @@ TEXTS = ("prompt", "response", "completion", "output", "input")
 
 @frozen
 class NamedRow:
-    """place: as errors name it.  values: every column of the row.  read: it as read, or why it is set aside."""
+    """place: as errors name it.  values: every column of the row.  read: the checked row, or why it is bad."""
 
     place: str
     values: dict[str, Any]
@@ -162,10 +162,10 @@ class NamedRow:
 
 
 def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
-    """The rows whose sample_ids are these, or else whose numbers are, in one reading; a UsageError if there is none of
-    a name, or more than one.
+    """The row of each name, in one reading of the dump: by its sample_id, or else by its number.
 
-    A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.
+    A number is what errors call a row: from 0 in Parquet, the line from 1 in JSON lines.  A name of no row, or of
+    several, is a UsageError.
     """
     rows: list[NamedRow] = []
     for name, matches in _matching(dump, names).items():
@@ -176,7 +176,7 @@ def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
             places = ", ".join(place.text for place in all_resolved(matches.places))
             raise UsageError(f"{matches.n} rows have {asked}: {places}.", "Name one file, or a row by its number.")
         policy = replace(dump.request.bad_rows, action="quarantine")
-        # What is told of single tokens comes before the row.
+        # Counts of tokens that were left out come first, as BadRows of their own; the row comes last.
         *_, read = checked_batches(matches.row, dump.roles, STEP_TOKENS, bad_rows=policy)
         assert matches.row.original is not None
         rows.append(NamedRow(resolved(matches.row.places[0]).text, matches.row.original.values(0), read))

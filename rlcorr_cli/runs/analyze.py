@@ -1,8 +1,9 @@
 """measure() and analyze(): a dump's totals, and its report.
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
-(None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for.
-What the totals mean is decided in `results/build.py`, by way of `results/run_totals.py`.
+(None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for, then
+its step where `analyze` added the step to these.  What the totals mean is decided in `results/build.py`, by way of
+`results/run_totals.py`.
 """
 
 import hashlib
@@ -41,9 +42,9 @@ from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_sample import LEVELS, MOST_TOKENS
 
 LARGEST_TOKEN, LARGEST_TEXT = 64, 1 << 14
-"""Bytes that no token takes in the columns that are read of a Parquet file, and in a file that is read whole."""
+"""The most bytes that a token takes in the columns that are read of a Parquet file, and in a file that is read whole."""
 MANY_GROUPS = 5_000
-"""Groups whose sums leave so much memory free that it is worth giving back."""
+"""With more groups than these the memory that was freed is given back to the system."""
 
 
 def analyze(
@@ -56,7 +57,7 @@ def analyze(
     watch: Watch | None = None,
     pictures: bool = False,
     totals: bool = False,
-    by_group: bool = False,
+    refuse_many_groups: bool = False,
     group_intervals: bool = False,
     by_step: bool = False,
     follows_steps: bool = False,
@@ -66,12 +67,12 @@ def analyze(
 ) -> Report:
     """Measure a dump and report it.
 
-    source: what to read, or a dump that was opened for this plan and this objective.  totals: whether the report keeps
-    what it was made of.  by_group: whether a dump of more groups than are resampled is refused; totals of groups have
-    their replicates, too.  group_intervals: whether groups that are asked for have intervals.  by_step: whether each
-    group has curves of its own.  follows_steps: whether steps are told apart where the dump has them, beside the groups
-    that are asked for.  staging: where the rows set aside are left for the caller to publish; None publishes them here.
-    clean: what a clean dump of the same model shows.
+    source: what to read, or a dump that was opened for this plan and this objective.  watch: shows the progress of the
+    reading.  totals: whether the report keeps what it was made of, the replicates of groups included.
+    refuse_many_groups: whether a dump of more groups than are resampled is refused.  group_intervals: whether groups
+    that are asked for have intervals.  by_step: whether each group has curves of its own.  follows_steps: whether steps
+    are told apart where the dump has them, beside the groups that are asked for.  staging: where the rows set aside are
+    left for the caller to publish; None publishes them here.  clean: what a clean dump of the same model shows.
     """
     dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     asked = dump.request.group_by
@@ -106,7 +107,7 @@ def analyze(
             bounds=budgets.bounds,
             rollouts=rollouts,
             sampling=sampling_of(dump, plan.mode),
-            by_group=by_group,
+            refuse_many_groups=refuse_many_groups,
             adds_step=adds_step,
         )
         run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
@@ -117,8 +118,9 @@ def analyze(
 def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = ()) -> Sampling:
     """How the rows of a dump are sampled: as many as its request says.
 
-    What is read of a Parquet file takes LARGEST_TOKEN bytes a token at most, and the text around a token no more than
-    LARGEST_TEXT, so that the size of a dump tells a level that is not above that of its sample.
+    groups: the columns that rows are grouped by, where the sample is to tell groups apart.  A token takes LARGEST_TOKEN
+    or LARGEST_TEXT bytes at most, so the size of the dump gives a least number of tokens, and that the least level that
+    the sample can have: no row below it is copied.
     """
     most = dump.request.sample or MOST_TOKENS
     is_parquet = all(source.format == "parquet" for source in dump.sources)
@@ -128,7 +130,10 @@ def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = 
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
-    """Step as the grouping of a dump that was asked for none and has steps; versions: with the policy's, too."""
+    """What `plot` groups a dump by: what was asked for, else by step where it has steps.
+
+    versions: whether also by the policy's version, or its lag.
+    """
     if dump.request.group_by or dump.stdin is not None or not dump.has("step"):
         return dump.request.group_by
     lags = next((name for name in ("policy_version", "policy_version_lag") if dump.has(name)), None)
@@ -180,13 +185,14 @@ def measure(
     bounds: BudgetBounds,
     rollouts: RolloutTotals | None = None,
     sampling: Sampling | None = None,
-    by_group: bool = False,
+    refuse_many_groups: bool = False,
     adds_step: bool = False,
 ) -> Measured:
     """Stream the whole dump once; flat memory.  Returns its totals.
 
-    rollouts: as of `observe`.  sampling: how rows are sampled, in which the cause of the gap is sought; None for none.
-    by_group: as of `analyze`.  adds_step: whether the last of the groups' columns was not asked for.
+    rollouts: those that have several samples, where the observation is by rollout.  sampling: how rows are sampled, in
+    which the cause of the gap is sought; None for none.  refuse_many_groups: as of `analyze`.  adds_step: whether the
+    last of the groups' columns was not asked for.
     """
     dump = reading.dump
     work = MeasureShard(
@@ -202,7 +208,7 @@ def measure(
         gathering.add(part)
         if sampling is not None:
             sampling.least.raise_to(gathering.samples.level)
-        if by_group:
+        if refuse_many_groups:
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
             check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
@@ -242,7 +248,10 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
 
 @frozen(kw_only=True)
 class MeasureShard(ShardWork[Measured]):
-    """Shard -> its totals.  sampling, rollouts: as of `measure`."""
+    """Shard -> its totals.
+
+    sampling: how rows are sampled; None for no sample.  rollouts: those that have several samples, or None.
+    """
 
     observation: Observation
     budget_bounds: BudgetBounds
@@ -283,7 +292,7 @@ class MeasureShard(ShardWork[Measured]):
 def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
     """What the plan reads, and an objective; training batches are the column asked for, or `step` where there is one.
 
-    A peer's function knows no steps, so with a profile the whole dump is one batch unless a column is named.
+    A framework's own metrics (--profile) know no steps: they take the whole dump as one batch unless a column is named.
     """
     plan, named = chosen.plan, request.batch_by
     batch = None
@@ -303,7 +312,7 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
 
 
 def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds) -> Iterator[str]:
-    """That batches are named in vain, which values each budget let stay, and that rollouts go uncounted."""
+    """Notes: --batch-by without an effect, the bound of each budget, and rollouts uncounted on standard input."""
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
     if not plan.batched and not of_objective and dump.request.batch_by is not None:
         yield "The column of batches has no effect: the plan does not use batches."

@@ -74,7 +74,7 @@ def diff(
                 seed=settings.seed,
                 watch=watch,
                 totals=True,
-                by_group=bool(dump.request.group_by),
+                refuse_many_groups=bool(dump.request.group_by),
             )
             reports.append(report)
     return _compared(reports, settings)
