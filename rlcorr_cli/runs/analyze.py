@@ -42,7 +42,7 @@ from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_sample import LEVELS, MOST_TOKENS
 
 LARGEST_TOKEN, LARGEST_TEXT = 64, 1 << 14
-"""The most bytes that a token takes in the columns that are read of a Parquet file, and in a file that is read whole."""
+"""No token takes more bytes: in the columns that are read of a Parquet file, and in a file that is read whole."""
 MANY_GROUPS = 5_000
 """With more groups than these the memory that was freed is given back to the system."""
 
