@@ -193,24 +193,24 @@ class CauseWords:
 
 def told(dump: DiagnosedDump) -> list[CauseWords]:
     """Every cause in words, what voids the numbers first, then in order of their weight; not what noise is left."""
+    voiding = [each for each in dump.anomalies if each.voids]
+    again = {SAID_AGAIN.get(each.name) for each in voiding}
+    others = [each for each in dump.causes if each.cause not in again]
     of_files = [
         CauseWords(
             name=each.name,
             headline=f"{each.name}. {ALL_CAUSES[each.name].meaning}",
             evidence=clean(anomaly_sentence(each)),
-            advice=f"{each.fix} {VOIDED}" if dump.causes else each.fix,
+            advice=f"{each.fix} {VOIDED}" if others else each.fix,
         )
-        for each in dump.anomalies
-        if each.voids
+        for each in voiding
     ]
     of_ratio = [
         CauseWords(name=fault.name, headline=clean(fault.what), evidence="", advice=fault.do)
         for fault in dump.story.faults
         if fault.name not in ALL_CAUSES
     ]
-    again = {SAID_AGAIN.get(each.name) for each in of_files}
-    others = (each for each in dump.causes if each.cause not in again and not _is_rest(each, dump))
-    return [*of_files, *of_ratio, *map(_words, others)]
+    return [*of_files, *of_ratio, *(_words(each) for each in others if not _is_rest(each, dump))]
 
 
 def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:

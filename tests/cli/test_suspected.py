@@ -117,10 +117,17 @@ def test_what_voids_the_numbers_is_the_cause_wherever_one_is_named(tmp_path: Pat
 
 
 def test_what_a_voiding_anomaly_leaves_is_told_with_that_caveat(tmp_path: Path) -> None:
+    caveat = "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again."
     (old,) = columns(OLD)
-    shifted = written(tmp_path / "d.parquet", [[*row[1:], -1.0] for row in old])
-    words = " ".join(run("diagnose", shifted).out.split())
-    assert "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again. Also:" in words
+    shifted = [[*row[1:], -1.0] for row in old]
+    words = " ".join(run("diagnose", written(tmp_path / "shifted.parquet", shifted)).out.split())
+    assert caveat not in words
+    assert "Also:" not in words  # that single rows are shifted is the same fault
+    # Rows of two responses are told where they are there, too.
+    mispaired = [[*(shifted[i - 3] * 9)[: len(row)]] if i % 4 == 3 else row for i, row in enumerate(shifted)]
+    words = " ".join(run("diagnose", written(tmp_path / "both.parquet", mispaired)).out.split())
+    assert f"{caveat} Also:" in words
+    assert "hold log-probs of two different responses" in words.partition(caveat)[2]
 
 
 def test_rows_with_a_stretch_of_zeros_are_not_called_mispaired(tmp_path: Path) -> None:
