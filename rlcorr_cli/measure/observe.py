@@ -6,8 +6,7 @@ number for each row and quantity, and each token's log-ratio and distances, for 
 joined.  Then, once for the batch, the formulas of rows are applied, rows are added up by group (`_totals`), and drawn
 for the bootstrap (`_resampled`).
 
-observe(a ++ b) == observe(a) + observe(b), to rounding.  Adding a quantity means adding it in `quantities.py`
-and reading it in `metrics/`.
+observe(a ++ b) == observe(a) + observe(b), to rounding.  `rlcorr help development` lists what a new quantity takes.
 """
 
 from collections.abc import Mapping, Sequence

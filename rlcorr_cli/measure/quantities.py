@@ -1,4 +1,4 @@
-"""Every number that is added up over the tokens or the sequences of a dump: the table of quantities.
+"""The table of quantities: numbers that are added up over the tokens or the sequences of a dump.
 
 A quantity has a name, a formula, and a merge that says how two of its numbers become one.  The numbers of a batch are
 made in two steps.  First, block by block, the formulas of tokens: each makes a value of every token, which is reduced
@@ -6,8 +6,9 @@ at once, so that one number for each sequence is left.  Then, once for the batch
 more number for each sequence from those before it in the table.  Grouping, resampling and selection work on that small
 table.
 
-`metrics/` turns the totals into metrics; the names here are what it reads.  A new metric of a new formula is a row in
-QUANTITIES, a row in `metrics/`, and its slow twin in `tests/oracle.py`.
+QUANTITIES has those that the log-probs of the two policies give by themselves; `token_columns` adds the one that
+depends on a setting, and `drift` those of the current policy.  `metrics/` turns the totals into metrics; the names here
+are what it reads.  `rlcorr help development` lists what a new formula takes.
 
 Ratios are summed as rho - 1, so that a spread of 1e-6 around 1 keeps its digits; where weights may be as small as 1e-9
 plain sums and squares are kept, too, because rho - 1 would lose their digits.

@@ -1,6 +1,6 @@
 """METRICS: totals -> the off-policy diagnostics people know, by the names verl and others log.
 
-Each is one row with its definition and its computation (`metric.py`), in the modules put together here.  A metric of no
+Each is one row with its definition and its computation (`metric.py`), in `divergence` or `samples`.  A metric of no
 data is None; so is one that overflows float64.  Frameworks' own names and arithmetic live in `frameworks/`.
 """
 
