@@ -119,9 +119,11 @@ def _rows(headings: Iterable[str], rows: Iterable[Iterable[str]], *, texts: Iter
 
     def cells(tag: str, row: Iterable[str]) -> str:
         return "".join(
-            f'<{tag} style="padding:.1em .6em;text-align:{"left" if i in left else "right"}">{escape(text)}</{tag}>'
+            f'<{tag} style="padding:.1em .6em;white-space:nowrap;text-align:{"left" if i in left else "right"}">'
+            f"{escape(text)}</{tag}>"
             for i, text in enumerate(row)
         )
 
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{cells('th', headings)}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{cells('th', headings)}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div style="overflow-x:auto">{table}</div>'
