@@ -336,17 +336,19 @@ def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
 
 def _panels(diff: Diff) -> Iterator[Panel]:
     """For each dump but A the family's factors, its differences, and the leading metric in each group."""
+    caption = SINGLE
     for each in diff.comparisons:
-        yield from _panels_of(each, f"{each.name}: " if diff.others else "")
+        yield from _panels_of(each, f"{each.name}: " if diff.others else "", caption)
+        caption = ""  # it stands below the first picture alone
 
 
-def _panels_of(diff: Diff, of_dump: str) -> Iterator[Panel]:
+def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
     from rlcorr_cli.show.figures import differences
 
     known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
     for scale, heading in (("ratio", f"Ratio ({diff.name} / A)"), ("difference", f"Change ({diff.name} - A)")):
         if of_scale := [(name, change) for name, change in known if change.scale == scale]:
-            yield Panel(heading, partial(differences.forest, of_scale, SINGLE if scale == known[0][1].scale else ""))
+            yield Panel(heading, partial(differences.forest, of_scale, caption if scale == known[0][1].scale else ""))
     if not known:
         return
     leading, of_whole = known[0]

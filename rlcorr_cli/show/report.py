@@ -615,10 +615,12 @@ def metric_tables(report: Report) -> list[Table]:
 
 
 def _in_table(name: str, value: Value, report: Report) -> str:
-    """A metric's value; what is counted has no decimals."""
+    """A metric's value; what is counted has all its digits and no decimals, but a mean of counts keeps its own."""
     definition = define(name)
     is_count = definition is not None and definition.unit in ("tokens", "sequences")
-    return thousands(int(value)) if is_count and value is not None else metric_value(value, report.profile)
+    if is_count and value is not None and float(value).is_integer():
+        return thousands(int(value))
+    return metric_value(value, report.profile)
 
 
 def _ends(ends: tuple[float, float] | None) -> Cell:

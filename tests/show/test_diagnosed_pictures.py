@@ -48,8 +48,16 @@ SEEN = [
     ("eos_wrong_id", finding("last_token"), "10 of 64 such tokens are off by a factor of 2 or more, and 0 of the"),
     ("tool_retokenised", finding("mask_boundary"), "189 of 320 such tokens are off by a factor of 2 or more, and 68"),
     ("window64", finding("position_onset", index=48), "The typical size goes from 0.0555 at the start to 2.274"),
-    ("noise_bf16_fp32", finding("noise"), "68% lie within 0.0661 at unlikely tokens, 0.0697 at middling ones"),
-    ("mispaired_5pct", finding("mispaired_rows"), "68% lie within 5.151 in odd rows, and within 0.0958"),
+    (
+        "noise_bf16_fp32",
+        finding("noise"),
+        "68% of the tokens lie within 0.0661 of the middle at unlikely ones, 0.0697 at middling ones",
+    ),
+    (
+        "mispaired_5pct",
+        finding("mispaired_rows"),
+        "68% of the tokens lie within 5.151 of the middle in odd rows, and within 0.0958",
+    ),
     ("stale_mixed_versions", finding("some_rows"), "Half of the 64 rows lie below"),
     ("rep11", finding("repetition_penalty"), "Tokens that repeat lie +1.9 from new ones of the same surprise"),
     (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli import analyze, check, compare, diagnose, filter, index, save, sweep, to_html
+from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, index, inspect, save, sweep, to_html
 from rlcorr_cli.show.report import to_do
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -35,6 +35,23 @@ def test_small_tables_of_a_diagnosis_stand_in_columns() -> None:
 
 def test_the_page_of_a_filtered_dump_names_the_cause_that_training_lives_with() -> None:
     assert "Likely cause: stale rollouts" in to_html(filter(STEPS, preset="token_is", dry_run=True))
+
+
+def test_a_mean_of_counts_keeps_its_decimals_and_a_count_has_none() -> None:
+    page = to_html(analyze(STEPS, preset="seq_is_rs")).replace("<wbr>", "")
+    row = r"%s</th>\s*<td[^>]*>([^<]*)</td>"
+    shown = {name: re.search(row % name, page) for name in ("length_mean", "kept_length_mean", "kept_tokens")}
+    assert [match and match[1] for match in shown.values()] == ["85.83", "84.98", "13,597"]
+
+
+def test_three_dumps_explain_their_intervals_once() -> None:
+    page = to_html(diff(*(str(SAMPLES / f"smollm2_{name}.parquet") for name in ("fp32", "bf16", "int8"))))
+    assert page.count("Each interval is for one metric") == 1
+
+
+def test_a_prompt_that_is_all_on_its_line_is_not_folded() -> None:
+    page = to_html(inspect(STEPS, row="s4-s005"))
+    assert page.count("What is 17 times 24? Think step by step.") == 1
 
 
 @pytest.fixture(scope="module")

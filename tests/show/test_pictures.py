@@ -317,8 +317,8 @@ def test_every_kind_copes_with_extremes(kind: str, extreme: Report) -> None:
         ("ratio", FEW_FAR, "Nearly all log-ratios are 0 nats; the others lie between -8"),
         ("surprise", ONE_TOKEN, "too few tokens"),
         ("surprise", BY_SURPRISE, "grows with surprise"),
-        ("surprise", CONSTANT, "is much the same at any surprise: std 0 for"),
-        ("position", CONSTANT, "does not change along the sequence: std 0 at"),
+        ("surprise", CONSTANT, "is much the same at any surprise: std 0 nats for"),
+        ("position", CONSTANT, "does not change along the sequence: std 0 nats at"),
         ("scatter", REJECTED, "100% of the tokens lie more than 1 nat off"),
         ("scatter", CONSTANT, "0% of the tokens lie more than 1 nat off"),
         ("length", CONSTANT, "S has a root mean square of 0.500 nats at the one length"),
@@ -336,6 +336,11 @@ def test_captions_are_true(kind: str, rows: list[Row], words: str, tmp_path: Pat
 def test_no_trend_is_told_of_log_ratios_of_two_different_tokens(kind: str) -> None:
     (picture,) = plot(str(CAUSES / "mispaired_5pct.parquet"), kind=kind)
     assert picture.caption == "These spreads say nothing about the policies: mispaired_rows compares different tokens."
+
+
+def test_what_two_captions_of_a_picture_share_is_said_once() -> None:
+    (picture,) = plot(str(CAUSES / "mispaired_5pct.parquet"), kind="overview")
+    assert picture.caption.count("These spreads say nothing about the policies") == 1
 
 
 def test_who_carries_the_gradient_is_told_of_advantages_that_no_plan_asks_for() -> None:

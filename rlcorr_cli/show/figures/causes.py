@@ -138,7 +138,7 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     half = int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))  # of likely tokens, with one bin at least beside it
     least, most = (float(np.abs(part).mean()) for part in (d[:half], d[half:]))
     narrow, wide = number(float((high - low).min()) / 2), number(float((high - low).max()) / 2)
-    reach = f"68% lie within {narrow} to {wide} of it"
+    reach = f"68% of the tokens lie within {narrow} to {wide} of it"
     if is_lined:
         return f"The mean runs along a line of slope {_signed(slope)}; {reach}."
     return f"The mean lies {number(least)} from 0 at unlikely tokens and {number(most)} at likely ones; {reach}."
@@ -267,8 +267,8 @@ def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         counts.sum() - float(between(counts, np.array([-FAR * width, FAR * width])).sum())
         for (_, _, counts), width in zip(shown, widths, strict=True)
     ) / sum(counts.sum() for _, _, counts in shown)
-    words = words.replace("ones", "tokens", 1)
-    return f"68% lie within {words}; {share(beyond)} lie beyond {FAR:g} times that."
+    words = words.replace(" at", " of the middle at", 1)
+    return f"68% of the tokens lie within {words}; {share(beyond)} lie beyond {FAR:g} times that."
 
 
 def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
@@ -282,7 +282,8 @@ def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     if len(shown) < 2:
         raise Missing("There are no odd rows to draw.")
     odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
-    return f"68% lie within {number(odd)} in odd rows, and within {number(others)} in the others."
+    words = f"{number(odd)} of the middle in odd rows, and within {number(others)} in the others"
+    return f"68% of the tokens lie within {words}."
 
 
 def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:

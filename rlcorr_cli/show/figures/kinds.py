@@ -177,7 +177,7 @@ def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
         if not shown or figure is None:
             return Drawn(picture.name, None, " ".join(dict.fromkeys(missing.values())))
         style.heads(figure.axes)
-        caption = " ".join(filter(None, sentences))
+        caption = " ".join(dict.fromkeys(filter(None, sentences)))
         style.foot(figure, [(caption, False)] * captioned + [(source, True)])
     return Drawn(picture.name, figure, caption, columns)
 

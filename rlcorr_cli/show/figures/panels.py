@@ -202,7 +202,7 @@ def surprise(ax: Axes, report: Report) -> str:
         return apart
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
-    spread = f"The spread {words}: std {likely} for the likeliest tokens, {unlikely} for the unlikeliest."
+    spread = f"The spread {words}: std {likely} nats for the likeliest tokens, {unlikely} for the unlikeliest."
     return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
 
 
@@ -258,7 +258,7 @@ def position(ax: Axes, report: Report) -> str:
         return apart
     words = {"level": "does not change"}.get(trend.change, trend.change)
     early, late = number(trend.early_std), number(trend.late_std)
-    return f"The gap {words} along the sequence: std {early} at the first positions, {late} at the last."
+    return f"The gap {words} along the sequence: std {early} nats at the first positions, {late} at the last."
 
 
 def length_spread(ax: Axes, report: Report) -> str:
