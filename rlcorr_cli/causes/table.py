@@ -18,7 +18,7 @@ stops.  warning: training lives with it, and it should be mended: `check` warns,
 nothing is wrong with the data.  A cause that may be harmless or harmful has the harmful effect."""
 KINDS: dict[Kind, str] = {
     "file": "of whole files, suspected from their first rows",
-    "policy": "of a gap between the policies, found from sums over all rows",
+    "policy": "of a gap between the policies, found from sums over a sample of whole rows",
 }
 
 
