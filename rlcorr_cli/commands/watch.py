@@ -255,14 +255,19 @@ class _Run:
             self.told(f"{waiting.why} It waits for the rest of its step.")
 
     def _look(self) -> None:
+        from rlcorr_cli.measure.arrays import trim
         from rlcorr_cli.runs.watch import look
 
+        n_steps = 0
         for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
             self._waits += [*news.steps, *news.alarms]
+            n_steps += len(news.steps)
             if n % TOGETHER == 0 or news.alarms:
                 self._save_and_tell()
         self._save_and_tell()
+        if n_steps:  # what reading them took is not needed until the next come
+            trim()
 
     def _save_and_tell(self) -> None:
         """Save what is remembered, then tell what it knows of: who starts again after a crash tells no step twice.
