@@ -60,7 +60,7 @@ def document(diff: Diff) -> Document:
             if report.story.effect != "none"
             for cause in (story_cause(report.story),)
         ],
-        headline=" ".join(map(headline, diff.comparisons)),
+        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _sentences(each))),
         status="warn" if diff.any_moved else "ok",
         reasons=verdicts(diff),
         sections=_sections(diff),
@@ -187,7 +187,11 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
 
 def headline(diff: Diff) -> str:
     """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
-    return " ".join(filter(None, (_what_moved(diff), paired(diff), _which_side(diff))))
+    return " ".join(_sentences(diff))
+
+
+def _sentences(diff: Diff) -> list[str]:
+    return [sentence for sentence in (_what_moved(diff), paired(diff), _which_side(diff)) if sentence]
 
 
 def verdicts(diff: Diff) -> list[str]:

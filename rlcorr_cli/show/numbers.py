@@ -13,7 +13,8 @@ ASCII_BLOCKS = "_.-:=+*#"
 
 
 def number(value: float | None) -> str:
-    """A number with three significant digits, four from 1 up, and all its nines just below 1; a dash for no data.
+    """A number with three significant digits, four from 1 up, and all its nines just below 1, or '1 - 1.4e-11' where
+    they are more than six; a dash for no data.
 
     What is not finite is 'nan', 'inf' or '-inf': a dump's own values may be so.
     """
@@ -24,6 +25,8 @@ def number(value: float | None) -> str:
     size = abs(value)
     if size in (0, 1):
         return f"{value + 0.0:.0f}"
+    if 1 - 1e-6 < value < 1 - 1e-12:
+        return _from_one(value)
     if 0.99 < size < 1 - 1e-12:
         return f"{value:.{1 - math.floor(math.log10(1 - size))}f}"
     if size < 1e-4 or size >= 1e6:

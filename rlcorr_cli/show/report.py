@@ -411,6 +411,13 @@ NOTHING_TO_DO = {
 """Level of the verdict -> what to do where no rule is broken; IN_LIMITS at other levels."""
 
 
+def _nothing_to_do(report: Report) -> str:
+    """What to do where no rule is broken; of a cause that is named, its own box has said it."""
+    if report.story.first and report.verdict.level not in NOTHING_TO_DO and _causes(report):
+        return "Beside the cause above nothing needs fixing: every number is within its limit."
+    return NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS)
+
+
 def _summary(report: Report) -> str:
     """'320 sequences, 27,465 tokens, 5 groups; plan token_is'."""
     counts = report.whole.counts
@@ -441,7 +448,7 @@ def _sections(report: Report) -> Iterator[Section]:
     remark = [] if report.profile == "canonical" else [OWN_DEFINITIONS]
     yield Section(heading="Key figures", anchor="figures", about=remark, figures=key_figures(report))
     todo = to_do(report)
-    nothing = [] if todo else [NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS)]
+    nothing = [] if todo else [_nothing_to_do(report)]
     yield Section(heading="What to do", anchor="todo", about=nothing, todo=todo)
     if tables := correction(report):
         yield Section(heading="Correction", anchor="correction", tables=tables)

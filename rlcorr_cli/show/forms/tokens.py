@@ -9,6 +9,7 @@ import base64
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from markupsafe import Markup
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.inspected import OneRow, TokenRows
 from rlcorr_cli.show.document import Table
+from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.token_rows import (
     face,
     facts_of,
@@ -65,13 +67,11 @@ class Card:
 
 @frozen(kw_only=True)
 class Bar:
-    """A bar of the histogram, in its units: x from 0 to N_BINS, height from 0 to 1."""
+    """A bar of the histogram, in its units: x from 0 to N_BINS, height from 0 to 1.  title: its range and tokens."""
 
     x: int
     height: float
-    low: float
-    high: float
-    n: int
+    title: str
 
 
 @frozen(kw_only=True)
@@ -220,9 +220,11 @@ def _histogram(result: TokenRows) -> tuple[float, list[Bar]]:
     edges = np.linspace(-end, end, N_BINS + 1)
     counts, _ = np.histogram(np.clip(ratios, -end, end), edges)
     top = math.log1p(int(counts.max()))
+    ranges = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges.tolist())]
+    ranges[0], ranges[-1] = f"below {edges[1]:.3g}", f"above {edges[-2]:.3g}"
     return end, [
-        Bar(x=i, height=math.log1p(n) / top, low=float(edges[i]), high=float(edges[i + 1]), n=n)
-        for i, n in enumerate(counts.tolist())
+        Bar(x=i, height=math.log1p(n) / top, title=f"{where}: {plural(n, 'token')}")
+        for i, (where, n) in enumerate(zip(ranges, counts.tolist(), strict=True))
     ]
 
 
