@@ -148,7 +148,7 @@
   const typing = target => /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
   document.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const text = event.target.closest?.(".tokens");
+    const text = event.target.closest?.(".card")?.querySelector(".tokens");
     if (event.key === "Escape") { if (typing(event.target)) event.target.blur(); tell(null); }
     else if (typing(event.target)) return;
     else if (event.key === "/") { event.preventDefault(); field("find").focus(); }
@@ -181,7 +181,7 @@
     let n = 0, tokens = 0;
     for (const card of order) {
       const share = key(card, "kept");
-      let fits = !find || `${card.querySelector("h3").textContent} ${card.querySelector(".facts").textContent} ${card.querySelector(".prompt .said")?.textContent ?? ""} ${row(card).d.t}`.toLowerCase().includes(find);
+      let fits = !find || `${card.querySelector("h3").textContent} ${card.querySelector(".facts").textContent} ${card.querySelector(".prompt")?.textContent ?? ""} ${row(card).d.t}`.toLowerCase().includes(find);
       fits &&= !kept || (kept === "whole" ? share === 1 : share !== null && share < 1);
       if (fits && picks()) {
         const inside = row(card).ratios.reduce((sum, ratio) => sum + (ratio >= low && ratio <= high), 0);
