@@ -119,7 +119,7 @@ def _rows(headings: Iterable[str], rows: Iterable[Iterable[str]], *, texts: Iter
 
     def cells(tag: str, row: Iterable[str]) -> str:
         return "".join(
-            f'<{tag} style="padding:.1em .6em;white-space:nowrap;text-align:{"left" if i in left else "right"}">'
+            f'<{tag} style="padding:.1em .6em;text-align:{"left" if i in left else "right;white-space:nowrap"}">'
             f"{escape(text)}</{tag}>"
             for i, text in enumerate(row)
         )
