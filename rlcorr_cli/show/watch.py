@@ -102,6 +102,7 @@ def document(watched: Watched) -> Document:
         headline=_last_line(watched),
         status="ok" if watched.passed else "fail",
         reasons=[clean(note) for note in watched.notes],
+        marks="! marks a step that fails or warns.",
         sections=_sections(watched),
         json=json_text(watched.to_dict),
         records=(
@@ -111,6 +112,10 @@ def document(watched: Watched) -> Document:
     )
 
 
+def _verdict_cell(line: StepLine) -> Cell:
+    return Cell(verdict(line), status=line.status if line.status in ("fail", "warn") else "")
+
+
 def _sections(watched: Watched) -> Iterator[Section]:
     columns = (
         Column(heading="step", cell=lambda line: key_cell(line.step)),
@@ -118,7 +123,7 @@ def _sections(watched: Watched) -> Iterator[Section]:
         Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
         Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
         Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),
-        Column(heading="verdict", cell=lambda line: Cell(verdict(line)), words=True),
+        Column(heading="verdict", cell=_verdict_cell, words=True),
     )
     table = tabulated(watched.steps, columns, most=MOST_IN_FILE, noun="step")
     yield Section(heading="Steps", about=[*_story(watched)], tables=[table], sorts=True)
