@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browsing import Visit
 from browsing import browser as browser
-from running import BF16, STEPS, parquet, row, run, watched
+from running import BF16, SAMPLE, STEPS, parquet, row, run, watched
 from worded import words
 
 from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, inspect, save, sweep
@@ -342,3 +342,13 @@ def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     assert all("Nothing: the two columns are equal." in text for text in words(equal))
     few = parquet(tmp_path / "few.parquet", [row((-1.0, -2.0), (-1.001, -1.999))] * 3)
     assert all("Measure more sequences." in text for text in words(few))
+
+
+def test_a_row_without_a_prompt_names_none(tmp_path: Path) -> None:
+    pages = {}
+    for dump in ("collapse", "smollm2_steps"):
+        page = tmp_path / f"{dump}.html"
+        ran = run("inspect", str(SAMPLE / f"{dump}.parquet"), "--worst", "2", "-o", str(page))
+        assert ran.status == 0, ran.err
+        pages[dump] = page.read_text(encoding="utf-8").count("Prompt:")
+    assert pages == {"collapse": 0, "smollm2_steps": 2}
