@@ -625,15 +625,18 @@ def families(name: str) -> tuple[str, ...]:
 
 def of_family(key: str) -> tuple[Preset, ...]:
     """A family's presets, in the order of PRESETS."""
-    return tuple(row for row in PRESETS.values() if _family_of(row) == key)
+    return tuple(row for row in PRESETS.values() if _FAMILY_OF[row.name] == key)
 
 
-def _family_of(row: Preset) -> str:
-    if row in _GUIDE_ROWS:
-        return "verl"
-    if row in _VERL_ROWS:
-        return "verl_0.9"
-    return next((key for key in PRESET_FAMILIES if row.name.startswith(f"{key}_")), "methods")
+_FAMILY_OF: dict[str, str] = {
+    **{row.name: "verl" for row in _GUIDE_ROWS},
+    **{row.name: "verl_0.9" for row in _VERL_ROWS},
+    **{
+        row.name: next((key for key in PRESET_FAMILIES if row.name.startswith(f"{key}_")), "methods")
+        for row in _FRAMEWORK_ROWS
+    },
+}
+"""The name of a preset -> its family."""
 
 
 TERMS: dict[str, str] = {
