@@ -333,8 +333,8 @@ class FileSigns:
 
 def signs(sample: Sample) -> FileSigns:
     """Test the sample of a file for every anomaly that a file shows by itself."""
-    found = {name: evidence for name, test in OF_ONE_FILE.items() if (evidence := test(sample)) is not None}
-    return FileSigns(sample.path, found, _range(sample))
+    evidence = {name: sentence for name, test in OF_ONE_FILE.items() if (sentence := test(sample)) is not None}
+    return FileSigns(sample.path, evidence, _range(sample))
 
 
 def find_anomalies(files: Iterable[FileSigns]) -> tuple[AnomalyFinding, ...]:
@@ -343,11 +343,11 @@ def find_anomalies(files: Iterable[FileSigns]) -> tuple[AnomalyFinding, ...]:
     n_files: Counter[str] = Counter()
     before: FileSigns | None = None
     for file in files:
-        found = dict(file.evidence)
+        evidence = dict(file.evidence)
         if (late := steps_out_of_order(file, before)) is not None:
-            found["steps_out_of_order"] = late
-        for name, evidence in found.items():
-            first.setdefault(name, (file.path, evidence))
+            evidence["steps_out_of_order"] = late
+        for name, sentence in evidence.items():
+            first.setdefault(name, (file.path, sentence))
             n_files[name] += 1
         before = file
     return tuple(

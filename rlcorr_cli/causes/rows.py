@@ -173,15 +173,15 @@ def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | Non
     if n_odd <= 0 or features.odd_belong:
         return None
     squares, tokens = (float(totals.sums("odd")[name].sum()) for name in ("l2", "n"))
-    told = set[str]()
+    slipped_names = set[str]()
     if case.sample is not None:
         squares -= sum(slip.squares for slip in slips)
         tokens -= sum(float(case.sample.n_valid[slip.row]) for slip in slips)
-        told = {case.sample.name(slip.row) for slip in slips}
+        slipped_names = {case.sample.name(slip.row) for slip in slips}
     share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None
-    names = ", ".join([row.name for row in totals.odd_rows.rows if row.name not in told][:NAMED_ROWS])
+    names = ", ".join([row.name for row in totals.odd_rows.rows if row.name not in slipped_names][:NAMED_ROWS])
     return CauseFinding(
         cause="mispaired_rows",
         share=share,

@@ -413,7 +413,7 @@ NOTHING_TO_DO = {
 
 def _nothing_to_do(report: Report) -> str:
     """What to do where no rule is broken; of a cause that is named, its own box has said it."""
-    if report.story.first and report.verdict.level not in NOTHING_TO_DO and _causes(report):
+    if report.verdict.level not in NOTHING_TO_DO and _causes(report):
         return "Beside the cause above nothing needs fixing: every number is within its limit."
     return NOTHING_TO_DO.get(report.verdict.level, IN_LIMITS)
 

@@ -97,7 +97,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, default=figures.default_directory(), help="where dumps and verl are kept")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--rounds", type=int, default=5, help="repeats of each measurement (default 5)")
-    parser.add_argument("--device", default="cuda", help="P11: the device; torch tries the code path")
+    parser.add_argument("--device", default="cuda", help="P11, gpu: the device; torch tries the code path")
     parser.add_argument("--tokens", type=int, default=50_000_000, help="P11: tokens in its batch")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in TARGETS]:

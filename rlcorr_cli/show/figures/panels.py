@@ -212,8 +212,8 @@ OF_OTHER_TOKENS = ("shifted_columns", "mispaired_rows", "slipped_rows", "top1_re
 
 def _apart(report: Report) -> str:
     """That a spread says nothing of the policies; empty where it does."""
-    found = next((name for name in report.story.fault_names if name in OF_OTHER_TOKENS), None)
-    return "" if found is None else f"These spreads say nothing about the policies: {found} compares different tokens."
+    fault = next((name for name in report.story.fault_names if name in OF_OTHER_TOKENS), None)
+    return "" if fault is None else f"These spreads say nothing about the policies: {fault} compares different tokens."
 
 
 def surprise_axis(ax: Axes) -> None:
