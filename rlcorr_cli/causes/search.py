@@ -32,7 +32,7 @@ from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows, order_of_keys
-from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
@@ -173,7 +173,7 @@ def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] 
         return None
     step = sample.levels[STEP].rows(np.arange(sample.n_rows))  # without values that no row has
     batch = Batch(
-        offsets=np.concatenate([[0], np.cumsum(sample.n_valid)]),
+        offsets=offsets_of(sample.n_valid),
         rollout_logp=sample.rollout,
         old_logp=sample.train,
         current_logp=None,

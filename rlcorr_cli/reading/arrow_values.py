@@ -15,6 +15,8 @@ import pyarrow.types as is_
 from numpy.typing import NDArray
 from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
 
+from rlcorr_cli.totals.lists import offsets_of
+
 
 def call(name: str, *values: Any) -> Any:
     """A function of Arrow's (arrow.apache.org/docs/cpp/compute.html) with its default options."""
@@ -89,7 +91,7 @@ def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]
 def flattened(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """The items of lists of whatever layout, and where each list begins and ends, i64[B+1]; a null is an empty one."""
     lengths = as_numpy(call("list_value_length", lists), null=0)
-    return call("list_flatten", lists), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    return call("list_flatten", lists), offsets_of(lengths)
 
 
 def _dtype(type: pa.DataType) -> np.dtype[Any]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened, is_list
 from rlcorr_cli.reading.heads import MOST_IDS, Floats, Index, TokenLists, coded_pairs, whole
+from rlcorr_cli.totals.lists import offsets_of
 
 LOG_ROUNDING = 1e-3
 """A set of more than e to this is no distribution's."""
@@ -96,7 +97,7 @@ class _Members:
     @classmethod
     def of(cls, sizes: Index, offsets: Index) -> "_Members":
         """Of sets of these sizes, -1 of an unknown one."""
-        starts = _ends(np.maximum(sizes, 0))
+        starts = offsets_of(np.maximum(sizes, 0))
         return cls(sizes, np.repeat(np.arange(len(sizes)), np.diff(starts)), np.diff(starts[offsets]))
 
     def log_sums(
@@ -150,10 +151,6 @@ def _read(sets: pa.Array, is_offsets: bool) -> tuple[_Flat, _Flat | None, _Flat 
     return counts, part(IDS, "<i4"), part(LOGPS, "<f4")
 
 
-def _ends(lengths: NDArray[Any]) -> Index:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
 def _numbers(column: pa.Array, dtype: str = "<i4") -> _Flat:
     """The numbers of each row: of lists, of lists of lists, of bytes or of base64; none where there are none."""
     if is_list(column.type):
@@ -163,7 +160,9 @@ def _numbers(column: pa.Array, dtype: str = "<i4") -> _Flat:
             ends = inner_ends[ends]
         return _Flat(as_numpy(cast(items, pa.float64(), lossy=True), null=np.nan), ends)
     rows = [np.frombuffer(_content(each, dtype), dtype) for each in column.to_pylist()]
-    return _Flat(np.concatenate([*rows, np.zeros(0, dtype)]).astype(np.float64), _ends(np.array([*map(len, rows)])))
+    return _Flat(
+        np.concatenate([*rows, np.zeros(0, dtype)]).astype(np.float64), offsets_of(np.array([*map(len, rows)]))
+    )
 
 
 def _content(value: Any, dtype: str) -> bytes:
@@ -186,4 +185,4 @@ def _differences(offsets: _Flat) -> _Flat:
     last[ends[1:][lengths > 0] - 1] = True
     begins = values[np.minimum(ends[:-1], len(values) - 1)] == 0
     sizes = np.where(np.repeat(begins, lengths), sizes, -1)
-    return _Flat(sizes[~last], _ends(np.maximum(lengths - 1, 0)))
+    return _Flat(sizes[~last], offsets_of(np.maximum(lengths - 1, 0)))

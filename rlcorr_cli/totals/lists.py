@@ -40,7 +40,7 @@ def starts_of(lengths: Ints) -> Ints:
 
 def offsets_of(lengths: Ints) -> Ints:
     """The same, and where the last one's end: i64[B + 1] of i64[B]."""
-    return np.concatenate([[0], np.cumsum(lengths)])
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 def ranges(starts: Ints, lengths: Ints) -> Ints:
