@@ -1,21 +1,14 @@
-"""The manual's pages of metrics and of words, from their tables; `python -m rlcorr_cli.show.manual` writes both."""
+"""The manual's page of metrics, from their tables; `python -m rlcorr_cli.show.manual` writes it."""
 
-import textwrap
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from rlcorr_cli.metrics.catalog import GROUPS, logged_as
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import MEASURED_ON, SYMBOLS, Metric
-from rlcorr_cli.plans.presets import SCOPE_TERMS, TERMS
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.glossary import GLOSSARY
-from rlcorr_cli.show.topics import FLAGS
+from rlcorr_cli.show.pages import MANUAL
 
-MANUAL = Path(__file__).parents[1] / "manual"
-METRICS_PAGE, GLOSSARY_PAGE = MANUAL / "metrics.md", MANUAL / "glossary.md"
-LINE = 120
-"""Columns of a line of a page."""
+METRICS_PAGE = MANUAL / "metrics.md"
 
 _HEAD = f"""# Metrics
 
@@ -26,32 +19,6 @@ A metric without data is `null` in JSON and a dash in text. `kept_NAME` is the m
 rejections keep. Typical sizes are of one model, sampled by engines of three precisions ({", ".join(MEASURED_ON)})
 and scored again in fp32: the files of `sample_data`.
 """
-
-
-_GLOSSARY_HEAD = """# Glossary
-
-The words that reports, pages and helps print. `rlcorr explain NAME` prints the same about each word, and explains
-every [metric](metrics.md), preset, cause, column and symbol, too.
-[The tutorial](tutorial.md) teaches the idea from the start.
-"""
-
-
-def glossary_page() -> str:
-    """The manual's page of words as Markdown."""
-    lines = [_GLOSSARY_HEAD]
-    for heading, terms in GLOSSARY.items():
-        rows = [(term.name, f" (also: {', '.join(term.also)})" if term.also else "", term.meaning) for term in terms]
-        lines += [f"## {heading}", "", *_words(rows), ""]
-    tables = {"Kinds of correction": TERMS, "Scopes of a rejection": SCOPE_TERMS, "Flags of compare": FLAGS}
-    for heading, table in tables.items():
-        lines += [f"## {heading}", "", *_words((name, "", text) for name, text in table.items()), ""]
-    return "\n".join(lines)
-
-
-def _words(rows: Iterable[tuple[str, str, str]]) -> list[str]:
-    """A list of words: the name, its other names, what it means."""
-    items = (f"- **{name}**{also}: {meaning}" for name, also, meaning in rows)
-    return [line for item in items for line in textwrap.wrap(item, LINE, subsequent_indent="  ")]
 
 
 def metrics_page() -> str:
@@ -96,4 +63,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 if __name__ == "__main__":
     METRICS_PAGE.write_text(metrics_page(), encoding="utf-8")
-    GLOSSARY_PAGE.write_text(glossary_page(), encoding="utf-8")

@@ -15,8 +15,7 @@ from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.results.recommend import FLAGS
 from rlcorr_cli.show import document_of
 from rlcorr_cli.show.document import Block, Facts, Note, Table
-from rlcorr_cli.show.glossary import BY_KEY, GLOSSARY, key_of
-from rlcorr_cli.show.manual import GLOSSARY_PAGE, glossary_page
+from rlcorr_cli.show.glossary import BY_KEY, GLOSSARY, key_of, read_glossary
 
 BF16, INT8, STEPS, COLLAPSE = (
     str(SAMPLE / f"{name}.parquet") for name in ("smollm2_bf16", "smollm2_int8", "smollm2_steps", "collapse")
@@ -220,6 +219,13 @@ def test_one_letter_is_looked_up_in_its_case() -> None:
     assert "the first dump" not in run("explain", "a").out
 
 
-def test_the_manuals_glossary_is_up_to_date() -> None:
-    written = GLOSSARY_PAGE.read_text(encoding="utf-8")
-    assert written == glossary_page(), "write it again: python -m rlcorr_cli.show.manual"
+def test_the_page_is_read_item_by_item() -> None:
+    page = "# Glossary\n\n## Words\n\n- **a** (also: b, c d): One\n  word.\n- **e**: The metric kl.\n"
+    a, e = read_glossary(page)["Words"]
+    assert (a.name, a.also, a.meaning, a.metric) == ("a", ("b", "c d"), "One word.", "")
+    assert (e.names, e.metric) == (("e",), "kl")
+
+
+def test_a_line_that_is_no_term_is_refused() -> None:
+    with pytest.raises(ValueError, match="no term of the glossary: a: One word"):
+        read_glossary("# Glossary\n\n## Words\n\n- a: One word.\n")
