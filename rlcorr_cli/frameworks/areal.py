@@ -6,7 +6,6 @@ Its k1 is +l, its k3 that of the reverse direction.  binary_kl is KPop; in float
 probability 1.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -119,6 +118,6 @@ AREAL = Framework(
         "use_sapo_loss": Switch("false", {"true": "AReaL's SAPO has no decoupled loss to correct"}),
         "loss_type": Switch(),
     },
-    family=re.compile("behave_|m2_|dppo_|divergence"),
+    family="behave_|m2_|dppo_|divergence",
     outside=("m2_threshold", "use_decoupled_loss", _CAP, _MODE),
 )

@@ -192,17 +192,9 @@ def no_numbers(numbers: Numbers, plan: Plan) -> Values:
     return {}
 
 
-_OBJECTIVES: dict[str, ObjectiveName] = {
-    "gspo": "gspo",
-    "cispo": "cispo",
-    "sapo": "sapo",
-    "dro": "dro",
-    "reinforce": "reinforce",
-    "sequence": "gspo",
-    "seq": "gspo",
-    "gpg": "reinforce",
-}
-"""What frameworks call a loss, or the level of its ratio, that is another objective than PPO's."""
+_OTHER_LOSSES: tuple[ObjectiveName, ...] = ("gspo", "cispo", "sapo", "dro", "reinforce")
+_ALIASES = {"sequence": "gspo", "seq": "gspo", "gpg": "reinforce"}
+"""What frameworks call objectives: the level of a ratio, and verl's plain policy gradient."""
 
 
 @frozen
@@ -222,7 +214,7 @@ class Switch:
         text = str(value).lower() if isinstance(value, bool) else str(value)
         reasons = {name: reason for names, reason in self.refuses.items() for name in names.split()}
         if text in self.reads.split():
-            return _OBJECTIVES.get(text)
+            return next((name for name in _OTHER_LOSSES if name == _ALIASES.get(text, text)), None)
         option = f"{framework}'s {key}: {shortened(text, quotes=False)}"
         if text in reasons:
             hint = f"Leave {key} out to read the other options without it, or write the correction as --is and --rs."
@@ -244,9 +236,9 @@ class Framework:
     whose name is an option of another framework, too: they are there where they hold options.  common: keys that, at
     the top level, do not tell whose config it is.  outside: keys that do not stand in `own`.  others: keys that look
     like one of `keys` and mean something else.
-    switches: keys that are no part of its correction, but decide what that means.  family: how the names of its
-    correction's options begin; one of them that is not known may change what the others mean, and is refused.  signs:
-    switches that tell the framework where they are set.
+    switches: keys that are no part of its correction, but decide what that means.  family: a pattern of how the names
+    of its correction's options begin; one of them that is not known may change what the others mean, and is refused.
+    signs: switches that tell the framework where they are set.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
@@ -268,7 +260,7 @@ class Framework:
     outside: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     switches: Mapping[str, Switch] = field(default_factory=dict)
-    family: re.Pattern[str] = re.compile("(?!)")
+    family: str = "(?!)"
     signs: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
     to_config: Callable[[Plan], Config | None] = lambda plan: None
@@ -349,7 +341,7 @@ class Framework:
                 if name:
                     chosen[f"{key}: {block[key]}"] = name
             for key in (str(key) for key, value in block.items() if not (value is False or isinstance(value, Mapping))):
-                if key not in (*self.keys, *self.others, *self.switches) and self.family.match(key):
+                if key not in (*self.keys, *self.others, *self.switches) and re.match(self.family, key):
                     raise UsageError(
                         f"{self.name}'s {key} is not known here, and may change what its other options mean.",
                         f"Nearest: {nearest(key, self.keys)}; or leave it out.",

@@ -5,7 +5,6 @@ geometric mean; sequence_mask drops sequences by it and weighs the tokens of the
 off-policy sequence mask compares current with rollout policy, where a sequence's mean advantage is negative.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -64,7 +63,7 @@ MS_SWIFT = Framework(
         ),
         "importance_sampling_level": Switch("token sequence sequence_token"),
     },
-    family=re.compile("rollout_importance_|off_policy_|m2_"),
+    family="rollout_importance_|off_policy_|m2_",
     signs=("rlhf_type",),
     read=_read,
     to_config=_to_config,

@@ -7,7 +7,6 @@ With force_on_policy_ratio the loss takes the current policy for the previous on
 and PPO's own ratio is 1, which is bypass mode without a clip.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
@@ -146,7 +145,7 @@ NEMO = Framework(
         "loss_mode": Switch("", {"dppo_binary_tv": "of pull request 4069, it masks tokens by their divergence"}),
         "seq_logprob_error_in_loss": Switch("false", {"true": f"{_ERROR} is then of the current policy"}),
     },
-    family=re.compile("truncated_importance_|importance_sampling_|seq_logprob_error_|dppo_"),
+    family="truncated_importance_|importance_sampling_|seq_logprob_error_|dppo_",
     read=_read,
     to_config=_to_config,
     common=(_GATING, _LEVEL),

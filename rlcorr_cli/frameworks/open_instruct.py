@@ -6,7 +6,6 @@ takes of a sequence outside only the tokens whose update leads further away.
 """
 
 import math
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -77,7 +76,7 @@ OPEN_INSTRUCT = Framework(
         "rho_divergence_type": Switch("rho", dict.fromkeys(("tv", "kl"), _OF_DIVERGENCE)),
         "loss_fn": Switch("dapo cispo", {"dppo": "rho_* then bounds the current over the rollout policy"}),
     },
-    family=re.compile("rho_|use_rho|policy_ratio_|rollout_importance_"),
+    family="rho_|use_rho|policy_ratio_|rollout_importance_",
     read=_read,
     to_config=_to_config,
     flags=True,

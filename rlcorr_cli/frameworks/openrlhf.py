@@ -5,7 +5,6 @@ level where the geometric ratio is inside.  is_correction_gating: binary_kl and 
 token between rollout and training, at sequence level by its mean, and have an upper bound alone.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
@@ -103,7 +102,7 @@ OPENRLHF = Framework(
     blocks=(("algo", "advantage"), ("actor",)),
     common=(_LOSS,),
     switches={_LOSS: Switch("ppo gspo cispo reinforce")},
-    family=re.compile("is_correction_|vllm_is_|use_mispo|mispo_"),
+    family="is_correction_|vllm_is_|use_mispo|mispo_",
     read=_read,
     to_config=_to_config,
     flags=True,

@@ -4,7 +4,6 @@ The masks compare the trainer's policy with the inference one, and so does the l
 Bounds are strict there and so inclusive for what stays.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
@@ -113,5 +112,5 @@ PRIME = Framework(
     toml=True,
     common=("type", "eps", "geo_mask_low", "geo_mask_high"),
     switches={"ratio_type": Switch("token", {"sequence": "the masks are then of sequences' ratios"})},
-    family=re.compile(r"dppo_|ipo_|kpop_|\w+_mask_|mask_"),
+    family=r"dppo_|ipo_|kpop_|\w+_mask_|mask_",
 )

@@ -5,7 +5,6 @@ itself (0.8 to 1.2), and of the difference of probabilities, off by itself (-0.2
 current policy over the old one.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -126,5 +125,5 @@ ROLL = Framework(
     own=(("train_infer_correction",),),
     common=("filters",),
     switches={"importance_sampling": Switch("token seq")},
-    family=re.compile("train_infer_|infer_correction"),
+    family="train_infer_|infer_correction",
 )

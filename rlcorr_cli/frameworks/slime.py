@@ -10,7 +10,6 @@ bounds, a low that is not given is 1 / high; weights are divided by the batch me
 or less.  Limits act after reducing.  With use_tis off slime returns before it rejects anything.
 """
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -239,7 +238,7 @@ SLIME_RUN = Framework(
             "ppo vanilla", {"dppo_binary_tv dppo_binary_kl": "it masks tokens by the current policy's divergence"}
         ),
     },
-    family=re.compile("tis_|rs_|opsm_|use_tis|use_rs|use_opsm|custom_tis|m2_|dppo_"),
+    family="tis_|rs_|opsm_|use_tis|use_rs|use_opsm|custom_tis|m2_|dppo_",
 )
 """A run's own flags, which need no profile.  OPSM looks at each token's own advantage."""
 

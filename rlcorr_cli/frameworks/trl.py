@@ -4,7 +4,6 @@ The sequence ratio is the product, nothing is limited before the exponential, an
 The off-policy sequence mask compares the current policy with the sampling one.
 """
 
-import re
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
@@ -77,7 +76,7 @@ TRL = Framework(
         ),
         "importance_sampling_level": Switch("token sequence sequence_token"),
     },
-    family=re.compile("vllm_importance_sampling_|off_policy_|divergence_"),
+    family="vllm_importance_sampling_|off_policy_|divergence_",
     read=_read,
     to_config=_to_config,
 )

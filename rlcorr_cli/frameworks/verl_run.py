@@ -9,30 +9,12 @@ or refused.
 from dataclasses import replace
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    contradiction,
-    dppo_bounds,
-    number,
-    positive,
-    under,
-)
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, contradiction, dppo_bounds, positive, under
 from rlcorr_cli.frameworks.verl import BLOCKS, KEYS_0_6, VERL_0_6, VERL_0_9
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, dppo
 
 _STATISTICS = {"dppo_tv": "prob_gap", "dppo_kl": "binary_kl_signed"}
-_LOSS = (
-    "loss_mode",
-    "clip_ratio",
-    "clip_ratio_low",
-    "clip_ratio_high",
-    "clip_ratio_c",
-    "tau_pos",
-    "tau_neg",
-    "dro_beta",
-)
+_LOSS = ("loss_mode", *(f"clip_ratio{end}" for end in ("", "_low", "_high", "_c")), "tau_pos", "tau_neg")
 _ACTOR = ("actor_rollout_ref", "actor")
 
 
@@ -41,7 +23,7 @@ def _read(config: Config) -> Plan:
     mode = str(config.get("loss_mode"))
     if mode == "bypass_mode" and plan.mode != "bypass":
         raise contradiction("policy_loss.loss_mode: bypass_mode", "bypass_mode: false", "Set bypass_mode: true.")
-    if mode == "sapo" and (number(config, "tau_pos", 1.0), number(config, "tau_neg", 1.05)) != (1.0, 1.05):
+    if mode == "sapo" and (config.get("tau_pos") or 1.0, config.get("tau_neg") or 1.05) != (1.0, 1.05):
         raise UsageError("verl's sapo is read with tau_pos: 1.0 and tau_neg: 1.05 alone.", "Leave tau_* out.")
     statistic = _STATISTICS.get(mode)
     if statistic is None:
