@@ -19,10 +19,10 @@ _BOUNDS = tuple(f"{stem}_{end}_bound" for stem in (_CLAMP, _MASK) for end in ("l
 
 
 def _read(config: Config) -> Plan:
-    by_divergence, by_sequence = flag(config, _TV), flag(config, _SEQUENCE)
-    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0, of_ratio=not by_divergence)
     if not flag(config, _USE, True):
         return Plan("open-instruct", **_LIMIT)
+    by_divergence, by_sequence = flag(config, _TV), flag(config, _SEQUENCE)
+    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0, of_ratio=not by_divergence)
     rejections: tuple[Rejection, ...] = ()
     if (mask.low, mask.high) != (None, None):
         if by_divergence:

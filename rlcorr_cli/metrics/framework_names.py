@@ -83,6 +83,8 @@ _LAG = "Trainer steps since the version of the weights that sampled; a column of
 _DIFFUSION = "verl-omni's is of a diffusion model's latents at each timestep, not of tokens."
 _OF_OPSM = "slime sums sequences' shares and divides by the step's samples. It counts tokens in holes of the mask, too."
 _WITH_TIS = "With TIS a rejected token counts as 0."
+_HOW_ABS = "Have it counted by a rejection that keeps everything: --rs ratio_gap.token:,1e9."
+_BELOW_TOO = "With a lower bound it counts the tokens below it, too."
 _OF_MILES = "miles averages over each sequence's tokens first, then over sequences, and limits each value."
 _OF_DRIFT = "The effective share of a sample under PPO's ratio of the current over the old policy."
 _MIXED = "The share of samples that were sampled by more than one version of the weights."
@@ -96,7 +98,7 @@ _CORRECT = "The share with reward 1 of the sequences that seq_logprob_error_thre
 _NONFINITE = "The share of tokens with a log-prob that is not finite; `rlcorr inspect` counts such rows."
 _MASKED_ALONE = "It is of masked tokens: (k3_kl - kept_k3_kl (1 - m)) / m, where m is rollout_rs_masked_fraction."
 _BEYOND = "The share of tokens with a ratio outside {}: --rs ratio.token:{} gives it as rollout_rs_masked_fraction."
-_BELOW = "With a lower bound it counts the tokens below it, too. With rho_mask_sequence_level it is of tokens."
+_BELOW = f"{_BELOW_TOO} With rho_mask_sequence_level it is of tokens."
 _TWICE = "In most releases each log-ratio is weighted by its rollout probability once more: the number is smaller."
 _GEOMETRIC = "It is another number under the same name: mean(e^2g) - 1, of the geometric ratio e^g, not of e^S."
 _SWIFT_MODES = "In sequence_truncate it is of geometric weights. In sequence_mask masked tokens count as 0."
@@ -133,6 +135,9 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("mis_rs_catastrophic_seq_fraction", "rollout_is_veto_fraction", _ROLLOUTS),
         ("train_rollout_logprob_abs_diff", "logprob_abs_diff_mean", f"{_BY_ROLLOUT} {_WITH_TIS}"),
         ("ois", "ois_mean", _BY_ROLLOUT),
+        ("train/tis", "ratio_mean", _BY_ROLLOUT),
+        ("tis_abs", "rollout_rs_token_ratio_gap_mean", _BY_ROLLOUT, "Have it counted by --rs ratio_gap.token:,1e9."),
+        ("tis_clipfrac", "rollout_is_ratio_fraction_high", _BY_ROLLOUT, _BELOW_TOO),
         ("opsm_clipfrac", "rollout_rs_masked_fraction", _OF_OPSM),
     ),
     "miles": (
@@ -258,6 +263,10 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sampler_is/token_logdiff_absmax", "logprob_abs_diff_max"),
         ("sampler_is/token_logdiff_mean", "log_ratio_mean"),
         ("sampler_is/token_weight_mean", "ratio_mean"),
+        ("sample_mask/mult_prob_error_mean", f"{_ERROR_OF_SEQUENCES}_mean", "", _HOW_ERROR),
+        ("sample_mask/mult_prob_error_max", f"{_ERROR_OF_SEQUENCES}_max", "", _HOW_ERROR),
+        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", "It is 1 - that: the share that stays."),
+        ("tis/is_oob_ratio", "rollout_is_oob_ratio"),
         ("sampler_rs/rejected_fraction", "rollout_rs_masked_fraction"),
     ),
     "UniRL": (

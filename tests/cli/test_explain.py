@@ -100,6 +100,9 @@ TODAY = {
     "training/off_policy/trajectory_staleness/mean": "Of the newest version in a trajectory.",
     "rollout_corr/logprob_abs_diff/ts_800": "a diffusion model's latents at each timestep",
     "actor/rollout_corr/kl/mean": "verl's name of kl.",
+    "train/tis_clipfrac": "slime's name of rollout_is_ratio_fraction_high.",
+    "train/tis": "slime's name of ratio_mean.",
+    "sample_mask/kept_frac": "tunix's name of rollout_rs_seq_masked_fraction. It is 1 - that",
     "m2_before": "The mean square of tokens' log-ratios",
 }
 

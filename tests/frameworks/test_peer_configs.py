@@ -444,6 +444,11 @@ def test_options_that_do_not_touch_the_correction_stay_a_note(tmp_path: Path) ->
         assert any("brand_new_option" in note for note in more.notes)
 
 
+def test_bounds_of_a_correction_that_is_off_are_not_looked_at(tmp_path: Path) -> None:
+    found = read("use_rho_correction: false\nrho_mask_upper_bound: 0.2", tmp_path)
+    assert (found.plan.weighting, found.plan.rejections) == (None, ())
+
+
 def test_prime_rls_new_name_of_ipos_threshold_is_read(tmp_path: Path) -> None:
     (found,) = read("trainer:\n  loss:\n    type: ipo\n    eps: 0.05", tmp_path).plan.rejections
     assert found.bounds == Bounds(-0.05, 0.05)
