@@ -83,7 +83,6 @@ _LAG = "Trainer steps since the version of the weights that sampled; a column of
 _DIFFUSION = "verl-omni's is of a diffusion model's latents at each timestep, not of tokens."
 _OF_OPSM = "slime sums sequences' shares and divides by the step's samples. It counts tokens in holes of the mask, too."
 _WITH_TIS = "With TIS a rejected token counts as 0."
-_HOW_ABS = "Have it counted by a rejection that keeps everything: --rs ratio_gap.token:,1e9."
 _BELOW_TOO = "With a lower bound it counts the tokens below it, too."
 _OF_MILES = "miles averages over each sequence's tokens first, then over sequences, and limits each value."
 _OF_DRIFT = "The effective share of a sample under PPO's ratio of the current over the old policy."
