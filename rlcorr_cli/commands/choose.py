@@ -236,7 +236,7 @@ def _turned(plan: ChosenPlan, options: ObjectiveOptions | ChoosingObjective) -> 
             raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
     _choice("--objective", objective, ObjectiveChoice)
     turned = ObjectiveBlock(
-        name=objective,
+        name=plan.loss if objective in (None, "auto") and plan.loss is not None else objective,
         clip_low=numbers["clip_low"],
         clip_high=numbers["clip_high"],
         dual_clip=numbers["dual_clip"],
@@ -307,12 +307,13 @@ def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
             file=str(plan),
             options=options,
             objective=file.objective,
+            loss=file.loss,
         )
     if isinstance(plan, Mapping):
         from rlcorr_cli.frameworks.read import plan_in
 
         read = plan_in(dict(plan), profile)
-        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective)
+        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
     raise UsageError(
         f"plan should be a Plan, a file's path or a mapping, not {kind_of(plan)}.",
         "Write --plan mine.toml, or --preset token_is.",

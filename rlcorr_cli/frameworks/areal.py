@@ -12,6 +12,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     first_key,
@@ -109,5 +110,14 @@ AREAL = Framework(
     to_config=_to_config,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),
+    switches={
+        "importance_sampling_level": Switch("token sequence"),
+        "prox_logp_method": Switch(
+            "recompute metrics", {"loglinear": "it interpolates the proximal policy, of which the weights then are"}
+        ),
+        "use_sapo_loss": Switch("false", {"true": "AReaL's SAPO has no decoupled loss to correct"}),
+        "loss_type": Switch(),
+    },
+    family="behave_|m2_|dppo_|divergence",
     outside=("m2_threshold", "use_decoupled_loss", _CAP, _MODE),
 )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.framework_names import CANONICAL
-from rlcorr_cli.plans.objective import ObjectiveBlock
+from rlcorr_cli.plans.objective import ObjectiveBlock, ObjectiveName
 from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class ChosenPlan:
 
     profile: the framework's, None for canonical names.  notes: what the user should know.  file: where it was read.
     options: those of the command line that name it, each with its value; None where none do.  objective: the block of
-    its file, if there is one.
+    its file, if there is one.  loss: the objective of a trainer's config, where it is another than the plan's.
     """
 
     plan: Plan
@@ -27,6 +27,7 @@ class ChosenPlan:
     file: str | None = None
     options: tuple[str, ...] | None = None
     objective: ObjectiveBlock | None = None
+    loss: ObjectiveName | None = None
 
 
 def profile_called(name: str) -> "Framework | None":

@@ -5,6 +5,7 @@ each of the other modules makes one for every release that it knows; the table o
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from decimal import Decimal
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, overload
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.plans.objective import ObjectiveName
 from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.normalize import BatchMean
@@ -190,6 +192,38 @@ def no_numbers(numbers: Numbers, plan: Plan) -> Values:
     return {}
 
 
+_OTHER_LOSSES: tuple[ObjectiveName, ...] = ("gspo", "cispo", "sapo", "dro", "reinforce")
+_ALIASES = {"sequence": "gspo", "seq": "gspo", "gpg": "reinforce"}
+"""What frameworks call objectives: the level of a ratio, and verl's plain policy gradient."""
+
+
+@frozen
+class Switch:
+    """An option that stands beside a framework's own and decides what these mean, such as the loss of a run.
+
+    reads: values under which the framework's own are read as they stand, apart by spaces.  refuses: values under which
+    they are something that no plan here is, in the same way -> what.
+    """
+
+    reads: str = ""
+    refuses: Mapping[str, str] = field(default_factory=dict)
+
+    def objective(self, framework: str, key: str, value: object) -> ObjectiveName | None:
+        """The objective of a value, if it is not the plan's; a UsageError if the framework's own options cannot be read
+        beside it, or if it is not known."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        reasons = {name: reason for names, reason in self.refuses.items() for name in names.split()}
+        if text in self.reads.split():
+            return next((name for name in _OTHER_LOSSES if name == _ALIASES.get(text, text)), None)
+        option = f"{framework}'s {key}: {shortened(text, quotes=False)}"
+        if text in reasons:
+            hint = f"Leave {key} out to read the other options without it, or write the correction as --is and --rs."
+            raise UsageError(f"{option} cannot be read as a plan: {reasons[text]}.", hint)
+        known = [*self.reads.split(), *reasons]
+        hint = f"Nearest: {nearest(text, known)}." if known else f"Leave {key} out."
+        raise UsageError(f"{option} is not known here, and may change what its other options mean.", hint)
+
+
 @frozen(kw_only=True)
 class Framework:
     """One framework, or one release of it: its config -> Plan, and our totals -> its metrics where it has a `write`.
@@ -202,6 +236,9 @@ class Framework:
     whose name is an option of another framework, too: they are there where they hold options.  common: keys that, at
     the top level, do not tell whose config it is.  outside: keys that do not stand in `own`.  others: keys that look
     like one of `keys` and mean something else.
+    switches: keys that are no part of its correction, but decide what that means.  family: a pattern of how the names
+    of its correction's options begin; one of them that is not known may change what the others mean, and is refused.
+    signs: switches that tell the framework where they are set.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
@@ -222,6 +259,9 @@ class Framework:
     common: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    family: str = "(?!)"
+    signs: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
     to_config: Callable[[Plan], Config | None] = lambda plan: None
     toml: bool = False
@@ -246,9 +286,15 @@ class Framework:
         """Whether a config has any of the framework's keys at its place."""
         if any(key in self.keys and key not in self.common for key in data):
             return True
+        if self.is_signed(data):
+            return True
         places = (path for path in self.own if path not in self.shared or isinstance(_value(data, path), Mapping))
         own = any(_is_there(data, path) for path in places)
         return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
+
+    def is_signed(self, data: Config) -> bool:
+        """Whether a switch that no other framework has tells whose config it is."""
+        return any(data.get(key) is not None for key in self.signs)
 
     def options(self, data: Config) -> Config:
         """The framework's options in a config; a key that is not its own, or contradicts another, is a UsageError."""
@@ -283,6 +329,24 @@ class Framework:
                     raise contradiction(first, second, "Keep it in one place.")
                 options[key] = block[key]
         return options
+
+    def objectives(self, data: Config) -> dict[str, ObjectiveName]:
+        """The objectives that switches choose, by their options; a UsageError where a switch, or an option of the
+        correction that is not known, changes what the others mean."""
+        chosen: dict[str, ObjectiveName] = {}
+        for path in (*self._places, ()):
+            block = {key: value for key, value in _at(data, path).items() if value is not None}
+            for key in (key for key in self.switches if key in block):
+                name = self.switches[key].objective(self.name, key, block[key])
+                if name:
+                    chosen[f"{key}: {block[key]}"] = name
+            for key in (str(key) for key, value in block.items() if not (value is False or isinstance(value, Mapping))):
+                if key not in (*self.keys, *self.others, *self.switches) and re.match(self.family, key):
+                    raise UsageError(
+                        f"{self.name}'s {key} is not known here, and may change what its other options mean.",
+                        f"Nearest: {nearest(key, self.keys)}; or leave it out.",
+                    )
+        return chosen
 
     def unread(self, data: Config) -> tuple[str, ...]:
         """The options that stand beside its own and are not read, by their dotted names, those first that share words

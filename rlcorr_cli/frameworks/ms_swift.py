@@ -8,7 +8,7 @@ off-policy sequence mask compares current with rollout policy, where a sequence'
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, number, positive, rejections_by
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, choice, number, positive, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, opsm
 
 _MODE, _THRESHOLD = "rollout_importance_sampling_mode", "rollout_importance_sampling_threshold"
@@ -52,5 +52,20 @@ def _to_config(plan: Plan) -> Config:
 
 
 MS_SWIFT = Framework(
-    name="ms-swift", keys=(_MODE, _THRESHOLD, _DELTA, _LOG), blocks=(), read=_read, to_config=_to_config, flags=True
+    name="ms-swift",
+    keys=(_MODE, _THRESHOLD, _DELTA, _LOG),
+    blocks=(),
+    switches={
+        "rlhf_type": Switch("grpo", {"dpo orpo simpo kto cpo rm ppo gkd": "the correction is of its GRPO alone"}),
+        "loss_type": Switch(
+            "grpo bnpo dr_grpo dapo real fipo cispo sapo",
+            {"m2po": "of pull request 9965, it masks tokens until their second moment is below m2_threshold"},
+        ),
+        "importance_sampling_level": Switch("token sequence sequence_token"),
+    },
+    family="rollout_importance_|off_policy_|m2_",
+    signs=("rlhf_type",),
+    read=_read,
+    to_config=_to_config,
+    flags=True,
 )

@@ -13,6 +13,7 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     flag,
@@ -140,6 +141,11 @@ NEMO = Framework(
     name="NeMo-RL",
     keys=(_CORRECTION, _TYPE, _RATIO, _MIN, _SEQUENCE, _ERROR, _ON_POLICY, _KL, _GATING, _LEVEL),
     blocks=(("loss_fn",), ("grpo",)),
+    switches={
+        "loss_mode": Switch("", {"dppo_binary_tv": "of pull request 4069, it masks tokens by their divergence"}),
+        "seq_logprob_error_in_loss": Switch("false", {"true": f"{_ERROR} is then of the current policy"}),
+    },
+    family="truncated_importance_|importance_sampling_|seq_logprob_error_|dppo_",
     read=_read,
     to_config=_to_config,
     common=(_GATING, _LEVEL),

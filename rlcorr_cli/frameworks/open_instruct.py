@@ -5,25 +5,27 @@ weight is then the geometric mean, too.  rho_mask_tv_divergence (VACO) bounds a 
 takes of a sequence outside only the tokens whose update leads further away.
 """
 
+import math
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, flag, number, rejections_by
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, flag, number, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _USE, _SEQUENCE, _TV = "use_rho_correction", "rho_mask_sequence_level", "rho_mask_tv_divergence"
 _CLAMP, _MASK = "rho_clamp", "rho_mask"
+_OF_DIVERGENCE = f"{_MASK}_upper_bound is then one of a divergence, not of a ratio"
 _BOUNDS = tuple(f"{stem}_{end}_bound" for stem in (_CLAMP, _MASK) for end in ("lower", "upper"))
 
 
 def _read(config: Config) -> Plan:
-    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0)
     if not flag(config, _USE, True):
         return Plan("open-instruct", **_LIMIT)
-    by_sequence = flag(config, _SEQUENCE)
+    by_divergence, by_sequence = flag(config, _TV), flag(config, _SEQUENCE)
+    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0, of_ratio=not by_divergence)
     rejections: tuple[Rejection, ...] = ()
     if (mask.low, mask.high) != (None, None):
-        if flag(config, _TV):
+        if by_divergence:
             rejections = (Rejection("ratio_gap", "seq_mean", mask, "vaco", gate="onward"),)
         else:
             rejections = (Rejection("ratio", "seq_mean" if by_sequence else "token", mask, "rho"),)
@@ -33,12 +35,19 @@ def _read(config: Config) -> Plan:
 _LIMIT: dict[str, Any] = {"log_ratio_limit": 10.0, "limit_on": "first"}
 
 
-def _bounds(config: Config, stem: str, high: float) -> Bounds:
+def _bounds(config: Config, stem: str, high: float, *, of_ratio: bool = True) -> Bounds:
+    """Two bounds; those of a ratio lie below and above 1, as open-instruct demands."""
     ends = [number(config, f"{stem}_{end}_bound", default) for end, default in (("lower", 0.0), ("upper", high))]
     for end, value in zip(("lower", "upper"), ends, strict=True):
         if value is not None and value < 0:
             raise UsageError(f"{stem}_{end}_bound must not be negative, got {value:g}.", "0 switches it off.")
-    return Bounds(*(value or None for value in ends))
+    bounds = Bounds(*(value or None for value in ends))
+    if of_ratio and ((bounds.low or 0.0) >= 1 or (bounds.high or math.inf) <= 1):
+        raise UsageError(
+            f"{stem}_lower_bound and {stem}_upper_bound are of a ratio, and must lie below and above 1.",
+            "open-instruct refuses others, too; 0 switches a bound off.",
+        )
+    return bounds
 
 
 def _to_config(plan: Plan) -> Config:
@@ -62,6 +71,12 @@ OPEN_INSTRUCT = Framework(
     name="open-instruct",
     keys=(_USE, *_BOUNDS, _SEQUENCE, _TV),
     blocks=(),
+    switches={
+        "rho_divergence_algo": Switch("icepop", dict.fromkeys(("dppo", "vaco"), _OF_DIVERGENCE)),
+        "rho_divergence_type": Switch("rho", dict.fromkeys(("tv", "kl"), _OF_DIVERGENCE)),
+        "loss_fn": Switch("dapo cispo", {"dppo": "rho_* then bounds the current over the rollout policy"}),
+    },
+    family="rho_|use_rho|policy_ratio_|rollout_importance_",
     read=_read,
     to_config=_to_config,
     flags=True,

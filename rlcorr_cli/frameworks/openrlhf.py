@@ -11,6 +11,7 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     first_key,
@@ -24,6 +25,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
 _OLD = ("enable_vllm_is_correction", "vllm_is_correction_type", "vllm_is_truncated_threshold")
+_LOSS = "policy_loss_type"
 _DIVERGENCES = {"binary_kl": "binary_kl_forward", "tv": "abs_prob_gap"}
 _TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("seq", "mask")}
 
@@ -38,6 +40,8 @@ def _read(config: Config) -> Plan:
             raise contradiction(old, f"{_OLD[0]}: false", f"Set {_OLD[0]}: true, or leave {old} out.")
         level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
         bounds = _bounds(config, _OLD[2])
+        if level != "off" and config.get(_LOSS) not in (None, "ppo"):
+            raise contradiction(old, f"{_LOSS}: {config[_LOSS]}", "That release corrects ppo alone.")
     else:
         # YAML takes a bare `off` for false.
         level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq"), "off")
@@ -94,8 +98,11 @@ def _to_config(plan: Plan) -> Config:
 
 OPENRLHF = Framework(
     name="OpenRLHF",
-    keys=(*_NEW, *_OLD),
-    blocks=(("algo", "advantage"),),
+    keys=(*_NEW, *_OLD, _LOSS),
+    blocks=(("algo", "advantage"), ("actor",)),
+    common=(_LOSS,),
+    switches={_LOSS: Switch("ppo gspo cispo reinforce")},
+    family="is_correction_|vllm_is_|use_mispo|mispo_",
     read=_read,
     to_config=_to_config,
     flags=True,

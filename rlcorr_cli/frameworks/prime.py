@@ -10,6 +10,7 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     dppo_bounds,
@@ -21,7 +22,8 @@ from rlcorr_cli.frameworks.framework import (
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, dppo
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
-_IPO = ("ipo_threshold",)
+_IPO = ("ipo_threshold", "eps")
+"""The old name, and that of since 2026-08-27."""
 _KPOP = ("kpop_threshold",)
 _PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (0.0, 100.0)}
 _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high"))
@@ -41,7 +43,9 @@ def _read(config: Config) -> Plan:
         low, high = (_gap(config, key, 0.2) for key in _DPPO)
         rejections = dppo("prob_gap", low, high)
     elif meant == "ipo":
-        threshold = _gap(config, "ipo_threshold", 0.1)
+        if set(_IPO) <= set(config):
+            raise contradiction("loss.ipo_threshold", "loss.eps", "eps is its new name: keep one.")
+        threshold = _gap(config, first_keys[_IPO] or "eps", 0.1)
         rejections = (Rejection("prob_gap", "token", Bounds(-threshold, threshold)),)
     elif meant == "kpop":
         rejections = (Rejection("binary_kl", "token", Bounds(None, _gap(config, "kpop_threshold", 0.1)), "kpop"),)
@@ -106,5 +110,7 @@ PRIME = Framework(
     read=_read,
     to_config=_to_config,
     toml=True,
-    common=("type", "geo_mask_low", "geo_mask_high"),
+    common=("type", "eps", "geo_mask_low", "geo_mask_high"),
+    switches={"ratio_type": Switch("token", {"sequence": "the masks are then of sequences' ratios"})},
+    family=r"dppo_|ipo_|kpop_|\w+_mask_|mask_",
 )

@@ -25,7 +25,7 @@ from rlcorr_cli.frameworks.verl_run import VERL
 from rlcorr_cli.frameworks.xtuner import XTUNER
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
-from rlcorr_cli.plans.objective import ObjectiveBlock
+from rlcorr_cli.plans.objective import CLIPPED, ObjectiveBlock, ObjectiveName
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
 from rlcorr_cli.plans.presets import PRESETS, Preset
@@ -47,11 +47,13 @@ LISTED = 6
 
 @frozen
 class PlanFile:
-    """A file's plan, what its reader should know about it, and its `objective` block."""
+    """A file's plan, what its reader should know about it, its `objective` block, and the loss that its trainer takes
+    where that is another objective than the plan's."""
 
     plan: Plan
     notes: tuple[str, ...]
     objective: ObjectiveBlock | None = None
+    loss: ObjectiveName | None = None
 
 
 def read_plan(path: str, profile: Framework | None) -> PlanFile:
@@ -59,7 +61,7 @@ def read_plan(path: str, profile: Framework | None) -> PlanFile:
     data, notes = load(path)
     with naming(path):
         read = plan_in(data, profile)
-    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)), read.objective)
+    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)), read.objective, read.loss)
 
 
 def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
@@ -69,6 +71,8 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
         config = profile.options(data)
         return PlanFile(profile.read(config), profile.config_notes(config))
     known_by = [framework for framework in FRAMEWORKS if not framework.is_profile and framework.knows(data)]
+    known_by.sort(key=lambda framework: not framework.is_signed(data))
+    objectives = {option: name for framework in known_by for option, name in framework.objectives(data).items()}
     if len(known_by) > 1:
         names = " and ".join(framework.name for framework in known_by)
         raise UsageError(f"it holds options of {names}.", "Name a file that holds those of one alone.")
@@ -78,11 +82,19 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
     config = framework.options(data)
     plan = framework.read(config)
     notes = (f"read as {framework.name}'s config.", *framework.notes(plan), *framework.config_notes(config))
+    notes += tuple(_of_objective(option, name) for option, name in objectives.items())
     unread = framework.unread(data)
     if unread:
         more = f" and {len(unread) - LISTED:,} more" if len(unread) > LISTED else ""
         notes += (f"not read: {', '.join(unread[:LISTED])}{more}.",)
-    return PlanFile(plan, notes)
+    return PlanFile(plan, notes, loss=next(iter(objectives.values()), None))
+
+
+def _of_objective(option: str, name: ObjectiveName) -> str:
+    """What an option that chooses an objective means here."""
+    knobs = ", with the run's clips as --clip-low and --clip-high" if name in CLIPPED else ""
+    knobs = ", of the run's beta where a plan file's objective block has it" if name == "dro" else knobs
+    return f"{option} is no plan but an objective: --objective {name} computes it{knobs}."
 
 
 def _of_wandb(data: dict[str, Any]) -> dict[str, Any]:

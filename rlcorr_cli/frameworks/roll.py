@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, contradiction, flag, key_of, number, positive
+from rlcorr_cli.frameworks.framework import (
+    Config,
+    Framework,
+    Switch,
+    choice,
+    contradiction,
+    flag,
+    key_of,
+    number,
+    positive,
+)
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
 _Level = Literal["token", "geometric", "sequence", "segment"]
@@ -114,4 +124,6 @@ ROLL = Framework(
     to_config=_to_config,
     own=(("train_infer_correction",),),
     common=("filters",),
+    switches={"importance_sampling": Switch("token seq")},
+    family="train_infer_|infer_correction",
 )

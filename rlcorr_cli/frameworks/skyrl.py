@@ -17,6 +17,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     dppo_bounds,
@@ -36,8 +37,9 @@ _MASKS: dict[str, tuple[Scope, str, float, float]] = {
     "geometric": ("seq_mean", "geo", 0.99, 1.01),
 }
 _DIVERGENCES = {"binary_tv": "prob_gap", "binary_kl": "binary_kl_signed"}
+_LOSS = "policy_loss_type"
 _OLD, _CAP = "use_tis", "tis_imp_ratio_cap"
-_OUTSIDE = (_OLD, _CAP, "policy_loss_type", "dppo_type", "delta_low", "delta_high")
+_OUTSIDE = (_OLD, _CAP, _LOSS, "dppo_type", "delta_low", "delta_high")
 _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 
@@ -69,7 +71,7 @@ def _read(config: Config) -> Plan:
         scope, short, low, high = _MASKS[metric]
         bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
         rejections.append(Rejection("ratio", scope, bounds, metric))
-    if config.get("policy_loss_type") != "dppo":
+    if config.get(_LOSS) != "dppo":
         return Plan("skyrl", weighting, tuple(rejections))
     if weighting is not None:
         raise contradiction(
@@ -134,11 +136,22 @@ SKYRL = Framework(
         *(f"{stem}_{end}" for stem in ("geo_mask", "product_mask", _OUTLIER, _TOKEN) for end in ("low", "high")),
         *_OUTSIDE,
     ),
-    blocks=(("trainer", "algorithm"), ("trainer", "algorithm", "dppo"), ("dppo",)),
+    blocks=(*(("trainer", "algorithm", *block) for block in ((), ("dppo",), ("cispo",))), ("dppo",)),
+    switches={
+        _LOSS: Switch(
+            "regular dual_clip dppo gspo cispo sapo",
+            {
+                "clip_cov kl_cov": "it picks tokens by a covariance, which no objective here does",
+                "rollout_is importance_sampling behavior_clip": "its ratio is of the current over the rollout policy",
+                "cross_entropy": "it has no ratio to correct",
+            },
+        ),
+        "cispo_anchor": Switch("old", {"rollout": "its ratio is that of --objective cispo --mode bypass"}),
+    },
     read=_read,
     to_config=_to_config,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
-    common=("geo_mask_low", "geo_mask_high", _OLD, "policy_loss_type", "delta_low", "delta_high"),
+    common=("geo_mask_low", "geo_mask_high", _OLD, _LOSS, "delta_low", "delta_high"),
     outside=_OUTSIDE,
     notes=_notes,
 )

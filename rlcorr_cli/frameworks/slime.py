@@ -18,6 +18,7 @@ from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     checked,
     choice,
     contradiction,
@@ -225,6 +226,19 @@ SLIME_RUN = Framework(
     read=_read_run,
     to_config=_to_config,
     config_notes=lambda config: _config_notes(config) if "use_rs" in config else (),
+    switches={
+        "loss_type": Switch(
+            "policy_loss",
+            {
+                "custom_loss": "a function of one's own decides what is corrected",
+                "sft_loss value_loss": "it has no ratio to correct",
+            },
+        ),
+        "policy_loss_mode": Switch(
+            "ppo vanilla", {"dppo_binary_tv dppo_binary_kl": "it masks tokens by the current policy's divergence"}
+        ),
+    },
+    family="tis_|rs_|opsm_|use_tis|use_rs|use_opsm|custom_tis|m2_|dppo_",
 )
 """A run's own flags, which need no profile.  OPSM looks at each token's own advantage."""
 

@@ -10,6 +10,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     choice,
     contradiction,
     flag,
@@ -68,6 +69,14 @@ TRL = Framework(
         "off_policy_mask_threshold",
     ),
     blocks=(),
+    switches={
+        "loss_type": Switch(
+            "grpo dapo dr_grpo bnpo luspo cispo sapo",
+            {"vespo": "VESPO takes the ratios into its weight of a sequence, where they multiply no loss"},
+        ),
+        "importance_sampling_level": Switch("token sequence sequence_token"),
+    },
+    family="vllm_importance_sampling_|off_policy_|divergence_",
     read=_read,
     to_config=_to_config,
 )

@@ -2,26 +2,32 @@
 
 algorithm.rollout_correction is read as the newest release that knows its options does; `--profile` has each release's
 own numbers.  policy_loss.loss_mode dppo_tv and dppo_kl mask tokens whose divergence has passed clip_ratio_low or _high
-in their advantage's direction, and weigh the others by current / old, at most clip_ratio_c.
+in their advantage's direction, and weigh the others by current / old, at most clip_ratio_c; other modes are objectives,
+or refused.
 """
 
 from dataclasses import replace
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, contradiction, dppo_bounds, positive, under
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, contradiction, dppo_bounds, positive, under
 from rlcorr_cli.frameworks.verl import BLOCKS, KEYS_0_6, VERL_0_6, VERL_0_9
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting, dppo
 
 _STATISTICS = {"dppo_tv": "prob_gap", "dppo_kl": "binary_kl_signed"}
-_LOSS = ("loss_mode", "clip_ratio", "clip_ratio_low", "clip_ratio_high", "clip_ratio_c")
+_LOSS = ("loss_mode", *(f"clip_ratio{end}" for end in ("", "_low", "_high", "_c")), "tau_pos", "tau_neg")
 _ACTOR = ("actor_rollout_ref", "actor")
 
 
 def _read(config: Config) -> Plan:
     plan = replace(_release(config).read(_correction(config)), name="verl")
-    statistic = _STATISTICS.get(str(config.get("loss_mode")))
+    mode = str(config.get("loss_mode"))
+    if mode == "bypass_mode" and plan.mode != "bypass":
+        raise contradiction("policy_loss.loss_mode: bypass_mode", "bypass_mode: false", "Set bypass_mode: true.")
+    if mode == "sapo" and (config.get("tau_pos") or 1.0, config.get("tau_neg") or 1.05) != (1.0, 1.05):
+        raise UsageError("verl's sapo is read with tau_pos: 1.0 and tau_neg: 1.05 alone.", "Leave tau_* out.")
+    statistic = _STATISTICS.get(mode)
     if statistic is None:
-        return plan
+        return replace(plan, loss="reinforce") if mode == "gpg" else plan
     if plan.weighting is not None:
         raise contradiction(
             "rollout_correction.rollout_is",
@@ -82,6 +88,17 @@ VERL = Framework(
     read=_read,
     to_config=_to_config,
     own=BLOCKS,
+    switches={
+        "loss_mode": Switch(
+            "vanilla bypass_mode dppo_tv dppo_kl gspo sapo cispo gpg dro",
+            {
+                "cppo": "of pull request 6731, it masks tokens by their position and by the tokens before",
+                "geo_mean": "GMPO clips each token within a sequence's mean, which no objective here does",
+                "clip_cov kl_cov": "it picks tokens by a covariance, which no objective here does",
+                "flow_grpo": "it is a loss of diffusion models, not of tokens",
+            },
+        )
+    },
     common=("rollout_is", "rollout_is_threshold", "loss_type", *_LOSS),
     outside=_LOSS,
     others=("kl_loss_type",),

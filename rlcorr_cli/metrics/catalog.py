@@ -246,6 +246,8 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
     if how:
         return UsageError(f"{origin}: {metric} is not in this report.", how)
     logged = None if prefix else logged_name(metric)
+    if logged is not None and not logged.canonical:
+        return UsageError(f"{origin}: {metric} is {logged.framework}'s, and no metric here: {logged.note}", USUAL)
     if logged is not None and logged.difference:
         message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
         own = f", or take --profile for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
@@ -281,6 +283,10 @@ def _how(metric: str, available: Collection[str]) -> str:
 _EACH = {row.name: row for row in EACH_REJECTION}
 _WEIGHT_STEMS = {row.name.removeprefix("rollout_is_"): row for row in WEIGHTS}
 _LOGGED_BY_NAME = {row.name: row for row in LOGGED}
+_AROUND_VERL = re.compile(r"^.*/(?=(rollout_corr|mismatch)/)|(?<=.)/(mean|avg)$")
+_SCOPES = ("train", "all", "env")
+"""Parts of a name that say which data it is of."""
+_NOT_MEANS = ("max", "min", "std", "median")
 _KEPT = "Over the tokens that the plan's rejections keep."
 
 
@@ -289,7 +295,7 @@ def define(name: str) -> Metric | None:
 
     `name` of the definition is the one asked for; its note says how that differs from our metric.
     """
-    return _own(name) or _logged_definition(name) or _verl(name)
+    return _own(name) or _logged_definition(name) or _verl(_AROUND_VERL.sub("", name))
 
 
 def ideal(name: str) -> float | None:
@@ -327,7 +333,7 @@ def logged_as(name: str) -> list[str]:
     """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
     of_verl = logged_name(f"{VERL_PREFIXES[0]}{name}")
     rows = [*([of_verl] if of_verl else []), *(row for row in LOGGED if row.canonical == name)]
-    return [f"{row.framework}'s {row.name}{' (differs)' if row.note else ''}" for row in rows]
+    return list(dict.fromkeys(f"{row.framework}'s {row.name}{' (differs)' if row.note else ''}" for row in rows))
 
 
 def _own(name: str) -> Metric | None:
@@ -346,14 +352,17 @@ def _own(name: str) -> Metric | None:
 
 
 def _find_logged(name: str) -> LoggedName | None:
-    """The row of a name as it is logged, which may have more before it: "ppo_actor/update/behave_imp_weight/avg"."""
-    if name.startswith(VERL_PREFIXES):
-        return _LOGGED_BY_NAME.get(name)
-    for whole in (name, name.removesuffix("/avg"), name.removesuffix("/mean")):
-        parts = whole.split("/")
-        for at in range(len(parts)):
-            if (tail := "/".join(parts[at:])) in _LOGGED_BY_NAME:
-                return _LOGGED_BY_NAME[tail]
+    """The row of the longest part of a name that is one: of "mismatch_kl/all/mean" that of "mismatch_kl"."""
+    whole = name.split("/")
+    for parts in (whole, [part for part in whole if part not in _SCOPES]):
+        firsts = range(1 if name.startswith(VERL_PREFIXES) else len(parts))
+        spans = [(first, last) for first in firsts for last in range(first + 1, len(parts) + 1)]
+        for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+            row = _LOGGED_BY_NAME.get("/".join(parts[first:last]))
+            if row is not None:
+                end = parts[-1] if last < len(parts) and parts[-1] in _NOT_MEANS and row.canonical else ""
+                other = f"Its {end} is no metric here: {row.canonical} is the mean. "
+                return replace(row, difference=f"{other}{row.difference}".rstrip()) if end else row
     return None
 
 
@@ -362,7 +371,14 @@ def _logged_definition(name: str) -> Metric | None:
     if row is None:
         return None
     definition = _own(row.canonical)
-    assert definition is not None, row.canonical
+    if definition is None:
+        return Metric(
+            name=name,
+            formula="",
+            unit="",
+            meaning=f"{row.framework}'s, and no metric here. {row.note}",
+            value=lambda _: None,
+        )
     note = f"{row.framework}'s name of {row.canonical}. {row.note}".rstrip()
     return replace(definition, name=name, note=note, measured=None if row.difference else definition.measured)
 

@@ -11,8 +11,9 @@ from rlcorr_cli.frozen import frozen
 class LoggedName:
     """One framework's name of a metric.
 
-    canonical: the metric that it is by default.  difference: how its number departs from that.  otherwise: which number
-    it is under other options of the framework.  Both are whole sentences, "" where there is nothing to say.
+    canonical: the metric that it is by default, "" where none here is.  difference: how its number departs from that,
+    or what it is where there is none.  otherwise: which number it is under other options of the framework.  Both are
+    whole sentences, "" where there is nothing to say.
     """
 
     framework: str
@@ -55,384 +56,302 @@ _ROLLOUTS = f"slime weights the samples of one rollout by their tokens, and coun
 _BY_ROLLOUT = f"slime averages over the tokens of each rollout first, then over rollouts ({_AT_0})."
 _EXTREME = f"slime takes the extreme applied weight of each sequence, then averages over rollouts ({_AT_0})."
 SLIME_SAME_NAMES = (
-    "training_log_ppl",
-    "training_ppl",
-    "rollout_log_ppl",
-    "rollout_ppl",
-    "log_ppl_diff",
-    "log_ppl_abs_diff",
-    "ppl_ratio",
-    "chi2_seq",
+    *("training_log_ppl", "training_ppl", "rollout_log_ppl", "rollout_ppl"),
+    *("log_ppl_diff", "log_ppl_abs_diff", "ppl_ratio", "chi2_seq"),
 )
 """Diagnostics that slime logs as they are here, but for how it averages over sequences."""
 
-SLIME: tuple[LoggedName, ...] = (
-    *(
-        LoggedName(framework="slime", name=f"mis_{name}", canonical=name, difference=_ROLLOUTS)
-        for name in SLIME_SAME_NAMES
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_kl",
-        canonical="kl",
-        difference=f"{_BY_ROLLOUT} It is the same as mis_log_ppl_diff.",
-    ),
-    LoggedName(framework="slime", name="mis_k3_kl", canonical="k3_kl", difference=_BY_ROLLOUT),
-    LoggedName(framework="slime", name="mis_chi2_token", canonical="chi2_token", difference=_BY_ROLLOUT),
-    LoggedName(
-        framework="slime", name="mis_tis_weight_before_bound", canonical="rollout_is_seq_mean", difference=_ROLLOUTS
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_tis_weight_after_bound",
-        canonical="rollout_is_applied_seq_mean",
-        difference=f"{_ROLLOUTS} Before any batch mean.",
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_is_ratio_mean_after_tis_rs",
-        canonical="rollout_is_applied_seq_mean",
-        difference=f"{_ROLLOUTS} Before any batch mean.",
-    ),
-    LoggedName(
-        framework="slime", name="mis_is_ratio_mean_final", canonical="rollout_is_applied_seq_mean", difference=_ROLLOUTS
-    ),
-    LoggedName(
-        framework="slime", name="mis_is_ratio_min_final", canonical="rollout_is_applied_min", difference=_EXTREME
-    ),
-    LoggedName(
-        framework="slime", name="mis_is_ratio_max_final", canonical="rollout_is_applied_max", difference=_EXTREME
-    ),
-    LoggedName(
-        framework="slime", name="mis_batch_norm_factor", canonical="rollout_is_batch_norm_factor", difference=_ROLLOUTS
-    ),
-    *(
-        LoggedName(
-            framework="slime",
-            name=f"mis_tis_{mode}_{end}",
-            canonical=f"rollout_is_ratio_{end}",
-            difference=f"{_BY_ROLLOUT} {unit}",
-        )
-        for mode, unit in (("clip", "Of tokens whose weight is clipped."), ("mask", "Of tokens that are masked."))
-        for end in ("fraction_low", "fraction_high")
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_tis_truncate_fraction",
-        canonical="rollout_is_ratio_fraction_high",
-        difference=_BY_ROLLOUT,
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_rs_mask_fraction_low",
-        canonical="rollout_rs_rs_fraction_low",
-        difference=_BY_ROLLOUT,
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_rs_mask_fraction_high",
-        canonical="rollout_rs_rs_fraction_high",
-        difference=_BY_ROLLOUT,
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_rs_catastrophic_token_fraction",
-        canonical="rollout_is_catastrophic_token_fraction",
-        difference=_BY_ROLLOUT,
-    ),
-    LoggedName(
-        framework="slime",
-        name="mis_rs_catastrophic_seq_fraction",
-        canonical="rollout_is_veto_fraction",
-        difference=_ROLLOUTS,
-    ),
-)
-
+_BEFORE = "Until 2026-05-18 it was averaged over each sequence's tokens first, then over sequences."
 _BY_SEQUENCE = "prime-rl averages over each sequence's tokens first, then over sequences."
 _OF_ALL = f"{_BY_SEQUENCE} A sequence with no token to average over counts as 0."
 _UNSCORED = "TRL leaves out tokens that vLLM could not score; --nonfinite keep counts them as 0."
 _NO_ZERO = "Tokens of advantage 0 are masked as those below 0, and not counted here."
 _OF_MASKED = "It is a share of the masked tokens: that over rollout_rs_masked_fraction."
-_BY_UNIT = "With rho_mask_sequence_level or rho_mask_tv_divergence it is of tokens, where ours is of sequences."
+_BY_UNIT = (
+    "With rho_mask_sequence_level or rho_mask_tv_divergence it is of tokens, where ours is of sequences. With one "
+    "bound alone it is rollout_rs_masked_fraction."
+)
 _AS_1 = "In sequence modes a sequence without a loss token counts as 1."
 
-LOGGED: tuple[LoggedName, ...] = (
-    *SLIME,
-    LoggedName(
-        framework="slime",
-        name="train_rollout_logprob_abs_diff",
-        canonical="logprob_abs_diff_mean",
-        difference=f"{_BY_ROLLOUT} With TIS a rejected token counts as 0.",
-    ),
-    LoggedName(framework="slime", name="ois", canonical="ois_mean", difference=_BY_ROLLOUT),
-    LoggedName(
-        framework="slime",
-        name="opsm_clipfrac",
-        canonical="rollout_rs_masked_fraction",
-        difference="slime sums each sequence's share and divides by the samples of the step. It also counts tokens "
-        "in holes of the mask.",
-    ),
-    LoggedName(
-        framework="miles",
-        name="train_rollout_kl",
-        canonical="k3_kl",
-        difference="miles averages over each sequence's tokens first, then over sequences, and limits each value.",
-    ),
-    LoggedName(framework="verl", name="training/rollout_probs_diff_mean", canonical="prob_abs_diff_mean"),
-    LoggedName(
-        framework="verl",
-        name="training/rollout_probs_diff_std",
-        canonical="prob_abs_diff_std",
-        difference="verl divides by N - 1.",
-    ),
-    LoggedName(framework="verl", name="training/rollout_probs_diff_max", canonical="prob_abs_diff_max"),
-    LoggedName(framework="verl", name="training/rollout_actor_probs_pearson_corr", canonical="prob_pearson"),
-    LoggedName(framework="verl", name="actor/ppo_kl", canonical="ppo_kl"),
-    LoggedName(
-        framework="TRL",
-        name="sampling/sampling_logp_difference/mean",
-        canonical="logprob_abs_diff_mean",
-        otherwise=_UNSCORED,
-    ),
-    LoggedName(
-        framework="TRL",
-        name="sampling/sampling_logp_difference/max",
-        canonical="logprob_abs_diff_max",
-    ),
-    LoggedName(
-        framework="TRL",
-        name="sampling/importance_sampling_ratio/mean",
-        canonical="rollout_is_applied_seq_mean",
-        difference=_AS_1,
-        otherwise="In token modes it is rollout_is_applied_mean; TRL's default is sequence_mask.",
-    ),
-    LoggedName(
-        framework="TRL",
-        name="sampling/importance_sampling_ratio/min",
-        canonical="rollout_is_applied_min",
-        difference=_AS_1,
-    ),
-    LoggedName(
-        framework="TRL",
-        name="sampling/importance_sampling_ratio/max",
-        canonical="rollout_is_applied_max",
-        difference=_AS_1,
-    ),
-    LoggedName(
-        framework="NeMo-RL",
-        name="gen_kl_error",
-        canonical="k3_kl",
-        otherwise="With reference_policy_kl_type k1 it is kl, with k2 it is k2_kl; k3 is the default.",
-    ),
-    LoggedName(
-        framework="NeMo-RL",
-        name="policy_kl_error",
-        canonical="k3_kl_reverse",
-        otherwise="With reference_policy_kl_type k1 it is minus kl, with k2 it is k2_kl; k3 is the default.",
-    ),
-    LoggedName(framework="NeMo-RL", name="js_divergence_error", canonical="js_divergence"),
-    LoggedName(framework="NeMo-RL", name="token_mult_prob_error", canonical="token_mult_prob_error"),
-    LoggedName(
-        framework="NeMo-RL",
-        name="sampling_importance_ratio",
-        canonical="rollout_is_applied_mean",
-        otherwise="With sequence_level_importance_ratios it is rollout_is_applied_seq_mean times the rows of a "
-        "micro-batch, where a sequence without a loss token counts as 1. Without a correction it is that of "
-        "raw weights. With seq-mask-tis rejected sequences count as 0: it is kept_ratio_mean times 1 - "
-        "rollout_rs_masked_fraction.",
-    ),
-    LoggedName(
-        framework="NeMo-RL",
-        name="is_oob_ratio",
-        canonical="rollout_is_oob_ratio",
-        otherwise="With tis, which clamps, it is the rollout_is_oob_ratio of weights that are set to 0 outside the "
-        "same bounds. With seq-mask-tis it is rollout_rs_seq_masked_fraction, which then also counts "
-        "sequences without a loss token.",
-    ),
-    *(
-        LoggedName(
-            framework="NeMo-RL",
-            name=name,
-            canonical=canonical,
-            otherwise="With sequence_level_importance_ratios it is of sequences' ratios.",
-        )
-        for name, canonical in (("probs_ratio", "ois_mean"), ("probs_ratio_max", "ois_max"))
-    ),
-    LoggedName(framework="OpenRLHF", name="vllm_kl", canonical="kl"),
-    LoggedName(framework="SkyRL", name="rollout_train_logprobs_abs_diff_mean", canonical="logprob_abs_diff_mean"),
-    LoggedName(
-        framework="SkyRL",
-        name="rollout_train_logprobs_abs_diff_std",
-        canonical="logprob_abs_diff_std",
-        difference="SkyRL divides by N - 1.",
-    ),
-    LoggedName(
-        framework="prime-rl",
-        name="mismatch_kl",
-        canonical="k3_kl",
-        difference=_BY_SEQUENCE,
-    ),
-    LoggedName(framework="prime-rl", name="unmasked_mismatch_kl", canonical="kept_k3_kl", difference=_OF_ALL),
-    LoggedName(framework="prime-rl", name="is_masked", canonical="rollout_rs_masked_fraction", difference=_OF_ALL),
-    LoggedName(
-        framework="prime-rl",
-        name="masked_mismatch_kl",
-        canonical="k3_kl",
-        difference="It is of the masked tokens alone: (k3_kl - kept_k3_kl (1 - m)) / m, where m is "
-        f"rollout_rs_masked_fraction. {_OF_ALL}",
-    ),
-    *(
-        LoggedName(
-            framework="prime-rl",
-            name=f"is_masked_{end}",
-            canonical=f"rollout_rs_dppo_{end}_masked_fraction",
-            difference=f"{_OF_ALL} {note}".rstrip(),
-        )
-        for end, note in (("high", ""), ("low", _NO_ZERO))
-    ),
-    *(
-        LoggedName(
-            framework="prime-rl",
-            name=f"masked_advantage_{sign}",
-            canonical=f"rollout_rs_dppo_{end}_masked_fraction",
-            difference=f"{_OF_MASKED} {_OF_ALL} {note}".rstrip(),
-        )
-        for sign, end, note in (("positive", "high", ""), ("negative", "low", _NO_ZERO))
-    ),
-    LoggedName(framework="AReaL", name="behave_imp_weight", canonical="kept_ratio_mean"),
-    LoggedName(framework="AReaL", name="behave_approx_kl", canonical="kept_log_ratio_mean"),
-    LoggedName(framework="AReaL", name="behave_filtered_ratio", canonical="rollout_rs_masked_fraction"),
-    LoggedName(framework="AReaL", name="logp_diff/avg", canonical="log_ratio_mean"),
-    LoggedName(framework="AReaL", name="logp_abs_diff", canonical="logprob_abs_diff_mean"),
-    LoggedName(framework="AReaL", name="logp_abs_diff/avg", canonical="logprob_abs_diff_mean"),
-    LoggedName(framework="AReaL", name="logp_abs_diff/max", canonical="logprob_abs_diff_max"),
-    *(
-        LoggedName(framework="AReaL", name=name, canonical=canonical)
-        for name, canonical in (("kl_k1", "kl"), ("kl_k2", "k2_kl"), ("kl_k3", "k3_kl"))
-    ),
-    LoggedName(framework="tinker", name="optim/kl_sample_train_v1", canonical="kl"),
-    LoggedName(framework="tinker", name="optim/kl_sample_train_v2", canonical="k2_kl"),
-    LoggedName(
-        framework="open-instruct",
-        name="val/rho_weight",
-        canonical="rollout_is_applied_mean",
-        otherwise="Where a mask is on, dropped tokens count as 0.",
-    ),
-    LoggedName(
-        framework="open-instruct",
-        name="val/rho_clipfrac",
-        canonical="rollout_is_ratio_fraction_high",
-        otherwise="With a lower bound it counts the tokens below it, too. With rho_mask_sequence_level it is of "
-        "tokens, where ours is of sequences.",
-    ),
-    LoggedName(framework="open-instruct", name="val/rho_drop_frac", canonical="rollout_rs_masked_fraction"),
-    *(
-        LoggedName(
-            framework="open-instruct",
-            name=f"val/rho_drop_{end}_frac",
-            canonical=f"rollout_rs_rho_fraction_{end}",
-            otherwise=f"{_BY_UNIT} With one bound alone it is rollout_rs_masked_fraction.",
-        )
-        for end in ("low", "high")
-    ),
-    *(
-        LoggedName(framework="ms-swift", name=f"rollout_correction/{name}", canonical=name)
-        for name in ("kl", "chi2_token", "log_ppl_diff_max", "log_ppl_diff_min")
-    ),
-    *(
-        LoggedName(framework="ms-swift", name=f"rollout_correction/{name}", canonical=name, difference=difference)
-        for names, difference in (
-            (("training_ppl", "rollout_ppl", "ppl_ratio"), "ms-swift counts a sequence without a loss token at 1."),
-            (
-                ("training_log_ppl", "rollout_log_ppl", "log_ppl_diff", "log_ppl_abs_diff"),
-                "ms-swift counts a sequence without a loss token at 0.",
-            ),
-            (("k3_kl",), "ms-swift limits each token's value to 10."),
-            (
-                ("chi2_seq",),
-                "It is another number under the same name: mean(e^2g) - 1, of the geometric ratio e^g, where verl's "
-                "and this one are of the product e^S.",
-            ),
-        )
-        for name in names
-    ),
-    LoggedName(
-        framework="ms-swift",
-        name="rollout_correction/is_weight_mean",
-        canonical="rollout_is_applied_mean",
-        otherwise="In sequence_truncate it is of geometric weights. In sequence_mask masked tokens count as 0.",
-    ),
-    LoggedName(
-        framework="ms-swift",
-        name="rollout_correction/clipped_frac",
-        canonical="rollout_is_ratio_fraction_high",
-        otherwise="In the sequence modes it is of sequences, one without a loss token counting, too.",
-    ),
-    LoggedName(
-        framework="ms-swift",
-        name="rollout_correction/ess",
-        canonical="rollout_is_eff_sample_size",
-        difference="In token_truncate, with a threshold C, it is of weights within 1/C and C: --is token:0.5,2. In "
-        "other modes it is of weights that no plan here has.",
-    ),
-    LoggedName(framework="xtuner", name="mismatch/mismatch_logprob_abs_diff", canonical="logprob_abs_diff_mean"),
-    *(
-        LoggedName(framework="xtuner", name=f"{_XTUNER}rollout_is_{name}", canonical=f"rollout_is_{name}")
-        for name in (
-            *("mean", "max", "min", "seq_mean", "seq_std", "seq_max", "seq_min", "seq_max_deviation"),
-            *("seq_fraction_high", "seq_fraction_low"),
-        )
-    ),
-    *(
-        LoggedName(
-            framework="xtuner",
-            name=f"{_XTUNER}rollout_is_ratio_fraction_{end}",
-            canonical=f"rollout_is_ratio_fraction_{end}",
-            otherwise=f"In mask mode it is rollout_rs_is_fraction_{end}. At sequence level a sequence without a loss "
-            "token counts, too; at geometric level it is of tokens, where ours is of sequences.",
-        )
-        for end in ("high", "low")
-    ),
-    LoggedName(
-        framework="xtuner", name=f"{_XTUNER}rollout_is_masked_fraction", canonical="rollout_rs_is_masked_fraction"
-    ),
-    LoggedName(
-        framework="xtuner",
-        name=f"{_XTUNER}rollout_is_seq_masked_fraction",
-        canonical="rollout_rs_is_seq_masked_fraction",
-        difference="xtuner also counts sequences without a loss token.",
-    ),
-    *(
-        LoggedName(
-            framework="ROLL",
-            name=f"actor/train_infer_ratio_{level}_mean@sum",
-            canonical="rollout_is_seq_mean",
-            difference=f"It is that of {level} weights: --is {level}.",
-        )
-        for level in ("token", "geometric", "sequence")
-    ),
-    *(
-        LoggedName(
-            framework="ROLL",
-            name=f"actor/train_infer_diff_{level}_mean@sum",
-            canonical=f"rollout_rs_{scope}_prob_gap_mean",
-            otherwise=f"Have it counted by a rejection that keeps everything: --rs prob_gap.{scope}:-1e9,1e9.",
-        )
-        for level, scope in (("token", "seq_mean"), ("geometric", "seq_mean"), ("sequence", "seq_sum"))
-    ),
-    LoggedName(
-        framework="ROLL",
-        name="actor/train_infer_final_mask_mean",
-        canonical="rollout_rs_masked_fraction",
-        difference="It is 1 - that: the share of loss tokens that stay.",
-    ),
-    LoggedName(
-        framework="ROLL",
-        name="actor/is_weight_clipfrac@sum",
-        canonical="rollout_is_ratio_fraction_high",
-        otherwise="With sequence and geometric weights it also counts positions outside the mask.",
-    ),
+_LEVELS = "With sequence_level_importance_ratios it is of sequences' ratios."
+_BEFORE_NORM = f"{_ROLLOUTS} Before any batch mean."
+_SWIFT_1, _SWIFT_0 = (f"ms-swift counts a sequence without a loss token at {value}." for value in (1, 0))
+_XTUNER_SHARE = "At sequence level it counts a sequence without a loss token, too; at geometric level it is of tokens."
+_ERROR_OF_SEQUENCES = "rollout_rs_seq_mean_exp_abs_log_ratio"
+_HOW_ERROR = "Have it counted by a rejection that keeps everything: --rs exp_abs_log_ratio.seq_mean:,1e9."
+_LAG = "Trainer steps since the version of the weights that sampled; a column of it splits a report: --group-by."
+_DIFFUSION = "verl-omni's is of a diffusion model's latents at each timestep, not of tokens."
+_OF_OPSM = "slime sums sequences' shares and divides by the step's samples. It counts tokens in holes of the mask, too."
+_WITH_TIS = "With TIS a rejected token counts as 0."
+_BELOW_TOO = "With a lower bound it counts the tokens below it, too."
+_OF_MILES = "miles averages over each sequence's tokens first, then over sequences, and limits each value."
+_OF_DRIFT = "The effective share of a sample under PPO's ratio of the current over the old policy."
+_MIXED = "The share of samples that were sampled by more than one version of the weights."
+_CLIPPED = "With another loss mode it is the share of what that loss clips or masks."
+_TOKEN_MODES = "In token modes it is rollout_is_applied_mean; TRL's default is sequence_mask."
+_K1_K2 = "With reference_policy_kl_type k1 it is {}kl, with k2 it is k2_kl; k3 is the default."
+_COUNT = "It is a count: that share times the sequences of the step."
+_LAST = "It is a count: of the rows that no other mask took, those that seq_logprob_error_threshold masks."
+_WHY = "NeMo-RL's rows, rollouts and groups of a step, and why they were masked."
+_CORRECT = "The share with reward 1 of the sequences that seq_logprob_error_threshold masks."
+_NONFINITE = "The share of tokens with a log-prob that is not finite; `rlcorr inspect` counts such rows."
+_MASKED_ALONE = "It is of masked tokens: (k3_kl - kept_k3_kl (1 - m)) / m, where m is rollout_rs_masked_fraction."
+_BEYOND = "The share of tokens with a ratio outside {}: --rs ratio.token:{} gives it as rollout_rs_masked_fraction."
+_BELOW = f"{_BELOW_TOO} With rho_mask_sequence_level it is of tokens."
+_TWICE = "In most releases each log-ratio is weighted by its rollout probability once more: the number is smaller."
+_GEOMETRIC = "It is another number under the same name: mean(e^2g) - 1, of the geometric ratio e^g, not of e^S."
+_SWIFT_MODES = "In sequence_truncate it is of geometric weights. In sequence_mask masked tokens count as 0."
+_SWIFT_CLIPS = "In the sequence modes it is of sequences, one without a loss token counting, too."
+_SWIFT_ESS = (
+    "In token_truncate it is of weights within 1/C and C: --is token:0.5,2. In others no plan here has its weights."
 )
+_M2 = "The mean square of tokens' log-ratios at M2PO's mask (pull request 9965); k2_kl is half such a mean."
+_OUTSIDE = "With sequence and geometric weights it also counts positions outside the mask."
+_HOW_GAP = "Have it counted by a rejection that keeps everything: --rs prob_gap.{}:-1e9,1e9."
+
+_ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "slime": (
+        *((f"mis_{name}", name, _ROLLOUTS) for name in SLIME_SAME_NAMES),
+        ("mis_kl", "kl", f"{_BY_ROLLOUT} It is the same as mis_log_ppl_diff."),
+        ("mis_k3_kl", "k3_kl", _BY_ROLLOUT),
+        ("mis_chi2_token", "chi2_token", _BY_ROLLOUT),
+        ("mis_tis_weight_before_bound", "rollout_is_seq_mean", _ROLLOUTS),
+        ("mis_tis_weight_after_bound", "rollout_is_applied_seq_mean", _BEFORE_NORM),
+        ("mis_is_ratio_mean_after_tis_rs", "rollout_is_applied_seq_mean", _BEFORE_NORM),
+        ("mis_is_ratio_mean_final", "rollout_is_applied_seq_mean", _ROLLOUTS),
+        ("mis_is_ratio_min_final", "rollout_is_applied_min", _EXTREME),
+        ("mis_is_ratio_max_final", "rollout_is_applied_max", _EXTREME),
+        ("mis_batch_norm_factor", "rollout_is_batch_norm_factor", _ROLLOUTS),
+        *(
+            (f"mis_tis_{mode}_{end}", f"rollout_is_ratio_{end}", f"{_BY_ROLLOUT} {unit}")
+            for mode, unit in (("clip", "Of tokens whose weight is clipped."), ("mask", "Of tokens that are masked."))
+            for end in ("fraction_low", "fraction_high")
+        ),
+        ("mis_tis_truncate_fraction", "rollout_is_ratio_fraction_high", _BY_ROLLOUT),
+        ("mis_rs_mask_fraction_low", "rollout_rs_rs_fraction_low", _BY_ROLLOUT),
+        ("mis_rs_mask_fraction_high", "rollout_rs_rs_fraction_high", _BY_ROLLOUT),
+        ("mis_rs_catastrophic_token_fraction", "rollout_is_catastrophic_token_fraction", _BY_ROLLOUT),
+        ("mis_rs_catastrophic_seq_fraction", "rollout_is_veto_fraction", _ROLLOUTS),
+        ("train_rollout_logprob_abs_diff", "logprob_abs_diff_mean", f"{_BY_ROLLOUT} {_WITH_TIS}"),
+        ("ois", "ois_mean", _BY_ROLLOUT),
+        ("train/tis", "ratio_mean", _BY_ROLLOUT),
+        ("tis_abs", "rollout_rs_token_ratio_gap_mean", _BY_ROLLOUT, "Have it counted by --rs ratio_gap.token:,1e9."),
+        ("tis_clipfrac", "rollout_is_ratio_fraction_high", _BY_ROLLOUT, _BELOW_TOO),
+        ("opsm_clipfrac", "rollout_rs_masked_fraction", _OF_OPSM),
+    ),
+    "miles": (
+        ("train_rollout_kl", "k3_kl", _OF_MILES),
+        ("ess_ratio", "", _OF_DRIFT),
+        ("weight_version/mixed_version_ratio", "", _MIXED),
+    ),
+    "verl": (
+        ("training/rollout_probs_diff_mean", "prob_abs_diff_mean"),
+        ("training/rollout_probs_diff_std", "prob_abs_diff_std", "verl divides by N - 1."),
+        ("training/rollout_probs_diff_max", "prob_abs_diff_max"),
+        ("training/rollout_actor_probs_pearson_corr", "prob_pearson"),
+        ("actor/ppo_kl", "ppo_kl"),
+        ("actor/pg_clipfrac", "objective/ppo/clip_fraction", "", _CLIPPED),
+        ("actor/pg_clipfrac_lower", "objective/ppo/dual_clip_fraction"),
+        ("training/off_policy/trajectory_staleness", "", f"{_LAG} Of the newest version in a trajectory."),
+        ("training/off_policy/trajectory_staleness_worst", "", f"{_LAG} Of the oldest version in a trajectory."),
+        ("training/off_policy/trajectory_spans", "", "How many versions of the weights sampled one trajectory."),
+    ),
+    "verl-omni": (
+        ("rollout_corr/logprob_abs_diff", "", _DIFFUSION),
+        ("rollout_corr/logprob_abs_diff_mean", "logprob_abs_diff_mean", _DIFFUSION),
+        ("rollout_corr/logprob_abs_diff_max", "logprob_abs_diff_max", _DIFFUSION),
+    ),
+    "TRL": (
+        ("sampling/sampling_logp_difference/mean", "logprob_abs_diff_mean", "", _UNSCORED),
+        ("sampling/sampling_logp_difference/max", "logprob_abs_diff_max"),
+        ("sampling/importance_sampling_ratio/mean", "rollout_is_applied_seq_mean", _AS_1, _TOKEN_MODES),
+        ("sampling/importance_sampling_ratio/min", "rollout_is_applied_min", _AS_1),
+        ("sampling/importance_sampling_ratio/max", "rollout_is_applied_max", _AS_1),
+    ),
+    "NeMo-RL": (
+        ("gen_kl_error", "k3_kl", "", _K1_K2.format("")),
+        ("policy_kl_error", "k3_kl_reverse", "", _K1_K2.format("minus ")),
+        ("js_divergence_error", "js_divergence"),
+        ("token_mult_prob_error", "token_mult_prob_error"),
+        *(
+            (f"{end}_seq_mult_prob_error{after}", f"{_ERROR_OF_SEQUENCES}_{end}", difference, _HOW_ERROR)
+            for after, difference in (("", ""), ("_after_mask", "It is of the sequences that stay."))
+            for end in ("max", "mean", "min")
+        ),
+        ("num_masked_seqs_by_logprob_error", "rollout_rs_seq_masked_fraction", _COUNT),
+        ("masked_correct_pct", "", _CORRECT),
+        ("masking/seq_logprob_error_rows", "rollout_rs_seq_masked_fraction", _LAST),
+        ("masking", "", _WHY),
+        (
+            "sampling_importance_ratio",
+            "rollout_is_applied_mean",
+            "",
+            "With sequence_level_importance_ratios it is rollout_is_applied_seq_mean times the rows of a micro-batch, "
+            "where a sequence without a loss token counts as 1. Without a correction it is that of raw weights. With "
+            "seq-mask-tis rejected sequences count as 0: it is kept_ratio_mean times 1 - rollout_rs_masked_fraction.",
+        ),
+        (
+            "is_oob_ratio",
+            "rollout_is_oob_ratio",
+            "",
+            "With tis, which clamps, it is the rollout_is_oob_ratio of weights that are set to 0 outside the same "
+            "bounds. With seq-mask-tis it is rollout_rs_seq_masked_fraction, which then also counts sequences without "
+            "a loss token.",
+        ),
+        ("probs_ratio", "ois_mean", "", _LEVELS),
+        ("probs_ratio_max", "ois_max", "", _LEVELS),
+    ),
+    "OpenRLHF": (("vllm_kl", "kl"),),
+    "SkyRL": (
+        ("rollout_train_logprobs_abs_diff_mean", "logprob_abs_diff_mean"),
+        ("rollout_train_logprobs_abs_diff_std", "logprob_abs_diff_std", "SkyRL divides by N - 1."),
+    ),
+    "prime-rl": (
+        ("mismatch_kl", "k3_kl", "", _BEFORE),
+        ("mismatch_k3_stable", "k3_kl"),
+        ("logprob_abs_error", "logprob_abs_diff_mean"),
+        ("logprob_bit_mismatch", "bit_mismatch"),
+        ("logprob_nonfinite", "", _NONFINITE),
+        ("unmasked_mismatch_kl", "kept_k3_kl", _OF_ALL),
+        ("is_masked", "rollout_rs_masked_fraction", _OF_ALL),
+        ("masked_mismatch_kl", "k3_kl", f"{_MASKED_ALONE} {_OF_ALL}"),
+        *(
+            (f"is_masked_{end}", f"rollout_rs_dppo_{end}_masked_fraction", f"{_OF_ALL} {note}".rstrip())
+            for end, note in (("high", ""), ("low", _NO_ZERO))
+        ),
+        *(
+            (
+                f"masked_advantage_{sign}",
+                f"rollout_rs_dppo_{end}_masked_fraction",
+                f"{_OF_MASKED} {_OF_ALL} {note}".rstrip(),
+            )
+            for sign, end, note in (("positive", "high", ""), ("negative", "low", _NO_ZERO))
+        ),
+    ),
+    "AReaL": (
+        ("behave_imp_weight", "kept_ratio_mean"),
+        ("behave_approx_kl", "kept_log_ratio_mean"),
+        ("behave_filtered_ratio", "rollout_rs_masked_fraction"),
+        ("logp_diff/avg", "log_ratio_mean"),
+        ("logp_abs_diff", "logprob_abs_diff_mean"),
+        ("logp_abs_diff/avg", "logprob_abs_diff_mean"),
+        ("logp_abs_diff/max", "logprob_abs_diff_max"),
+        ("kl_k1", "kl"),
+        ("kl_k2", "k2_kl"),
+        ("kl_k3", "k3_kl"),
+        ("rollout_train_k3_kl", "k3_kl"),
+        ("rollout_train_logp_abs_diff", "logprob_abs_diff_mean"),
+        ("rollout_train_logp_abs_diff/max", "logprob_abs_diff_max"),
+        ("rollout_train_logp_sq_diff", "k2_kl", "It is twice that."),
+        ("rollout_train_extreme_frac_tau2", "", _BEYOND.format("1/2 and 2", "0.5,2")),
+        ("rollout_train_extreme_frac_tau5", "", _BEYOND.format("1/5 and 5", "0.2,5")),
+    ),
+    "tinker": (("optim/kl_sample_train_v1", "kl"), ("optim/kl_sample_train_v2", "k2_kl")),
+    "tunix": (
+        ("sampler_trainer/logp_diff_mean", "logprob_abs_diff_mean"),
+        ("sampler_trainer/logp_diff_max", "logprob_abs_diff_max"),
+        ("sampler_trainer/prob_diff_mean", "prob_abs_diff_mean"),
+        ("sampler_trainer/prob_diff_max", "prob_abs_diff_max"),
+        ("sampler_trainer/mult_prob_error_mean", f"{_ERROR_OF_SEQUENCES}_mean", "", _HOW_ERROR),
+        ("sampler_trainer/mult_prob_error_max", f"{_ERROR_OF_SEQUENCES}_max", "", _HOW_ERROR),
+        ("sampler_is/weight_mean", "rollout_is_applied_mean"),
+        ("sampler_is/weight_min", "rollout_is_applied_min"),
+        ("sampler_is/weight_max", "rollout_is_applied_max"),
+        ("sampler_is/frac_clipped_at_threshold", "rollout_is_ratio_fraction_high"),
+        ("sampler_is/token_logdiff_absmean", "logprob_abs_diff_mean"),
+        ("sampler_is/token_logdiff_absmax", "logprob_abs_diff_max"),
+        ("sampler_is/token_logdiff_mean", "log_ratio_mean"),
+        ("sampler_is/token_weight_mean", "ratio_mean"),
+        ("sample_mask/mult_prob_error_mean", f"{_ERROR_OF_SEQUENCES}_mean", "", _HOW_ERROR),
+        ("sample_mask/mult_prob_error_max", f"{_ERROR_OF_SEQUENCES}_max", "", _HOW_ERROR),
+        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", "It is 1 - that: the share that stays."),
+        ("tis/is_oob_ratio", "rollout_is_oob_ratio"),
+        ("sampler_rs/rejected_fraction", "rollout_rs_masked_fraction"),
+    ),
+    "UniRL": (
+        ("rollout_replay_logp_absdiff_mean", "logprob_abs_diff_mean"),
+        ("rollout_replay_logp_absdiff_max", "logprob_abs_diff_max"),
+    ),
+    "open-instruct": (
+        ("val/rho_weight", "rollout_is_applied_mean", "", "Where a mask is on, dropped tokens count as 0."),
+        ("val/rho_clipfrac", "rollout_is_ratio_fraction_high", "", _BELOW),
+        ("val/rho_drop_frac", "rollout_rs_masked_fraction"),
+        ("val/rho_drop_low_frac", "rollout_rs_rho_fraction_low", "", _BY_UNIT),
+        ("val/rho_drop_high_frac", "rollout_rs_rho_fraction_high", "", _BY_UNIT),
+        ("debug/vllm_vs_local_logprob_diff_mean", "logprob_abs_diff_mean"),
+        ("debug/vllm_vs_local_logprob_diff_max", "logprob_abs_diff_max"),
+        ("debug/vllm_vs_local_logprob_diff_std", "logprob_abs_diff_std", "open-instruct divides by N - 1."),
+        ("debug/vllm_local_reverse_kl", "kl", _TWICE, "Later ones leave it out: it is kl."),
+    ),
+    "ms-swift": (
+        *(
+            (f"rollout_correction/{name}", name)
+            for name in ("kl", "chi2_token", "log_ppl_diff_max", "log_ppl_diff_min")
+        ),
+        *((f"rollout_correction/{name}", name, _SWIFT_1) for name in ("training_ppl", "rollout_ppl", "ppl_ratio")),
+        *(
+            (f"rollout_correction/{name}", name, _SWIFT_0)
+            for name in ("training_log_ppl", "rollout_log_ppl", "log_ppl_diff", "log_ppl_abs_diff")
+        ),
+        ("rollout_correction/k3_kl", "k3_kl", "ms-swift limits each token's value to 10."),
+        ("rollout_correction/chi2_seq", "chi2_seq", _GEOMETRIC),
+        ("rollout_correction/is_weight_mean", "rollout_is_applied_mean", "", _SWIFT_MODES),
+        ("rollout_correction/clipped_frac", "rollout_is_ratio_fraction_high", "", _SWIFT_CLIPS),
+        ("rollout_correction/ess", "rollout_is_eff_sample_size", _SWIFT_ESS),
+        ("m2_before", "", _M2),
+        ("m2_after", "", _M2),
+    ),
+    "xtuner": (
+        ("mismatch/mismatch_logprob_abs_diff", "logprob_abs_diff_mean"),
+        *(
+            (f"{_XTUNER}rollout_is_{name}", f"rollout_is_{name}")
+            for name in (
+                *("mean", "max", "min", "seq_mean", "seq_std", "seq_max", "seq_min", "seq_max_deviation"),
+                *("seq_fraction_high", "seq_fraction_low"),
+            )
+        ),
+        *(
+            (
+                f"{_XTUNER}rollout_is_ratio_fraction_{end}",
+                f"rollout_is_ratio_fraction_{end}",
+                "",
+                f"In mask mode it is rollout_rs_is_fraction_{end}. {_XTUNER_SHARE}",
+            )
+            for end in ("high", "low")
+        ),
+        (f"{_XTUNER}rollout_is_masked_fraction", "rollout_rs_is_masked_fraction"),
+        (
+            f"{_XTUNER}rollout_is_seq_masked_fraction",
+            "rollout_rs_is_seq_masked_fraction",
+            "xtuner also counts sequences without a loss token.",
+        ),
+    ),
+    "ROLL": (
+        *(
+            (f"actor/train_infer_ratio_{level}_mean@sum", "rollout_is_seq_mean", f"It is of weights of --is {level}.")
+            for level in ("token", "geometric", "sequence")
+        ),
+        *(
+            (
+                f"actor/train_infer_diff_{level}_mean@sum",
+                f"rollout_rs_{scope}_prob_gap_mean",
+                "",
+                _HOW_GAP.format(scope),
+            )
+            for level, scope in (("token", "seq_mean"), ("geometric", "seq_mean"), ("sequence", "seq_sum"))
+        ),
+        ("actor/train_infer_final_mask_mean", "rollout_rs_masked_fraction", "It is 1 - that: the share that stays."),
+        ("actor/is_weight_clipfrac@sum", "rollout_is_ratio_fraction_high", "", _OUTSIDE),
+    ),
+}
+"""Framework -> its rows: name, canonical, difference and otherwise, of which the last two may be left out."""
+
+LOGGED = tuple(
+    LoggedName(framework=framework, **dict(zip(("name", "canonical", "difference", "otherwise"), row, strict=False)))
+    for framework, rows in _ROWS.items()
+    for row in rows
+)
+
 
 _CLAMPED = "verl computes it over tokens at every scope, of clamped weights (from 0.8 on: of applied weights)."
 _APPLIED = "verl uses applied weights from 0.8 on, raw ones before."
@@ -454,26 +373,16 @@ VERL_DIFFERENCES: dict[str, str] = {
     "rollout_is_min": _EXTREMES,
     "rollout_is_ratio_fraction_high": _UNIT_SHARE,
     "rollout_is_ratio_fraction_low": _UNIT_SHARE,
-    "rollout_is_seq_mean": _AS_WEIGHT_0,
-    "rollout_is_seq_std": _AS_WEIGHT_0,
-    "rollout_is_seq_min": _AS_WEIGHT_0,
-    "rollout_is_seq_max": _AS_WEIGHT_0,
-    "rollout_is_seq_max_deviation": _AS_WEIGHT_0,
-    "rollout_is_seq_fraction_high": _SEQUENCE_SHARE,
-    "rollout_is_seq_fraction_low": _SEQUENCE_SHARE,
+    **dict.fromkeys((f"rollout_is_seq_{end}" for end in ("mean", "std", "min", "max", "max_deviation")), _AS_WEIGHT_0),
+    **dict.fromkeys(("rollout_is_seq_fraction_high", "rollout_is_seq_fraction_low"), _SEQUENCE_SHARE),
     "rollout_is_batch_norm_factor": "verl 0.6 also counts a sequence without valid tokens, as weight 0.",
     "rollout_is_veto_fraction": "verl also counts sequences without valid tokens, and logs 0 without a veto.",
     "rollout_is_catastrophic_token_fraction": "verl logs 0 without a veto.",
     "rollout_rs_masked_fraction": _NO_VETO,
     "rollout_rs_seq_masked_fraction": f"verl also counts sequences without valid tokens. {_NO_VETO}",
-    "training_ppl": f"{_EMPTY}perplexity 1.",
-    "rollout_ppl": f"{_EMPTY}perplexity 1.",
-    "training_log_ppl": f"{_EMPTY}0.",
-    "rollout_log_ppl": f"{_EMPTY}0.",
-    "log_ppl_diff": f"{_EMPTY}0.",
-    "log_ppl_abs_diff": f"{_EMPTY}0.",
-    "log_ppl_diff_max": f"{_EMPTY}0.",
-    "log_ppl_diff_min": f"{_EMPTY}0.",
+    **dict.fromkeys(("training_ppl", "rollout_ppl"), f"{_EMPTY}perplexity 1."),
+    **dict.fromkeys(("training_log_ppl", "rollout_log_ppl"), f"{_EMPTY}0."),
+    **dict.fromkeys((f"log_ppl_{end}" for end in ("diff", "abs_diff", "diff_max", "diff_min")), f"{_EMPTY}0."),
     "ppl_ratio": f"{_EMPTY}1.",
     "chi2_seq": f"{_EMPTY}0.",
 }

@@ -19,13 +19,16 @@ from rlcorr_cli.show.glossary import BY_KEY, key_of
 from rlcorr_cli.show.paragraphs import indented, where
 from rlcorr_cli.show.stdout import emit
 
+_OF_A_PATH = re.compile(r"(?<=.)(/(all|mean|avg|max|min|std|sum|median))+$")
+"""What a path ends in that says no more than which number of a name it is."""
+
 
 def print_explanation(asked: str) -> None:
     """Print a topic's names, or all that a name stands for; an unknown name is a UsageError with similar names."""
     name, key = asked.strip(), key_of(asked)
     lines = _topic(key) or _explained(name, key)
     if not lines:  # of what stands before a slash frameworks make groups
-        name, key = name.rsplit("/", 1)[-1], key.rsplit("/", 1)[-1]
+        name, key = (_OF_A_PATH.sub("", text).rsplit("/", 1)[-1] for text in (name, key))
         lines = _explained(name, key) or _key_of_json(key)
     if not lines:
         from rlcorr_cli.show.topics import known
@@ -87,7 +90,7 @@ def about_metric(definition: Metric) -> list[str]:
     lines = [name, *indented(definition.formula), *where(definition.formula)]
     lines += [*indented(definition.meaning), *indented(definition.note)]
     ideal = "" if definition.ideal is None else f" Ideal: {definition.ideal:g}, when the policies are the same."
-    lines += indented(f"Unit: {definition.unit}.{ideal}")
+    lines += indented(f"Unit: {definition.unit}.{ideal}") if definition.unit else []
     if definition.typical:
         lines += indented(f"Typical: {definition.typical}.")
     if definition.worry:

@@ -49,7 +49,9 @@ def _metric(row: Metric) -> list[str]:
 
 def _frameworks() -> list[str]:
     """Names on other dashboards, and where their arithmetic departs from ours."""
-    rows = [(row.framework, f"`{row.name}`", f"`{row.canonical}`", row.note) for row in LOGGED]
+    rows = [
+        (row.framework, f"`{row.name}`", f"`{row.canonical}`" if row.canonical else "none", row.note) for row in LOGGED
+    ]
     for name in sorted(VERL_NAMES):
         rows.append(("verl", f"`{VERL_PREFIXES[0]}{name}`", f"`{name}`", VERL_DIFFERENCES.get(name, "")))
     head = ("framework", "name there", "metric", "what differs")

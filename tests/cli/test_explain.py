@@ -6,8 +6,8 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES, Cause
-from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, names
-from rlcorr_cli.metrics.framework_names import RELEASES
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_name, names
+from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
@@ -74,6 +74,66 @@ def test_a_source_is_claimed_only_where_there_is_one() -> None:
 @pytest.mark.parametrize("name", ["mis_kl", "rollout_rs_geo_mean", "rollout_corr/kl", "kept_k3_kl", "gen_kl_error"])
 def test_names_that_hang_on_a_plan_or_a_framework_are_explained(name: str) -> None:
     assert explained(name).startswith(name)
+
+
+TODAY = {
+    "mismatch_kl/all/mean": "prime-rl's name of k3_kl. Until 2026-05-18 it was averaged over each sequence's",
+    "mismatch_kl/math-env/mean": "prime-rl's name of k3_kl.",
+    "mismatch_kl/all/std": "Its std is no metric here: k3_kl is the mean.",
+    "mismatch_k3_stable/all/mean": "prime-rl's name of k3_kl.",
+    "logprob_bit_mismatch/all/mean": "prime-rl's name of bit_mismatch.",
+    "train/max_seq_mult_prob_error": "--rs exp_abs_log_ratio.seq_mean:,1e9",
+    "mean_seq_mult_prob_error_after_mask": "It is of the sequences that stay.",
+    "train/num_masked_seqs_by_logprob_error": "NeMo-RL's name of rollout_rs_seq_masked_fraction. It is a count",
+    "train/masking/truncated_frac": "NeMo-RL's, and no metric here. NeMo-RL's rows",
+    "debug/vllm_vs_local_logprob_diff_mean": "open-instruct's name of logprob_abs_diff_mean.",
+    "debug/vllm_vs_local_logprob_diff_std": "open-instruct divides by N - 1.",
+    "debug/vllm_local_reverse_kl": "weighted by its rollout probability once more",
+    "train/ess_ratio": "miles's, and no metric here. The effective share of a sample under PPO's ratio",
+    "rollout/weight_version/mixed_version_ratio": "more than one version of the weights",
+    "sampler_is/weight_mean": "tunix's name of rollout_is_applied_mean.",
+    "sampler_trainer/train/logp_diff_max": "tunix's name of logprob_abs_diff_max.",
+    "compute_logp/r3/rollout_train_k3_kl/avg": "AReaL's name of k3_kl.",
+    "compute_logp/r3/rollout_train_extreme_frac_tau2/avg": "--rs ratio.token:0.5,2",
+    "train/rollout_replay_logp_absdiff_mean": "UniRL's name of logprob_abs_diff_mean.",
+    "actor/pg_clipfrac": "verl's name of objective/ppo/clip_fraction.",
+    "training/off_policy/trajectory_staleness/mean": "Of the newest version in a trajectory.",
+    "rollout_corr/logprob_abs_diff/ts_800": "a diffusion model's latents at each timestep",
+    "actor/rollout_corr/kl/mean": "verl's name of kl.",
+    "train/tis_clipfrac": "slime's name of rollout_is_ratio_fraction_high.",
+    "train/tis": "slime's name of ratio_mean.",
+    "sample_mask/kept_frac": "tunix's name of rollout_rs_seq_masked_fraction. It is 1 - that",
+    "m2_before": "The mean square of tokens' log-ratios",
+}
+
+
+@pytest.mark.parametrize("name", TODAY)
+def test_a_name_on_a_dashboard_of_today_is_explained_as_its_framework_defines_it(name: str) -> None:
+    assert TODAY[name] in explained(name)
+
+
+@pytest.mark.parametrize("end", ["", "/mean", "/avg", "/all/mean", "/max", "/std"])
+@pytest.mark.parametrize("start", ["", "train/", "actor/update/"])
+def test_no_name_in_a_log_is_explained_as_its_last_word(start: str, end: str) -> None:
+    for name in (row.name for row in LOGGED if row.name not in DEFINITIONS):
+        whole = name if name.startswith(("rollout_corr/", "mismatch/")) else f"{start}{name}{end}"
+        definition = define(whole)
+        assert definition is not None, whole
+        row = logged_name(whole)
+        assert row is not None, whole
+        assert (row.canonical or "no metric here") in f"{definition.meaning} {definition.note}", whole
+
+
+def test_an_unknown_name_that_ends_in_mean_is_not_the_mean() -> None:
+    ran = run("explain", "some/thing/mean")
+    assert (ran.status, ran.err.splitlines()[0]) == (2, "Error: Unknown name 'some/thing/mean'.")
+    assert explained("train/token_ess/mean").startswith("token_ess")
+
+
+def test_a_rule_on_a_name_that_is_no_metric_here_says_what_it_is() -> None:
+    ran = run("check", STEPS, "--max", "train/ess_ratio=0.5")
+    assert ran.status == 2
+    assert "train/ess_ratio is miles's, and no metric here: The effective share" in ran.err
 
 
 def test_every_metric_of_a_report_is_explained() -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from profiled import filtered, report
 
+from rlcorr_cli.commands.choose import choose_objective
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, PlanFile, preset_in, presets_of, read_plan
@@ -316,3 +317,138 @@ def test_nemos_other_options_of_the_kl_are_left_alone(tmp_path: Path) -> None:
         read(f"loss_fn:\n  reference_policy_kl_typ: k1\n  {NEMO_ON}", tmp_path)
     with pytest.raises(UsageError, match="k1, k2, k3"):
         read(f"loss_fn:\n  reference_policy_kl_type: k4\n  {NEMO_ON}", tmp_path)
+
+
+VERL_MODE = "actor_rollout_ref: {{actor: {{policy_loss: {{loss_mode: {}}}}}}}\n"
+OPEN_INSTRUCT = "rho_mask_upper_bound: 2.0\n"
+SWIFT = "rollout_importance_sampling_mode: token_mask\n"
+TRL_ON = "vllm_importance_sampling_mode: token_mask\n"
+SKY = "trainer:\n  algorithm:\n    off_policy_correction: {tis_ratio_type: token}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "named"),
+    [
+        (VERL_MODE.format("foobar"), "verl's loss_mode: foobar is not known here, and may change", "dppo_kl"),
+        (VERL_MODE.format("gpso"), "verl's loss_mode: gpso is not known here", "gspo"),
+        *(
+            (VERL_MODE.format(mode), f"verl's loss_mode: {mode} cannot be read as a plan: ", "--is and --rs")
+            for mode in ("clip_cov", "kl_cov", "geo_mean", "cppo", "flow_grpo")
+        ),
+        (VERL_MODE.format("bypass_mode"), "contradict", "bypass_mode: true"),
+        (VERL_MODE.format("sapo") + "actor_rollout_ref.actor.tau_neg: 2.0", "tau_neg: 1.05 alone", "tau_"),
+        (
+            "loss_fn: dppo\nrho_divergence_algo: dppo\nrho_divergence_type: tv\nrho_mask_upper_bound: 0.2",
+            "rho_divergence_algo: dppo cannot be read as a plan: rho_mask_upper_bound is then one of a divergence",
+            "Leave rho_divergence_algo out",
+        ),
+        (f"{OPEN_INSTRUCT}rho_divergence_type: kl", "rho_divergence_type: kl cannot be read", "Leave"),
+        (f"{OPEN_INSTRUCT}rho_divergence_type: tvv", "rho_divergence_type: tvv is not known", "Nearest: tv"),
+        (f"{OPEN_INSTRUCT}rho_mask_metric: tv", "open-instruct's rho_mask_metric is not known here", "leave it out"),
+        (f"{OPEN_INSTRUCT}policy_ratio_denominator: rollout_policy", "policy_ratio_denominator", "leave it out"),
+        (f"{OPEN_INSTRUCT}loss_fn: dppo", "loss_fn: dppo cannot be read", "Leave loss_fn out"),
+        ("rho_mask_upper_bound: 0.2", "must lie below and above 1", "open-instruct refuses others"),
+        ("rho_clamp_upper_bound: 1.0", "must lie below and above 1", "open-instruct refuses others"),
+        ("rho_mask_lower_bound: 1.5", "must lie below and above 1", "open-instruct refuses others"),
+        ("rlhf_type: grpo\nloss_type: m2po\nm2_threshold: 0.04", "ms-swift's loss_type: m2po cannot be read", "Leave"),
+        ("rlhf_type: grpo\nm2_threshold: 0.04", "ms-swift's m2_threshold is not known here", "leave it out"),
+        ("loss_type: m2po\nm2_threshold: 0.04", "AReaL's loss_type: m2po is not known here", "Leave"),
+        (f"{SWIFT}rlhf_type: gkd", "ms-swift's rlhf_type: gkd cannot be read", "Leave"),
+        (f"{SWIFT}loss_type: dapoo", "ms-swift's loss_type: dapoo is not known", "Nearest: dapo"),
+        (f"{TRL_ON}loss_type: vespo", "TRL's loss_type: vespo cannot be read", "Leave"),
+        (f"{TRL_ON}loss_type: dappo", "TRL's loss_type: dappo is not known", "Nearest: dapo"),
+        (f"{TRL_ON}importance_sampling_level: sequnce", "TRL's importance_sampling_level: sequnce", "sequence"),
+        (f"{TRL_ON}divergence_type: binary_tv", "TRL's divergence_type is not known here", "leave it out"),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  loss_mode: dppo_binary_tv",
+            "NeMo-RL's loss_mode: dppo_binary_tv cannot be",
+            "Leave",
+        ),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  loss_mode: dppo_binary_tw",
+            "NeMo-RL's loss_mode: dppo_binary_tw",
+            "dppo_binary_tv",
+        ),
+        (
+            f"loss_fn:\n  {NEMO_ON}\n  seq_logprob_error_in_loss: true\ngrpo:\n  seq_logprob_error_threshold: 2.0",
+            "seq_logprob_error_in_loss: true cannot be read as a plan: seq_logprob_error_threshold is then of",
+            "Leave",
+        ),
+        (f"{SKY}    policy_loss_type: kl_cov", "SkyRL's policy_loss_type: kl_cov cannot be read", "Leave"),
+        (f"{SKY}    policy_loss_type: dpo", "SkyRL's policy_loss_type: dpo is not known", "dppo"),
+        (f"{SKY}    cispo: {{cispo_anchor: rollout}}", "SkyRL's cispo_anchor: rollout cannot be read", "Leave"),
+        ("actor:\n  m2_threshold: 0.04\n  prox_logp_method: loglinear", "AReaL's prox_logp_method: loglinear", "Leave"),
+        ("actor:\n  m2_threshold: 0.04\n  use_sapo_loss: true", "AReaL's use_sapo_loss: true cannot be read", "Leave"),
+        ("actor:\n  m2_threshold: 0.04\n  m2_source: old", "AReaL's m2_source is not known here", "m2_threshold"),
+        ("loss:\n  token_mask_low: 0.2\n  ratio_type: sequence", "prime-rl's ratio_type: sequence cannot", "Leave"),
+        (
+            "loss:\n  dppo_mask_low: 0.2\n  dppo_tv_clip_low: 0.2",
+            "prime-rl's dppo_tv_clip_low is not known",
+            "dppo_mask_low",
+        ),
+        ("loss:\n  type: ipo\n  ipo_threshold: 0.1\n  eps: 0.1", "contradict", "its new name"),
+        ("use_tis: true\nloss_type: custom_loss", "slime's loss_type: custom_loss cannot be read", "Leave"),
+        ("use_tis: true\npolicy_loss_mode: dppo_binary_tv", "slime's policy_loss_mode: dppo_binary_tv cannot", "Leave"),
+        ("use_tis: true\ntis_kind: new", "slime's tis_kind is not known here", "leave it out"),
+        ("actor_train:\n  pg_variant: tis\n  importance_sampling: sequence", "ROLL's importance_sampling", "seq"),
+        ("is_correction_level: token\nactor.policy_loss_type: gpso", "OpenRLHF's policy_loss_type: gpso", "gspo"),
+        ("is_correction_level: token\nis_correction_clip: 2.0", "is_correction_clip", "leave it out"),
+        (
+            "enable_vllm_is_correction: true\npolicy_loss_type: gspo",
+            "enable_vllm_is_correction and policy_loss_type: gspo contradict",
+            "corrects ppo alone",
+        ),
+    ],
+)
+def test_a_key_that_changes_what_others_mean_is_refused_with_what_to_do(
+    text: str, wrong: str, named: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(text, tmp_path)
+    assert wrong in caught.value.message
+    assert named in caught.value.hint
+    assert "config.yaml" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "objective"),
+    [
+        *((VERL_MODE.format(mode), mode) for mode in ("gspo", "sapo", "cispo", "dro")),
+        (VERL_MODE.format("gpg"), "reinforce"),
+        (f"{TRL_ON}loss_type: cispo", "cispo"),
+        (f"{TRL_ON}importance_sampling_level: sequence", "gspo"),
+        (f"{SKY}    policy_loss_type: sapo", "sapo"),
+        ("actor:\n  m2_threshold: 0.04\n  importance_sampling_level: sequence", "gspo"),
+    ],
+)
+def test_a_loss_that_is_an_objective_here_is_named_and_is_the_files_own(
+    text: str, objective: str, tmp_path: Path
+) -> None:
+    found = read(text, tmp_path)
+    assert any(f"--objective {objective}" in note for note in found.notes)
+    chosen = choose_objective(plan=str(tmp_path / "config.yaml"))
+    assert chosen.name == objective
+    assert choose_objective(plan=str(tmp_path / "config.yaml"), objective="ppo").name == "ppo"
+
+
+@pytest.mark.parametrize("mode", ["vanilla", "null"])
+def test_verls_own_loss_is_ppo(mode: str, tmp_path: Path) -> None:
+    assert read(VERL_MODE.format(mode), tmp_path).loss is None
+
+
+def test_options_that_do_not_touch_the_correction_stay_a_note(tmp_path: Path) -> None:
+    for text in (TRL_ON, SWIFT, OPEN_INSTRUCT, "use_tis: true\n"):
+        plain = read(text, tmp_path)
+        more = read(f"{text}learning_rate: 1.0e-6\nbrand_new_option: fast\nloss_agg: mean\n", tmp_path)
+        assert more.plan == plain.plan
+        assert any("brand_new_option" in note for note in more.notes)
+
+
+def test_bounds_of_a_correction_that_is_off_are_not_looked_at(tmp_path: Path) -> None:
+    found = read("use_rho_correction: false\nrho_mask_upper_bound: 0.2", tmp_path)
+    assert (found.plan.weighting, found.plan.rejections) == (None, ())
+
+
+def test_prime_rls_new_name_of_ipos_threshold_is_read(tmp_path: Path) -> None:
+    (found,) = read("trainer:\n  loss:\n    type: ipo\n    eps: 0.05", tmp_path).plan.rejections
+    assert found.bounds == Bounds(-0.05, 0.05)
