@@ -41,6 +41,8 @@ from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
+MANY_FILES = 10
+"""So many files are more often of several steps than of one."""
 MANY_GROUPS = 5_000
 """With more groups than these the memory that was freed is given back to the system."""
 
@@ -308,6 +310,11 @@ def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
     if not plan.batched and not of_objective and dump.request.batch_by is not None:
         yield "The column of batches has no effect: the plan does not use batches."
+    if dump.step is None and len(dump.sources) >= MANY_FILES:
+        yield (
+            f"{len(dump.sources)} files and no column step: the time course is not shown. Files called 12.jsonl or "
+            "step_12.jsonl tell their steps."
+        )
     for budget in plan.budgets:
         ends = sorted(set(budgets.bounds[budget.name].values()))
         if not ends or ends[0] == math.inf:

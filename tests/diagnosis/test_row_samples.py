@@ -70,7 +70,7 @@ def whole(folder: Path) -> str:
 def backwards_in_parts(folder: Path) -> str:
     for i in range(7):
         part = table().take(list(range(i, len(table()), 7))[::-1])
-        pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
+        pq.write_table(part, folder / f"part_{i}.parquet", row_group_size=9)
     return str(folder)
 
 
@@ -190,8 +190,8 @@ def test_standard_input_gives_the_same_rows(
 def test_saved_parts_add_to_the_same_rows(expected: RowSample, tmp_path: Path) -> None:
     parts: list[RunTotals] = []
     for i in range(5):
-        pq.write_table(table().slice(i * 100, 100), tmp_path / f"{i}.parquet")
-        request = ReadRequest(paths=(str(tmp_path / f"{i}.parquet"),), sample=MOST)
+        pq.write_table(table().slice(i * 100, 100), tmp_path / f"part_{i}.parquet")
+        request = ReadRequest(paths=(str(tmp_path / f"part_{i}.parquet"),), sample=MOST)
         run = analyze(request, ChosenPlan(plan=preset("disabled").plan), totals=True).totals
         assert run is not None
         parts.append(unpack(RunTotals, pack(replace(run))))
