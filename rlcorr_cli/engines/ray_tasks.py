@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rlcorr_cli.engines import interrupt
@@ -74,7 +74,7 @@ class RayEngine(Engine):
         """
         self._cluster = self._cluster or connected(self._address, self.workers or cores())
         reading = Reading(
-            work=b"",
+            work=packed(work, self._prepare),
             needed=NEEDED + NEEDED_ON_GPUS if self._on_gpus else NEEDED,
             directory=os.getcwd(),
             variables=variables_of_stores(),
@@ -82,13 +82,7 @@ class RayEngine(Engine):
         n_workers = self.workers or self._cluster.size(on_gpus=self._on_gpus)
         # The cluster runs what it has room for, and as many wait there, so that no core waits for this process; unless
         # a number was asked for: no more than that are at work.
-        tasks = _Tasks(
-            self._cluster.ray,
-            reading,
-            lambda: packed(work, self._prepare),
-            at_work=self.workers or AHEAD * n_workers,
-            on_gpus=self._on_gpus,
-        )
+        tasks = _Tasks(self._cluster.ray, reading, at_work=self.workers or AHEAD * n_workers, on_gpus=self._on_gpus)
         try:
             yield from in_order(shards, tasks.begin, AHEAD * n_workers)
         finally:
@@ -119,14 +113,14 @@ class _Task:
 
 
 class _Tasks:
-    """The tasks of one reading.  pack: makes its work as it is then.  at_work: how many there may be at a time."""
+    """The tasks of one reading.  at_work: how many there may be at a time."""
 
-    def __init__(self, ray: Any, reading: Reading, pack: Callable[[], bytes], *, at_work: int, on_gpus: bool) -> None:
-        self._ray, self._pack, self._at_work = ray, pack, at_work
+    def __init__(self, ray: Any, reading: Reading, *, at_work: int, on_gpus: bool) -> None:
+        self._ray, self._at_work = ray, at_work
         self._wants = "GPU" if on_gpus else "CPU"
         resources = {"num_cpus": 1, "num_gpus": 1} if on_gpus else {"num_cpus": 1}
         self._remote = ray.remote(run_shard).options(num_returns=2, max_retries=0, **resources)
-        self._reading, self._sent = reading, None
+        self._reading = ray.put(reading)
         self._lost = (
             ray.exceptions.WorkerCrashedError,
             ray.exceptions.NodeDiedError,
@@ -166,10 +160,7 @@ class _Tasks:
     def _start(self, task: _Task) -> None:
         task.runs += 1
         task.view = None
-        if (work := self._pack()) != self._reading.work:  # the shards before it made more known
-            self._reading = replace(self._reading, work=work)
-            self._sent = self._ray.put(self._reading)
-        task.seen, task.outcomes = self._remote.remote(self._sent, packed_shard(task.shard))
+        task.seen, task.outcomes = self._remote.remote(self._reading, packed_shard(task.shard))
 
     def _results(self, task: _Task) -> Iterator[Any]:
         """A task's results, once they are there."""

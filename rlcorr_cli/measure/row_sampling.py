@@ -25,7 +25,7 @@ class LeastLevel:
 
     It rises with the valid tokens that were read, never with what is only guessed of those to come: a level that is too
     high would leave out rows that another split or encoding of the same dump takes.  A worker process has it as it was
-    when its shard was sent.
+    when its shard was sent, a task on Ray as it was at first.
     """
 
     level: int = 0

@@ -8,16 +8,7 @@ is a step that begins anew with each epoch.
 import re
 from collections.abc import Iterable
 
-WORDS = (
-    "step",
-    "iter(?:ation)?",
-    "update",
-    "rollout",
-    "checkpoint|ckpt",
-    "batch",
-    "gen(?:eration)?",
-    "dump",
-)
+WORDS = ("step", "iter(?:ation)?", "update", "rollout", "checkpoint|ckpt", "batch", "gen(?:eration)?", "dump")
 """What stands before a step, the surest first."""
 _LABELLED = [
     re.compile(rf"(?:(?<![a-z])|global)(?:{word})s?[-_=. ]*(\d+)(?!\d)(?![-_. ]*of[-_. ]*\d)") for word in WORDS
