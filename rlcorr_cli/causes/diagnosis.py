@@ -27,6 +27,14 @@ def _is_known(cause: str) -> None:
         raise Fault("no cause that this release knows")
 
 
+@frozen
+class SampledRows(Record):
+    """The rows of a dump that a cause was sought in, and their valid tokens."""
+
+    rows: int
+    tokens: int
+
+
 @frozen(kw_only=True)
 class CauseFinding(Record):
     """A cause that the data show.
@@ -39,6 +47,7 @@ class CauseFinding(Record):
     fault then.  headline: what it is, in a clause that starts with a noun.  evidence: sentences with the numbers that
     say so.  advice: what to do; the judge takes it from CAUSES where a rule gives none.
     certainty: see Certainty.  alternatives: the other readings of a cause that is one of several, by their names.
+    sample: the rows in which it was found, where these are not all.
     """
 
     cause: Annotated[str, Form(check=_is_known)]
@@ -55,6 +64,7 @@ class CauseFinding(Record):
     advice: str = ""
     certainty: Certainty = "likely"
     alternatives: tuple[str, ...] = ()
+    sample: Annotated[SampledRows | None, HIDDEN] = None
 
     @property
     def claim(self) -> str:
@@ -67,7 +77,8 @@ class CauseFinding(Record):
         part = percent(self.share)
         bound = "" if part == "100%" else {"at_least": "at least ", "at_most": "at most "}[self.bound]
         words = f"It makes {bound}{part} of the gap"
-        return words if self.token_share is None else f"{words}, on {percent(self.token_share)} of the tokens"
+        words += "" if self.token_share is None else f", on {percent(self.token_share)} of the tokens"
+        return words if self.sample is None else f"{words}, in a sample of {self.sample.rows:,} rows"
 
 
 @frozen
@@ -254,13 +265,15 @@ class KeptGap(Record):
 @frozen(kw_only=True)
 class Gap(Record):
     """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
-    log-odds.  by_version: by versions of the weights within rows, where each token's is known.  head: over top-k heads,
-    where both sides recorded them.  kept: over the sampler's kept sets, where both log-probs can be had over them."""
+    log-odds.  sample: the rows that all of these are of, where they are not all.  by_version: by versions of the
+    weights within rows, where each token's is known.  head: over top-k heads, where both sides recorded them.  kept:
+    over the sampler's kept sets, where both log-probs can be had over them."""
 
     sum_sq: float
     k3_kl: float | None
     sd: float | None
     core: float | None
+    sample: Annotated[SampledRows | None, Key(omit=True)] = None
     by_version: Annotated[tuple[VersionGap, ...], Key(omit=True)] = ()
     head: Annotated[HeadGap | None, Key(omit=True)] = None
     kept: Annotated[KeptGap | None, Key(omit=True)] = None

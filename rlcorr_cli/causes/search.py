@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.between_steps import between_steps
 from rlcorr_cli.causes.columns import LAG
-from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Fact, Leg
+from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
@@ -64,6 +64,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     if diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
     head, kept = head_gap(sample), kept_gap(sample)
+    sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
         diagnosis,
         facts=(
@@ -72,7 +73,8 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
             *head_facts(head),
             *_lag_facts(sample),
         ),
-        gap=replace(diagnosis.gap, by_version=version_gaps(sample), head=head, kept=kept),
+        causes=tuple(replace(cause, sample=sampled) for cause in diagnosis.causes),
+        gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
         impossible=impossible_ratio(sample, sums),
         legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample, sample.levels.get(STEP)),

@@ -133,7 +133,7 @@ BatchBy = Annotated[
 Sample = Annotated[
     int | str | None,
     Opt(
-        help="Look for the cause in so many tokens of whole rows (default: about a million), or in all.",
+        help="Look for the cause in so many tokens of whole rows (default: 550,000), or in all.",
         panel=READING,
         typed=TEXT,
         metavar="N|all",

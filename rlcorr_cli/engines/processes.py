@@ -66,10 +66,14 @@ class ProcessEngine(Engine):
     ) -> Generator[Iterator[R]]:
         """For each shard in order an iterator of its results; workers are ended that are still at work when nobody
         takes more."""
-        payload = packed(work, self._prepare)
         mine: set[_Worker] = set()
+
+        def results(shard: Shard) -> Iterator[R]:
+            # Packed when its shard's turn has come, with what the shards before it made known.
+            return self._results(packed(work, self._prepare), shard, mine)
+
         try:
-            yield from by_threads(shards, lambda shard: self._results(payload, shard, mine), self.workers, ahead=ahead)
+            yield from by_threads(shards, results, self.workers, ahead=ahead)
         finally:
             self._end(mine)
 

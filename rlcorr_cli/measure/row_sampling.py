@@ -23,7 +23,9 @@ from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, S
 class LeastLevel:
     """The least level that the sample of the whole dump can have, as far as it is known: below it no row is copied.
 
-    It rises as shards come in, for those that are read after them; in another process it stays as it was.
+    It rises with the valid tokens that were read, never with what is only guessed of those to come: a level that is too
+    high would leave out rows that another split or encoding of the same dump takes.  A worker process has it as it was
+    when its shard was sent, a task on Ray as it was at first.
     """
 
     level: int = 0
@@ -67,7 +69,11 @@ class RowSampler:
         # A hash of how both policies' log-probs begin, of the length and of the row's own id.
         keys = joined(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
         keys = keys if batch.row_keys is None else joined(keys, batch.row_keys)
-        at = np.flatnonzero(batch.filled & (highest_levels(keys) >= self.level))
+        at, levels = np.flatnonzero(batch.filled), highest_levels(keys)
+        lengths, n_masked = batch.lengths[at], batch.n_masked[at]
+        least = self._taken.level_with(levels[at], lengths, lengths + n_masked, self.sampling.most)
+        self.sampling.least.raise_to(least)
+        at = at[levels[at] >= self.level]
         if len(at):
             self._taken.add(self._sampled(rows, at, keys[at]))
 

@@ -7,7 +7,7 @@ is a column where every file of the dump is below a folder of that name, and a f
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
 from typing import Protocol
@@ -21,18 +21,28 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import container
+from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.reading.numbered_files import steps_of
 from rlcorr_cli.reading.streams import Stdin
 
+FILE = "file"
+"""What rows of one file are grouped by where no column has that name."""
 NULL = "__HIVE_DEFAULT_PARTITION__"
 Value = int | str | None
 
 
 @frozen
 class Partition:
-    """The columns that one file's folders name, each with the value of all its rows."""
+    """The columns that one file's folders name, each with the value of all its rows.
+
+    whole: those of whole numbers.  numbered: whether STEP is one, of a number in the file's name, for want of a column.
+    unwritten: those that rows do not have where they are written.
+    """
 
     values: tuple[tuple[str, Value], ...] = ()
     whole: tuple[str, ...] = ()
+    numbered: bool = False
+    unwritten: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,8 +55,17 @@ class Partition:
 
     def beside(self, schema: pa.Schema) -> "Partition":
         """Those of the columns that a file does not have itself."""
-        values = tuple((name, value) for name, value in self.values if name not in schema.names)
-        return Partition(values, self.whole)
+        if self.numbered and not set(STEPS).isdisjoint(schema.names):
+            return self.unnumbered().beside(schema)
+        return self._of([name for name in self.names if name not in schema.names])
+
+    def unnumbered(self) -> "Partition":
+        """The same without a step of the file's name."""
+        others = [name for name in self.names if not self.numbered or name != STEPS[0]]
+        return replace(self._of(others), numbered=False)
+
+    def _of(self, names: Collection[str]) -> "Partition":
+        return replace(self, values=tuple((name, value) for name, value in self.values if name in names))
 
     def added_to(self, schema: pa.Schema) -> pa.Schema:
         """A file's columns and these."""
@@ -65,7 +84,8 @@ class Partition:
         for name in needed:
             if name in columns:
                 data = data.append_column(name, columns[name])
-        original = None if rows.original is None else rows.original.with_columns(columns)
+        written = {name: column for name, column in columns.items() if name not in self.unwritten}
+        original = None if rows.original is None else rows.original.with_columns(written)
         return replace(
             rows, data=data.select([name for name in needed if name in data.schema.names]), original=original
         )
@@ -85,6 +105,27 @@ def partitions(paths: Sequence[str]) -> dict[str, Partition]:
         path: Partition(tuple((name, _value(values[name], name in whole)) for name in columns), whole)
         for path, values in named.items()
     }
+
+
+def named_by_files(paths: Sequence[str], *, file: bool, step: bool) -> dict[str, Partition]:
+    """What folders name, and what files' own names tell besides: FILE where groups by it are wanted, and where no
+    column is of steps each one's step, which is written where it tells rows apart."""
+    folders = partitions(paths)
+    steps = steps_of(paths) if step and not any({*STEPS} & {*named.names} for named in folders.values()) else {}
+    is_known = len({os.path.basename(path) for path in paths}) == len(paths)
+    for path, named in folders.items():
+        own: dict[str, Value] = {STEPS[0]: steps[path]} if steps else {}
+        unwritten = [STEPS[0]] if len({*steps.values()}) == 1 else []
+        if file and FILE not in named.names:
+            own[FILE] = os.path.basename(path) if is_known else path
+            unwritten.append(FILE)
+        folders[path] = Partition(
+            values=(*named.values, *own.items()),
+            whole=(*named.whole, *([STEPS[0]] if steps else [])),
+            numbered=bool(steps),
+            unwritten=tuple(unwritten),
+        )
+    return folders
 
 
 def _is_whole(text: str) -> bool:

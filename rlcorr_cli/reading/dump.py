@@ -14,10 +14,10 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.batch import Input, Shard
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
-from rlcorr_cli.reading.container import Index, partitions, reader
+from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
 from rlcorr_cli.reading.formats import container
-from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
 from rlcorr_cli.reading.shards import ShardReader
@@ -143,7 +143,8 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
         stdin = Stdin(sys.stdin.buffer)
     plan_columns = plan_columns or PlanColumns()
-    folders = partitions([source.path for source in sources])
+    paths = [source.path for source in sources]
+    folders = named_by_files(paths, file=FILE in request.group_by, step="step" not in request.columns)
 
     def indexed(source: Source) -> tuple[str, Index]:
         named = folders[source.path]
@@ -158,6 +159,8 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         return source.path, replace(index, partition=named.beside(index.schema))
 
     indexes = dict(answers(indexed, sources, path=sources[0].path))
+    if not all(index.partition.numbered for index in indexes.values()):  # some have a step themselves
+        indexes = {path: replace(each, partition=each.partition.unnumbered()) for path, each in indexes.items()}
     if all(index.made for index in indexes.values()):
         indexes = _with_all_columns(indexes)
     return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
@@ -200,6 +203,9 @@ def _settled(
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         notes.append(f"{os.path.basename(paths[0])}{more}: {note}")
     notes += resolved.notes
+    steps = {dict(index.partition.values)[STEPS[0]] for index in indexes.values() if index.partition.numbered}
+    if len(steps) > 1:
+        notes.append("No column step: the number in each file's name is taken as the step.")
     if request.limit is not None:
         rows = "row is" if request.limit == 1 else f"{request.limit:,} rows are"
         notes.append(f"Only the first {rows} read.")

@@ -20,7 +20,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
-from rlcorr_cli.measure.row_sampling import LeastLevel, RowSampler, Sampling
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
@@ -39,10 +39,10 @@ from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, ano
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
-from rlcorr_cli.totals.row_sample import LEVELS, MOST_TOKENS
+from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
-LARGEST_TOKEN, LARGEST_TEXT = 64, 1 << 14
-"""No token takes more bytes: in the columns that are read of a Parquet file, and in a file that is read whole."""
+MANY_FILES = 10
+"""So many files are more often of several steps than of one."""
 MANY_GROUPS = 5_000
 """With more groups than these the memory that was freed is given back to the system."""
 
@@ -118,15 +118,9 @@ def analyze(
 def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = ()) -> Sampling:
     """How the rows of a dump are sampled: as many as its request says.
 
-    groups: the columns that rows are grouped by, where the sample is to tell groups apart.  A token takes LARGEST_TOKEN
-    or LARGEST_TEXT bytes at most, so the size of the dump gives a least number of tokens, and that the least level that
-    the sample can have: no row below it is copied.
+    groups: the columns that rows are grouped by, where the sample is to tell groups apart.
     """
-    most = dump.request.sample or MOST_TOKENS
-    is_parquet = all(source.format == "parquet" for source in dump.sources)
-    largest = LARGEST_TOKEN if is_parquet else LARGEST_TEXT
-    level = max(0, math.floor(LEVELS * math.log2(max(1, dump.n_bytes) / (largest * most))))
-    return Sampling(mode=mode, groups=groups, most=most, least=LeastLevel(level))
+    return Sampling(mode=mode, groups=groups, most=dump.request.sample or MOST_TOKENS)
 
 
 def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
@@ -316,6 +310,11 @@ def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
     if not plan.batched and not of_objective and dump.request.batch_by is not None:
         yield "The column of batches has no effect: the plan does not use batches."
+    if dump.step is None and len(dump.sources) >= MANY_FILES:
+        yield (
+            f"{len(dump.sources)} files and no column step: the time course is not shown. Files called 12.jsonl or "
+            "step_12.jsonl tell their steps."
+        )
     for budget in plan.budgets:
         ends = sorted(set(budgets.bounds[budget.name].values()))
         if not ends or ends[0] == math.inf:

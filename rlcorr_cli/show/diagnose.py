@@ -1,6 +1,7 @@
 """What a diagnosis says: the likely cause, its evidence and what to do, then where the gap sits."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
@@ -46,6 +47,10 @@ LEVEL_NOTE = (
     "alone predicts. size: typical difference against the others. ! stands out."
 )
 EXPLAIN_NOTE = "`rlcorr explain {}` says how sure that is, and what else looks like it."
+SAMPLE_NOTE = (
+    "All but the counts of sequences and tokens is of the sample: --sample all takes every row. `rlcorr analyze` has "
+    "the k3_kl of all."
+)
 VOIDED = "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
 """Levels of surprise that are no numbers, in words."""
@@ -71,7 +76,7 @@ def document(dump: DiagnosedDump) -> Document:
         summary=joined(
             plural(counts["sequences"], "sequence"),
             plural(counts["tokens"], "token"),
-            f"k3_kl {number(diagnosis.gap.k3_kl)}",
+            f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}",
             f"sd of log-ratio {number(diagnosis.gap.sd)}",
             last_change(dump.inputs),
         ),
@@ -88,7 +93,12 @@ def document(dump: DiagnosedDump) -> Document:
 def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
     read = (named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token"))
-    yield Facts([*read, f"k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}"])
+    yield Facts(
+        [
+            *read,
+            f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}",
+        ]
+    )
     yield from left_out_notes(counts)
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
@@ -123,10 +133,17 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     yield from (Note(note, "dim") for note in _explained(dump))
 
 
+def _of_sample(diagnosis: Diagnosis) -> str:
+    """'in a sample of 868 rows, 549,871 tokens: '; empty where all rows were looked at."""
+    sample = diagnosis.gap.sample
+    return "" if sample is None else f"in a sample of {sample.rows:,} rows, {plural(sample.tokens, 'token')}: "
+
+
 def _explained(dump: DiagnosedDump) -> list[str]:
-    """Where to read on."""
+    """What all is of, and where to read on."""
     first = dump.story.first
-    return [EXPLAIN_NOTE.format(first)] if first in ALL_CAUSES else []
+    notes = [EXPLAIN_NOTE.format(first)] if first in ALL_CAUSES else []
+    return notes if dump.whole.diagnosis.gap.sample is None else [SAMPLE_NOTE, *notes]
 
 
 def _reasons(dump: DiagnosedDump) -> Iterator[str]:
@@ -220,7 +237,7 @@ def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:
 def _words(finding: CauseFinding) -> CauseWords:
     return CauseWords(
         name=finding.cause,
-        headline=f"{clean(finding.headline)}. {finding.share_words}.",
+        headline=f"{clean(finding.headline)}. {replace(finding, sample=None).share_words}.",
         evidence=clean(" ".join(finding.evidence)),
         advice=clean(finding.advice),
         is_minor=finding.is_minor,
@@ -344,9 +361,12 @@ def _level_name(heading: str, level: LevelGap) -> Cell:
 
 
 def _group_table(dump: DiagnosedDump, most: int) -> Table:
-    """A row per group: its verdict, the verdict's parameter and share, and k3."""
+    """A row per group: its verdict, the verdict's parameter and share, and k3; of a sample, how much of it that has."""
     keys = key_columns(dump.groups[0].key)
-    return tabulated(dump.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
+    sampled = [] if dump.whole.diagnosis.gap.sample is None else [SAMPLED]
+    return tabulated(
+        dump.groups, [*keys, GROUP_COLUMNS[0], *sampled, *GROUP_COLUMNS[1:]], most=most, noun="group", n_keys=len(keys)
+    )
 
 
 def verdict_name(verdict: str) -> str:
@@ -375,8 +395,10 @@ def agreement(dump: DiagnosedDump) -> str:
     others = [group for group in able if group.diagnosis.verdict != verdict]
     silent = len(dump.groups) - len(able)
     few = f"{plural(silent, 'group')} {'has' if silent == 1 else 'have'} too little data." if silent else ""
+    if silent and dump.whole.diagnosis.gap.sample is not None:
+        few = f"{few[:-1]} in the sample: --sample all takes every row."
     if not able:
-        return "No group has enough data by itself."
+        return few if "sample" in few else "No group has enough data by itself."
     if not others:
         words = "The one group with enough data agrees." if len(able) == 1 else f"All {len(able)} groups agree."
         return " ".join(
@@ -408,6 +430,7 @@ GROUP_COLUMNS = (
     Column(heading="parameter", cell=_parameter, words=True),
     Column(heading="share", cell=_share),
 )
+SAMPLED = Column(heading="in sample", cell=lambda group: number_cell(group.diagnosis.gap.sample.tokens, thousands))
 
 
 def _records(dump: DiagnosedDump) -> Iterator[Mapping[str, object]]:

@@ -2,9 +2,10 @@
 
 A row has a key, a hash of how its log-probs begin, of its length and of its id.  Level 0 takes every row, and level L
 those whose key is at most 2^64 * 2^(-L / 16), so that each level holds 4% fewer than the one before it.  While rows are
-read, they are kept at the lowest level at which they hold `most` valid tokens at most.  Two samples add to the one that
-a single reading of both would have taken, because a part never needs a higher level than the whole.  So the sample of a
-large dump holds nearly `most` tokens, and depends on no split, order, engine or saved part.
+read, they are kept at the lowest level at which they hold `most` valid tokens at most (of masked ones: MASKED).  Two
+samples add to the one that a single reading of both would have taken, because a part never needs a higher level than
+the whole.  So the sample of a large dump holds nearly `most` tokens, and depends on no split, order, encoding, engine
+or saved part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,9 @@ from rlcorr_cli.totals.row_keys import Keys
 
 MOST_TOKENS = 550_000
 """Valid tokens of a sample, unless another number is asked for."""
+MASKED = 32
+"""A row counts for its valid tokens, or for one in so many of all its tokens where that is more: something is kept of
+masked tokens, too, which would fill the memory where hardly one is valid."""
 LEVELS = 16
 """How many levels up a sample holds half as many rows."""
 MOST_LEVEL = 64 * LEVELS
@@ -254,13 +258,16 @@ def highest_levels(keys: Keys) -> Index:
 
 
 def tokens_by_level(sample: RowSample) -> NDArray[np.float64]:
-    """Valid tokens of the rows of each highest level: f64[MOST_LEVEL + 1]."""
-    return np.bincount(highest_levels(sample.keys), sample.n_valid, MOST_LEVEL + 1).astype(np.float64)
+    """What the rows of each highest level count for: f64[MOST_LEVEL + 1]."""
+    return _by_level(highest_levels(sample.keys), sample.n_valid, sample.n_tokens)
+
+
+def _by_level(levels: Index, n_valid: Index, n_tokens: Index) -> NDArray[np.float64]:
+    return np.bincount(levels, np.maximum(n_valid, n_tokens // MASKED), MOST_LEVEL + 1).astype(np.float64)
 
 
 def level_of(tokens: NDArray[np.float64], level: int, most: int) -> int:
-    """The lowest level, from `level` on, that holds `most` valid tokens at most.  tokens: as tokens_by_level has
-    them."""
+    """The lowest level, from `level` on, whose rows count for `most` tokens at most.  tokens: of tokens_by_level."""
     n_from = tokens[::-1].cumsum()[::-1]
     return min(MOST_LEVEL, level + int((n_from[level:] > most).sum()))
 
@@ -303,6 +310,10 @@ class SampleSum:
         self.level = level_of(self._tokens, max(self.level, part.level), part.most)
         if self._weight >= (0 if self._sum is None else _weight(self._sum)):
             self._join()
+
+    def level_with(self, levels: Index, n_valid: Index, n_tokens: Index, most: int) -> int:
+        """The level that it would have with further rows, by the highest level, valid tokens and tokens of each."""
+        return level_of(self._tokens + _by_level(levels, n_valid, n_tokens), self.level, most)
 
     @property
     def sample(self) -> RowSample | None:

@@ -317,9 +317,9 @@ def test_files_that_are_taken_away_or_written_again_during_a_look_raise_no_alarm
 
 
 def test_files_without_steps_are_steps_by_their_names(here: Path) -> None:
-    for name in ("rollout_2", "rollout_10"):
+    for name in ("rollout_2", "rollout_10", "of_a_night"):
         step_file(here / f"run/{name}.parquet", None)
-    assert steps(looked()) == ["rollout_2", "rollout_10"]
+    assert steps(looked()) == ["of_a_night", 2, 10]
 
 
 def test_of_a_file_that_grows_by_a_step_that_step_is_told_alone(here: Path) -> None:

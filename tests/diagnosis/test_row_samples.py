@@ -1,7 +1,9 @@
 """The sample that a cause is sought in is the same rows, however a dump is split, ordered, read and saved."""
 
+import gzip
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from io import BytesIO, TextIOWrapper
@@ -68,7 +70,7 @@ def whole(folder: Path) -> str:
 def backwards_in_parts(folder: Path) -> str:
     for i in range(7):
         part = table().take(list(range(i, len(table()), 7))[::-1])
-        pq.write_table(part, folder / f"{i}.parquet", row_group_size=9)
+        pq.write_table(part, folder / f"part_{i}.parquet", row_group_size=9)
     return str(folder)
 
 
@@ -128,6 +130,52 @@ def test_engines_and_batches_give_the_same_rows(computing: Computing, expected: 
         assert ids(sample) == ids(expected)
 
 
+def encoded(rows: pa.Table, form: str, folder: Path) -> Path:
+    """The same values in another encoding, compression, type or split."""
+    if "json" in form:
+        lines = "\n".join(json.dumps(row) for row in rows.to_pylist()).encode()
+        path = folder / form
+        path.write_bytes(gzip.compress(lines) if form.endswith(".gz") else lines)
+        return path
+    if form == "wide":
+        logp = pa.list_(pa.float64())
+        fields = [field.with_type(logp) if "log_probs" in field.name else field for field in rows.schema]
+        pq.write_table(rows.cast(pa.schema(fields)), folder / "w.parquet", compression="none", use_dictionary=False)
+    elif form == "zstd":
+        pq.write_table(rows, folder / "z.parquet", compression="zstd", row_group_size=150)
+    else:
+        for part in range(5):
+            pq.write_table(rows.slice(part * 200, 200), folder / f"worker_{'abcde'[part]}.parquet", row_group_size=90)
+    return folder
+
+
+@pytest.mark.parametrize("valid", [0.01, 0.05, 1.0])
+def test_the_same_values_in_another_encoding_give_the_same_diagnosis(valid: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = []
+    for i in range(1000):
+        rollout = -rng.gamma(0.3, 1.0, 120).astype(np.float32)
+        mask = (rng.random(120) < valid).astype(np.int8)
+        train = np.minimum(rollout + rng.normal(0, 0.05, 120).astype(np.float32), 0)
+        columns = {"rollout_log_probs": rollout, "old_log_probs": train, "response_mask": mask}
+        rows.append({"worker": f"w{i % 3}", **columns})
+    table = pa.Table.from_pylist(rows)
+    found = set()
+    for form in ("wide", "zstd", "parts", "lines.jsonl", "lines.jsonl.gz"):
+        (folder := tmp_path / form).mkdir()
+        path = str(encoded(table, form, folder))
+        engines = (ThreadEngine(1), ThreadEngine(3), *([ProcessEngine(2)] if form == "parts" else []))
+        for engine in engines:
+            with closing(engine):
+                computing = Computing(engine=engine)
+                result = diagnose(ReadRequest(paths=(path,), sample=1000), computing=computing, totals=True)
+            assert result.totals is not None
+            assert 850 * (valid > 0.03) < result.totals.sample.n_valid_tokens <= 1000
+            as_json = result.to_dict()
+            found.add(json.dumps([as_json[name] for name in ("counts", "gap", "verdict", "surprise", "features")]))
+    assert len(found) == 1
+
+
 def test_standard_input_gives_the_same_rows(
     expected: RowSample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,8 +190,8 @@ def test_standard_input_gives_the_same_rows(
 def test_saved_parts_add_to_the_same_rows(expected: RowSample, tmp_path: Path) -> None:
     parts: list[RunTotals] = []
     for i in range(5):
-        pq.write_table(table().slice(i * 100, 100), tmp_path / f"{i}.parquet")
-        request = ReadRequest(paths=(str(tmp_path / f"{i}.parquet"),), sample=MOST)
+        pq.write_table(table().slice(i * 100, 100), tmp_path / f"part_{i}.parquet")
+        request = ReadRequest(paths=(str(tmp_path / f"part_{i}.parquet"),), sample=MOST)
         run = analyze(request, ChosenPlan(plan=preset("disabled").plan), totals=True).totals
         assert run is not None
         parts.append(unpack(RunTotals, pack(replace(run))))
