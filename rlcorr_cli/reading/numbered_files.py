@@ -1,12 +1,13 @@
-"""The step that a file is of by its name, where no column tells: `step_of`.
+"""The step that a file is of by its name, where no column tells: `steps_of` a dump's files.
 
 A number is a step where it is all that a name holds (`12.jsonl`, `000012.rank0.parquet`) or follows a word for steps
 (`step_12`, `iter-0012`, `global_step_40/rollout.jsonl`).  Numbers of shards, ranks, workers and dates are none, and so
-is a step that begins anew with each epoch.
+is a step that begins anew with each epoch.  Three files or more whose names are the same but for one number are
+numbered by step, too (`data_7`), unless the word before it says that it is another number.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 WORDS = ("step", "iter(?:ation)?", "update", "rollout", "checkpoint|ckpt", "batch", "gen(?:eration)?", "dump")
 """What stands before a step, the surest first."""
@@ -14,7 +15,10 @@ _LABELLED = [
     re.compile(rf"(?:(?<![a-z])|global)(?:{word})s?[-_=. ]*(\d+)(?!\d)(?![-_. ]*of[-_. ]*\d)") for word in WORDS
 ]
 _LABEL = re.compile(rf"(?<![a-z])(?:global)?[-_ ]*(?:{'|'.join(WORDS)})s?(?![a-z])")
-_OF_SHARD = re.compile(r"(?<![a-z])(?:rank|worker|shard|part|dp|tp|pp|gpu|node|host|engine|replica|proc)[-_ ]*\d+")
+_SHARD = "(?<![a-z])(?:rank|worker|shard|part|dp|tp|pp|gpu|node|host|engine|replica|proc)"
+_OF_SHARD = re.compile(rf"{_SHARD}[-_ ]*\d+")
+_NO_STEP = re.compile(rf"(?:{_SHARD}|(?<![a-z])(?:chunk|file|fold|run|seed|split|v|version|vllm|sglang))[-_ ]*$")
+"""What stands before a number that is no step."""
 _SUFFIXES = re.compile(r"(\.[a-z]\w*)+$")
 _EPOCH = re.compile(r"(?<![a-z])epoch[-_=. ]*\d")
 _DATE = re.compile(r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])(?!\d)")
@@ -28,7 +32,24 @@ FOLDERS = 3
 def steps_of(paths: Iterable[str]) -> dict[str, int]:
     """The step of each of a dump's files; none where a name does not tell it."""
     steps = {path: step_of(path) for path in paths}
-    return {path: step for path, step in steps.items() if step is not None} if None not in steps.values() else {}
+    if None in steps.values():
+        return _apart_by_one_number([*steps])
+    return {path: step for path, step in steps.items() if step is not None}
+
+
+def _apart_by_one_number(paths: Sequence[str]) -> dict[str, int]:
+    """The only number in which the names of three files or more differ; none where it is that of another thing."""
+    names = [re.split(r"(\d+)", path.lower()) for path in paths]
+    if len(paths) < 3 or len({tuple(name[::2]) for name in names}) > 1 or any(map(_EPOCH.search, paths)):
+        return {}
+    apart = [i for i in range(1, len(names[0]), 2) if len({name[i] for name in names}) > 1]
+    before, behind = ("".join(names[0][: apart[0]]), names[0][apart[0] + 1]) if len(apart) == 1 else ("/", "/")
+    if "/" in behind or _NO_STEP.search(before) or re.match(r"[-_. ]*of[-_. ]*$", behind) or _DATE.search(paths[0]):
+        return {}
+    numbers = {path: name[apart[0]] for path, name in zip(paths, names, strict=True)}
+    if any(len(number) > MOST_DIGITS or _DATE.fullmatch(number) for number in numbers.values()):
+        return {}
+    return {path: int(number) for path, number in numbers.items()}
 
 
 def step_of(path: str) -> int | None:
