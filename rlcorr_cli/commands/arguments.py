@@ -193,6 +193,7 @@ class Read(TypedDict, total=False):
             typed=TEXT,
             metavar="PATH",
             rare=True,
+            acts=True,
         ),
     ]
     max_bad_fraction: Annotated[
@@ -222,6 +223,7 @@ class Computed(TypedDict, total=False):
             panel=COMPUTING,
             default="auto",
             rare=True,
+            acts=True,
         ),
     ]
     workers: Annotated[
@@ -243,6 +245,7 @@ class Computed(TypedDict, total=False):
             panel=COMPUTING,
             metavar="HOST:PORT",
             rare=True,
+            acts=True,
         ),
     ]
 
@@ -330,7 +333,7 @@ Debug = Annotated[bool, Opt(help="Verbose log and full tracebacks.", panel=OUTPU
 
 def _output(help: str) -> Opt:
     """An option of files that are written beside what is printed."""
-    return Opt(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE")
+    return Opt(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE", acts=True)
 
 
 Outputs = Annotated[
@@ -339,9 +342,9 @@ Outputs = Annotated[
 PageOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(PAGES)}. Repeatable.")]
 SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
 TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(TOTALLED_SHEETS)}. Repeatable.")]
-Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
+Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT, acts=True)]
 Junit = Annotated[
-    str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
+    str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE", acts=True)
 ]
 
 

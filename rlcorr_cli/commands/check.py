@@ -104,7 +104,9 @@ def check(
             metavar="REPORT",
         ),
     ] = None,
-    update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
+    update_baseline: Annotated[
+        bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES, acts=True)
+    ] = False,
     max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
     max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: kl=10%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
@@ -213,7 +215,7 @@ def check(
                     clean=yardstick(clean_dump, how),
                 )
         checked = judged(measurements_of(report), asked)
-        checked = replace(checked, notes=checked.notes + notes)
+        checked = replace(checked, notes=notes + checked.notes)
         if updated is not None:
             update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)
             checked = replace(checked, baseline=update)

@@ -58,6 +58,7 @@ DATASET = Opt(
     flags=("--output", "-o"),
     typed=TEXT,
     metavar="PATH",
+    acts=True,
 )
 RowsPerFile = Annotated[
     int,
@@ -85,7 +86,8 @@ def filter(
         ),
     ] = "drop",
     rejected_output: Annotated[
-        str | Path | None, Opt(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+        str | Path | None,
+        Opt(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH", acts=True),
     ] = None,
     rows_per_file: RowsPerFile = 100_000,
     resample: Annotated[
@@ -110,7 +112,9 @@ def filter(
         ),
     ] = None,
     overwrite: Overwrite = False,
-    force: Annotated[bool, Opt(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
+    force: Annotated[
+        bool, Opt(help="Write the dataset although the dump has a fault.", panel=OUTPUT, acts=True)
+    ] = False,
     **how: Unpack[HowCorrected],
 ) -> "Filtered":
     """Write the corrected dataset: weights and masks, rejected rows dropped.
@@ -146,7 +150,7 @@ def filter(
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
     with computing(how) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=how.get("watch"))
-    return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
+    return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
 
 
 def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
@@ -273,4 +277,4 @@ def convert(
         rows_per_file=rows_per_file,
         watch=watch,
     )
-    return replace(converted, notes=(*converted.notes, *notes))
+    return replace(converted, notes=(*notes, *converted.notes))

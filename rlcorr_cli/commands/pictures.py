@@ -148,6 +148,7 @@ def plot(
             typed=TEXT,
             otherwise=beside_the_shell,
             metavar="PATH",
+            acts=True,
         ),
     ] = None,
     *,

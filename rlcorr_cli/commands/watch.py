@@ -85,11 +85,18 @@ def watch(
             panel=WATCHING,
             typed=TEXT,
             metavar="FILE.rlcorr",
+            acts=True,
         ),
     ] = STATE,
     tb: Annotated[
         str | Path | None,
-        Opt(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, typed=TEXT, metavar="DIR"),
+        Opt(
+            help="Also write each step's metrics for TensorBoard.",
+            panel=WATCHING,
+            typed=TEXT,
+            metavar="DIR",
+            acts=True,
+        ),
     ] = None,
     exec: Annotated[
         str | None,
@@ -97,6 +104,7 @@ def watch(
             help="Run this command of the shell at each alarm, with the alarm as JSON on its standard input.",
             panel=WATCHING,
             metavar="COMMAND",
+            acts=True,
         ),
     ] = None,
     rules: RulesPath = None,
@@ -136,7 +144,7 @@ def watch(
         folder = written("--tb", tb)
         if is_remote(folder):
             raise UsageError(f"--tb {folder}: event files grow, which objects in a store cannot.", "Name a folder.")
-        places.append(tensorboard.destination(folder))
+        places.append(replace(tensorboard.destination(folder), option="--tb"))
     notes = check_touched(places, (), plan=how.get("plan"), rules=rules)
     chosen = chosen_plan(how)
     asked = policy(

@@ -3,6 +3,7 @@
 The only place where looking at a dump takes polars, which is loaded where there is a condition: it starts threads.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 if TYPE_CHECKING:
     import polars as pl
 
+_LITERAL = re.compile(r"""(?<![\w&])'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_UNCERTAIN = re.compile(r"""['"\\`$#]|--|/\*""")
+"""What begins a literal or a comment in a dialect, where the literals that every dialect has are left out."""
+_QUERY = re.compile(r"\bSELECT\b|\(\s*(?:FROM|TABLE|VALUES|WITH)\b")
+_WORD_OF_QUERY = re.compile(r"\b(?:SELECT|FROM|TABLE|VALUES|WITH)\b")
 EXAMPLE = "Write --where \"step = 4 and worker = 'w3'\"."
 
 
@@ -27,6 +33,7 @@ class Condition:
     sql: str
 
     def __post_init__(self) -> None:
+        _refuse_query(self.sql)
         _ = self._expression
 
     def __getstate__(self) -> dict[str, str]:
@@ -61,6 +68,21 @@ class Condition:
             raise UsageError(f"--where {shortened(self.sql)} is no condition: it gives {found.dtype}.", EXAMPLE)
         held = found.fill_null(False).to_numpy()
         return np.broadcast_to(held, (len(rows),)).copy() if len(held) == 1 else held.astype(np.bool_)
+
+
+def _refuse_query(sql: str) -> None:
+    """Refuse a query within an expression before polars reads it, which opens what that names: tables are files, too.
+
+    In capitals, as the parser compares words, `ı` is the I of WITH.  Where a text holds what not every dialect takes
+    for a literal or a comment, a word of a query is enough, wherever it stands.
+    """
+    bare = _LITERAL.sub(" ", sql)
+    is_certain = _UNCERTAIN.search(bare) is None and "\\" not in sql
+    found = _QUERY.search(bare.upper()) if is_certain else _WORD_OF_QUERY.search(sql.upper())
+    if found is not None:
+        word = found[0].lstrip("(").strip()
+        what = f"--where {shortened(sql)} holds a query ({word}), and only columns of the dump are read."
+        raise UsageError(what, EXAMPLE)
 
 
 def _table(rows: OriginalRows, wanted: Mapping[str, Any], names: Mapping[str, str]) -> "pl.DataFrame":
