@@ -2,7 +2,7 @@
 
 The nearest file is looked for from the working directory upward: an rlcorr.toml, or a pyproject.toml with a table
 `[tool.rlcorr]`.  Its keys are options without their dashes.  A table named as a command holds for that command alone,
-and overrides the keys above it.  Such a file may be another person's: options that act (`Opt.acts`) and URIs are
+and overrides the keys above it.  Such a file may be another person's: options that act (`Act`) and URIs are
 refused in it, and it is named before anything runs.  Variables override the file, and what is typed overrides both.  An
 option that may be repeated is replaced as a whole.
 
@@ -140,10 +140,7 @@ def _layers_of_file(
     for key in (*shared, *own):
         if key in options and (key in TYPED_ALONE or options[key].name in command.callback.acting):
             why = "" if key in TYPED_ALONE else ": it may run a command, write files or connect"
-            value = "" if options[key].is_flag else f" {options[key].metavar or 'NAME'}"
-            raise UsageError(
-                f"{path}: {key} is only read from the command line{why}.", f"Leave it out, and type --{key}{value}."
-            )
+            raise UsageError(f"{path}: {key} is only read from the command line{why}.", f"Leave it out; type --{key}.")
     return [
         {key: (_value(path, key, value, options[key]), path, key) for key, value in each.items() if key in options}
         for each in (shared, own)

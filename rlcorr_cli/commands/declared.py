@@ -26,8 +26,7 @@ class Opt:
     typed: the type on the command line, if it differs.  otherwise: makes what a command line takes where nothing is
     typed, of the values of the options that it names.  offers: the names
     that a shell may complete, or a function of `completion` that finds them.  python: more text for help in Python.
-    rare: it stands in --help-all alone.  acts: it may run a command, write or replace a file, or open a connection, so
-    that no file of options sets it.
+    rare: it stands in --help-all alone.
     """
 
     help: str
@@ -42,8 +41,11 @@ class Opt:
     most: float | None = None
     hidden: bool = False
     rare: bool = False
-    acts: bool = False
     offers: Sequence[str] | Callable[..., Any] | None = None
+
+
+class Act(Opt):
+    """An option that may run a command, write or replace a file, or open a connection: no file of options sets it."""
 
 
 @frozen

@@ -199,15 +199,14 @@ def parsed(args: list[str]) -> int:
             hint = gone.VALUES[refused["option"], refused["value"]]
             return _show(UsageError(f"{refused['option']} {refused['value']} is gone.", hint), args)
         if refused is not None:
-            wrong = not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"]))
-            return _show(UsageError(wrong.message, _noted(wrong.hint)), args)
+            return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
         command = next((arg for arg in args if arg in app.COMMANDS), None)
         option = getattr(error, "option_name", "")
         instead = gone.instead_of(command, option)
         if instead is not None:
             return _show(UsageError(f"{option} is gone.", instead), args)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
-        return _show(RlcorrError(error.format_message(), _noted(hint)), args, status=2)
+        return _show(RlcorrError(error.format_message(), hint), args, status=2)
     except typer.Abort as aborted:  # what typer makes of an EOFError, as if one had been asked something
         raise aborted.__cause__ or aborted from None
 
@@ -252,22 +251,18 @@ def _write_traceback() -> None:
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
     """Two lines on stderr: what is wrong and where, then what to type."""
     status = error.exit_status if status is None else status
+    # Not all that is wrong was typed.
+    hint = " ".join(filter(None, (error.hint, *(config.NOTES.get() if status in (2, 3) else ()))))
     if _asks(args, "--debug"):
         _write_traceback()
     if _asks(args, "--json"):
         import json
 
-        hint = _noted(error.hint) if status in (2, 3) else error.hint
         document = {"error": {"message": error.message, "hint": hint, "exit_status": status}}
         write_stderr(disarmed_json(json.dumps(document)) + "\n")
     else:
-        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(error.hint)}".rstrip()) + "\n")
+        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(hint)}".rstrip()) + "\n")
     return status
-
-
-def _noted(hint: str) -> str:
-    """A hint with where options come from, for not all that is wrong was typed."""
-    return " ".join(filter(None, (hint, *(note for note in config.NOTES.get() if note not in hint))))
 
 
 def _asks(args: Sequence[str], flag: str) -> bool:

@@ -12,7 +12,7 @@ import typer
 
 from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
-from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
+from rlcorr_cli.commands.declared import Act, Declared, Opt, arguments, options
 from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, plain
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
@@ -82,8 +82,7 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
 
     parameters = [_parameter(option) for option in every.values()]
     started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
-    acting = {name for name, option in every.items() if getattr(option.by, "acts", False)}
-    started.acting = acting  # pyrefly: ignore[missing-attribute]  # for `config`, which sees typer's command
+    started.acting = {n for n, o in every.items() if isinstance(o.by, Act)}  # pyrefly: ignore[missing-attribute]
     started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return started
 

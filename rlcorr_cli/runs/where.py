@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LITERAL = re.compile(r"""(?<![\w&])'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
-_UNCERTAIN = re.compile(r"""['"\\`$#]|--|/\*""")
-"""What begins a literal or a comment in a dialect, where the literals that every dialect has are left out."""
-_QUERY = re.compile(r"\bSELECT\b|\(\s*(?:FROM|TABLE|VALUES|WITH)\b")
-_WORD_OF_QUERY = re.compile(r"\b(?:SELECT|FROM|TABLE|VALUES|WITH)\b")
+_ODD_QUOTE = re.compile(r"""['"`$\\]""")
+_QUERY = re.compile(r"\bSELECT\b|\(\s*(?:FROM|TABLE|VALUES|WITH)\b|--|/\*")
+"""How a query begins within an expression; and comments, which could stand in between."""
 EXAMPLE = "Write --where \"step = 4 and worker = 'w3'\"."
 
 
@@ -73,16 +72,14 @@ class Condition:
 def _refuse_query(sql: str) -> None:
     """Refuse a query within an expression before polars reads it, which opens what that names: tables are files, too.
 
-    In capitals, as the parser compares words, `ı` is the I of WITH.  Where a text holds what not every dialect takes
-    for a literal or a comment, a word of a query is enough, wherever it stands.
+    What literals hold is no query, but where dialects quote in other ways, none is certain.  In capitals, as the parser
+    compares words, `ı` is the I of WITH.
     """
     bare = _LITERAL.sub(" ", sql)
-    is_certain = _UNCERTAIN.search(bare) is None and "\\" not in sql
-    found = _QUERY.search(bare.upper()) if is_certain else _WORD_OF_QUERY.search(sql.upper())
+    found = _QUERY.search((sql if _ODD_QUOTE.search(bare) or "\\" in sql else bare).upper())
     if found is not None:
-        word = found[0].lstrip("(").strip()
-        what = f"--where {shortened(sql)} holds a query ({word}), and only columns of the dump are read."
-        raise UsageError(what, EXAMPLE)
+        what = f"--where {shortened(sql)} holds a query or a comment ({found[0].lstrip('(').strip()})"
+        raise UsageError(f"{what}, and only columns of the dump are read.", EXAMPLE)
 
 
 def _table(rows: OriginalRows, wanted: Mapping[str, Any], names: Mapping[str, str]) -> "pl.DataFrame":

@@ -123,7 +123,7 @@ def test_a_command_in_a_file_of_any_folder_above_does_not_run(project: Path, mon
     below = project / "run"
     below.mkdir()
     monkeypatch.chdir(below)
-    refused(run("watch", BF16, "--once", "--every", "0"), 2, "../pyproject.toml: exec is only", "--exec COMMAND")
+    refused(run("watch", BF16, "--once", "--every", "0"), 2, "../pyproject.toml: exec is only", "type --exec")
     assert not list(below.iterdir())
     monkeypatch.setenv("RLCORR_EXEC", "cat > told.json")
     (project / "pyproject.toml").write_text('[tool.rlcorr.watch]\nmax = ["k3_kl=1e-7"]\n')

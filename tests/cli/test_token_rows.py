@@ -86,6 +86,7 @@ def test_a_condition_chooses_rows(form: Any, tmp_path: Path) -> None:
         "step IN (SELECT step FROM read_csv('{csv}'))",
         "EXISTS (SELECT 1 FROM read_csv('{csv}'))",
         "EXISTS(\n FROM read_csv('{csv}'))",
+        "worker = $$'$$ OR EXISTS (FROM '{csv}') OR worker = $$'$$",
         "step > (/* a */ FROM read_csv('{csv}'))",
         "step IN (WITH t AS (FROM read_parquet('{csv}')) TABLE t)",
         "step IN (VALUES (1))",
@@ -101,7 +102,9 @@ def test_a_condition_opens_no_file(sql: str, tmp_path: Path) -> None:
     assert "a_secret" not in ran.err
 
 
-@pytest.mark.parametrize("sql", ["sample_id <> 'select (from x)'", '"step" IS DISTINCT FROM 1', "step = 0 -- step"])
+@pytest.mark.parametrize(
+    "sql", ["sample_id <> 'select (from x)'", '"step" IS DISTINCT FROM 1', "response <> 'it''s -- (from) C:'"]
+)
 def test_words_of_queries_may_stand_in_a_condition(sql: str) -> None:
     assert run("inspect", BF16, "--worst", "1", "--where", sql).status == 0
 
