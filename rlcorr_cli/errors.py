@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+from rlcorr_cli.places import without_secrets
+
 LONGEST = 600
 """Characters of a message; names and values come from outside, and may be of any length."""
 LONGEST_VALUE = 80
@@ -128,7 +130,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
-    """A text of at most about `longest` characters: its start and its end, and between them how many it had."""
+    """A text without secrets, of at most about `longest` characters: its start and its end, and between them how many
+    it had."""
+    text = without_secrets(text)
     if len(text) <= longest:
         return text
     return f"{text[: longest * 2 // 3]} … ({len(text):,} characters) … {text[-(longest // 4) :]}"
@@ -143,6 +147,10 @@ def shortened(value: object, longest: int = LONGEST_VALUE, *, quotes: bool = Tru
 
 
 class _Repr(reprlib.Repr):
+    def repr_str(self, x: str, level: int) -> str:
+        """Half of a secret is none that `cut` would know."""
+        return super().repr_str(without_secrets(x), level)
+
     def repr_int(self, x: int, level: int) -> str:
         """Python refuses to write integers of more than 4,300 digits."""
         return super().repr_int(x, level) if x.bit_length() < 4096 else f"<an integer of {x.bit_length():,} bits>"

@@ -15,6 +15,17 @@ Stamp = tuple[int | str, ...]
 """Which state of a file: its device, inode, size and time of writing; in a store its size and what that calls its
 ETag."""
 
+_SECRET_NAMES = "access|auth(?!ority)|credential(?!_kind)|key|pass|pwd|sas|secret|sig|token"
+SECRETS = (
+    # user:password@, behind a scheme however it is mistyped, or where a word begins; host:8020/ has no password.
+    re.compile(r"""(?i)(^|[\s'"(]|:/+|//|[?&][\w.-]+=)[^\s/@:'"]*(?::|%3a)(?!/|\d{1,5}/)\S*@"""),
+    re.compile(r"(?i)(https?:/+)[^\s/@]+@"),
+    # ?X-Amz-Signature=, &sig=, ;AccountKey=
+    re.compile(rf"""(?i)([?&;#][\w.%-]*(?:{_SECRET_NAMES})[\w.%-]*=)[^\s&;#'"]+"""),
+)
+"""What stands before a secret in a URI, and the secret."""
+_IN_PATH = re.compile(r"(/)[^\s/@:]*:[^\s/@]+@")
+"""The same in a path that was made of one, where // is / alone."""
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -52,6 +63,13 @@ def scheme(path: str) -> str:
     """The scheme of a URI, in small letters; '' of a path."""
     match = _URI.match(path)
     return match[1].lower() if match else ""
+
+
+def without_secrets(text: str) -> str:
+    """A text in which URIs are shown without passwords, keys and signatures, whether they are well formed or not."""
+    for pattern in (*SECRETS, _IN_PATH):
+        text = pattern.sub(lambda found: f"{found[1]}***{'@' * found[0].endswith('@')}", text)
+    return text
 
 
 def shown(path: str) -> str:

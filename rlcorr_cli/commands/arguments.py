@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -187,7 +187,7 @@ class Read(TypedDict, total=False):
     on_bad_row: OnBadRow
     quarantine: Annotated[
         str | Path | None,
-        Opt(
+        Act(
             help="Skip bad rows and write them here: .jsonl, .parquet.",
             panel=READING,
             typed=TEXT,
@@ -216,7 +216,7 @@ class Computed(TypedDict, total=False):
     batch_tokens: BatchTokens
     engine: Annotated[
         EngineName,
-        Opt(
+        Act(
             help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
             "processes.",
             panel=COMPUTING,
@@ -237,7 +237,7 @@ class Computed(TypedDict, total=False):
     ]
     ray_address: Annotated[
         str | None,
-        Opt(
+        Act(
             help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
             "runs here, or local.",
             panel=COMPUTING,
@@ -328,9 +328,9 @@ Quiet = Annotated[
 Debug = Annotated[bool, Opt(help="Verbose log and full tracebacks.", panel=OUTPUT, rare=True)]
 
 
-def _output(help: str) -> Opt:
+def _output(help: str) -> Act:
     """An option of files that are written beside what is printed."""
-    return Opt(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE")
+    return Act(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE")
 
 
 Outputs = Annotated[
@@ -339,9 +339,9 @@ Outputs = Annotated[
 PageOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(PAGES)}. Repeatable.")]
 SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
 TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(TOTALLED_SHEETS)}. Repeatable.")]
-Overwrite = Annotated[bool, Opt(help="Replace an existing output.", panel=OUTPUT)]
+Overwrite = Annotated[bool, Act(help="Replace an existing output.", panel=OUTPUT)]
 Junit = Annotated[
-    str | Path | None, Opt(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
+    str | Path | None, Act(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
 ]
 
 

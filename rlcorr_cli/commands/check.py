@@ -29,7 +29,7 @@ from rlcorr_cli.commands.arguments import (
     several,
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, written
 from rlcorr_cli.commands.saved import yardstick
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
@@ -104,7 +104,7 @@ def check(
             metavar="REPORT",
         ),
     ] = None,
-    update_baseline: Annotated[bool, Opt(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
+    update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
     max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
     max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: kl=10%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
@@ -213,7 +213,7 @@ def check(
                     clean=yardstick(clean_dump, how),
                 )
         checked = judged(measurements_of(report), asked)
-        checked = replace(checked, notes=checked.notes + notes)
+        checked = replace(checked, notes=notes + checked.notes)
         if updated is not None:
             update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)
             checked = replace(checked, baseline=update)

@@ -2,8 +2,9 @@
 
 The nearest file is looked for from the working directory upward: an rlcorr.toml, or a pyproject.toml with a table
 `[tool.rlcorr]`.  Its keys are options without their dashes.  A table named as a command holds for that command alone,
-and overrides the keys above it.  Variables override the file, and what is typed overrides both.  An option that may be
-repeated is replaced as a whole.
+and overrides the keys above it.  Such a file may be another person's: options that act (`Act`) and URIs are
+refused in it, and it is named before anything runs.  Variables override the file, and what is typed overrides both.  An
+option that may be repeated is replaced as a whole.
 
 `apply` gives the defaults to typer's context and keeps a sentence on where they come from in NOTES, which results and
 errors of that command line show.  Python callers have no command line, and so no such defaults.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.places import scheme
 
 FILE, PROJECT = "rlcorr.toml", "pyproject.toml"
 PREFIX = "RLCORR_"
@@ -49,7 +51,7 @@ def apply(
     """
     options = _options(command)
     values: dict[str, tuple[Any, str, str]] = {}  # key -> value, where it comes from, how it is called there
-    for layer in (*_layers_of_file(command.name, options, names, every), _variables(options)):
+    for layer in (*_layers_of_file(command, options, names, every), _variables(options)):
         values = _without_plan(values, layer) | layer
     keys = [key for key, option in options.items() if option in typed]
     values = {key: value for key, value in _without_plan(values, keys).items() if key not in keys}
@@ -116,16 +118,16 @@ def _mentions(path: Path) -> bool:
 
 
 def _layers_of_file(
-    command: str, options: Mapping[str, Any], names: Container[str], every: Callable[[], Iterable[Any]]
+    command: Any, options: Mapping[str, Any], names: Container[str], every: Callable[[], Iterable[Any]]
 ) -> list[dict[str, tuple[Any, str, str]]]:
     """What the file says of all commands, and what it says of this one."""
     nearest_file = _nearest_file()
     if nearest_file is None:
         return []
     path, table = nearest_file
-    own = table.get(command, {})
+    own = table.get(command.name, {})
     if not isinstance(own, dict):
-        raise UsageError(f"{path}: {command} is no table.", f"Write [{command}], and options below it.")
+        raise UsageError(f"{path}: {command.name} is no table.", f"Write [{command.name}], and options below it.")
     shared = {key: value for key, value in table.items() if not (key in names and isinstance(value, dict))}
     for key in shared:
         if key not in options:
@@ -134,7 +136,11 @@ def _layers_of_file(
                 raise _unknown(path, key, "there is no option", known)
     for key in own:
         if key not in options:
-            raise _unknown(path, key, f"{command} has no option", options)
+            raise _unknown(path, key, f"{command.name} has no option", options)
+    for key in (*shared, *own):
+        if key in options and (key in TYPED_ALONE or options[key].name in command.callback.acting):
+            why = "" if key in TYPED_ALONE else ": it may run a command, write files or connect"
+            raise UsageError(f"{path}: {key} is only read from the command line{why}.", f"Leave it out; type --{key}.")
     return [
         {key: (_value(path, key, value, options[key]), path, key) for key, value in each.items() if key in options}
         for each in (shared, own)
@@ -148,9 +154,7 @@ def _unknown(path: str, key: str, what: str, known: Any) -> UsageError:
 
 def _value(path: str, key: str, value: Any, option: Any) -> Any:
     """A value of a file as if it had been typed."""
-    if key in TYPED_ALONE:
-        raise UsageError(f"{path}: {key} is only read from the command line.", f"Leave it out, and type --{key}.")
-    folder, wanted = os.path.dirname(path), "text or a number"
+    wanted = "text or a number"
     if option.is_flag:
         if isinstance(value, bool):
             return value
@@ -161,9 +165,9 @@ def _value(path: str, key: str, value: Any, option: Any) -> Any:
         if isinstance(value, dict) and "=" in (option.metavar or "") and all(map(_is_plain, value.values())):
             listed = [f"{name}={each}" for name, each in value.items()]
         if all(map(_is_plain, listed)):
-            return [_located(str(each), option, folder) for each in listed]
+            return [_located(path, key, str(each), option) for each in listed]
     elif _is_plain(value):
-        return _located(str(value), option, folder)
+        return _located(path, key, str(value), option)
     raise UsageError(f"{path}: {key} should be {wanted}, not {shortened(value)}.", "See `rlcorr help ci`.")
 
 
@@ -171,10 +175,14 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def _located(text: str, option: Any, folder: str) -> str:
-    """A path of a file of options as it is reached from here; any other text as it is."""
-    is_path = (option.metavar or "") in PATHS and text and "://" not in text and text[0] not in "~-"
-    return os.path.join(folder, text) if is_path else text
+def _located(path: str, key: str, text: str, option: Any) -> str:
+    """A path of a file of options as it is reached from here, which no name on a hub looks like; any other text as it
+    is, but for a URI, which is a UsageError."""
+    if scheme(text) not in ("", "file"):
+        what = f"{path}: {key} is {shortened(text)}, and a file of options opens no connection."
+        raise UsageError(what, f"Leave it out, and type --{key} URI.")
+    is_path = (option.metavar or "") in PATHS and text and not scheme(text) and text[0] not in "~-"
+    return os.path.join(os.path.dirname(path) or os.curdir, text) if is_path else text
 
 
 def _variables(options: Mapping[str, Any]) -> dict[str, tuple[Any, str, str]]:

@@ -44,6 +44,10 @@ class Opt:
     offers: Sequence[str] | Callable[..., Any] | None = None
 
 
+class Act(Opt):
+    """An option that may run a command, write or replace a file, or open a connection: no file of options sets it."""
+
+
 @frozen
 class PythonOnly:
     """An argument that is no option.  otherwise: makes what a command line takes for it, as of an Opt."""

@@ -38,7 +38,7 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.written import Converted, Filtered
 
 Coef = Literal["raw", "normalized"] | None
-DATASET = Opt(
+DATASET = Act(
     help=f"The corrected dataset: {', '.join(WRITTEN)}, a directory of parts, or a directory .hf (load_from_disk).",
     panel=OUTPUT,
     flags=("--output", "-o"),
@@ -85,7 +85,7 @@ def filter(
         ),
     ] = "drop",
     rejected_output: Annotated[
-        str | Path | None, Opt(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+        str | Path | None, Act(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
     ] = None,
     rows_per_file: RowsPerFile = 100_000,
     resample: Annotated[
@@ -110,7 +110,7 @@ def filter(
         ),
     ] = None,
     overwrite: Overwrite = False,
-    force: Annotated[bool, Opt(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
+    force: Annotated[bool, Act(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
     **how: Unpack[HowCorrected],
 ) -> "Filtered":
     """Write the corrected dataset: weights and masks, rejected rows dropped.
@@ -146,7 +146,7 @@ def filter(
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
     with computing(how) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=how.get("watch"))
-    return replace(filtered, report=replace(filtered.report, notes=filtered.report.notes + notes))
+    return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
 
 
 def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
@@ -273,4 +273,4 @@ def convert(
         rows_per_file=rows_per_file,
         watch=watch,
     )
-    return replace(converted, notes=(*converted.notes, *notes))
+    return replace(converted, notes=(*notes, *converted.notes))

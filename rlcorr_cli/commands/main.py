@@ -18,6 +18,7 @@ from rlcorr_cli.commands import config
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, UsageError, address_space, not_one_of, require_address_space
+from rlcorr_cli.places import without_secrets
 from rlcorr_cli.show.stdout import (
     ClosedStdout,
     clean,
@@ -244,7 +245,7 @@ def _write_traceback() -> None:
     """The traceback of what is being handled, line by line; a message in it may be anything."""
     import traceback
 
-    write_stderr(disarmed("\n".join(map(clean, traceback.format_exc().split("\n")))))
+    write_stderr(disarmed("\n".join(map(clean, without_secrets(traceback.format_exc()).split("\n")))))
 
 
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:

@@ -98,7 +98,7 @@ def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging
     """A result with more notes, which is written to its files, each in the form that its suffix names."""
     from rlcorr_cli.show.forms import write
 
-    result = replace(result, notes=result.notes + notes)
+    result = replace(result, notes=notes + result.notes)
     for path in files:
         write(result, path, staging)
     staging.publish()

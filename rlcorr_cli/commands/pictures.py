@@ -24,7 +24,7 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
-from rlcorr_cli.commands.declared import Opt
+from rlcorr_cli.commands.declared import Act, Opt
 from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
@@ -140,7 +140,7 @@ def plot(
     source: Annotated["Report | Paths", DUMPS_OR_REPORT],
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
-        Opt(
+        Act(
             help="The picture (.png, .svg, .pdf), or a directory for several.",
             python="Or a mapping of kinds to files; None writes nothing.",
             panel=OUTPUT,

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
-from rlcorr_cli.commands.declared import Declared, Opt, arguments, options
+from rlcorr_cli.commands.declared import Act, Declared, Opt, arguments, options
 from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, plain
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
+from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
 
 
 def results_of(run: Callable[..., Any]) -> list[str]:
@@ -49,6 +51,7 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
     printers = {name: SHOWN.get(name, plain) for name in results}
 
     def started(**values: Any) -> int:
+        write_stderr(disarmed("".join(f"{clean(note)}\n" for note in config.NOTES.get())))
         for option in every.values():
             value = values[option.name]
             if value == "" or (isinstance(value, list) and "" in value):
@@ -74,13 +77,12 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
         name = type(result).__name__
         status = printers[name](result, **printing[name]) or 0
         if isinstance(values.get("output"), list) and not values.get("quiet"):
-            from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
-
             write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in values["output"])))
         return status
 
     parameters = [_parameter(option) for option in every.values()]
     started.__signature__ = Signature(parameters)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
+    started.acting = {n for n, o in every.items() if isinstance(o.by, Act)}  # pyrefly: ignore[missing-attribute]
     started.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return started
 

@@ -3,7 +3,7 @@
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
@@ -19,7 +19,7 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
@@ -80,7 +80,7 @@ def watch(
     ] = 30.0,
     state: Annotated[
         str | Path,
-        Opt(
+        Act(
             help="Where it is kept what was read, so that the next run goes on there.",
             panel=WATCHING,
             typed=TEXT,
@@ -89,11 +89,16 @@ def watch(
     ] = STATE,
     tb: Annotated[
         str | Path | None,
-        Opt(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, typed=TEXT, metavar="DIR"),
+        Act(
+            help="Also write each step's metrics for TensorBoard.",
+            panel=WATCHING,
+            typed=TEXT,
+            metavar="DIR",
+        ),
     ] = None,
     exec: Annotated[
         str | None,
-        Opt(
+        Act(
             help="Run this command of the shell at each alarm, with the alarm as JSON on its standard input.",
             panel=WATCHING,
             metavar="COMMAND",
@@ -116,6 +121,7 @@ def watch(
     """
     from rlcorr_cli.results.policy import policy, read_rules, refuse_impossible
     from rlcorr_cli.runs.watch import Job
+    from rlcorr_cli.runs.watch_state import alone
 
     if isinstance(every, bool) or not isinstance(every, int | float) or not 0 <= every <= LONGEST:
         raise UsageError(f"--every should be a number of seconds from 0 to {LONGEST:,}.", "Write --every 30.")
@@ -136,7 +142,7 @@ def watch(
         folder = written("--tb", tb)
         if is_remote(folder):
             raise UsageError(f"--tb {folder}: event files grow, which objects in a store cannot.", "Name a folder.")
-        places.append(tensorboard.destination(folder))
+        places.append(replace(tensorboard.destination(folder), option="--tb"))
     notes = check_touched(places, (), plan=how.get("plan"), rules=rules)
     chosen = chosen_plan(how)
     asked = policy(
@@ -146,8 +152,8 @@ def watch(
         accept=accepted(accept),
     )
     refuse_impossible(asked, chosen.plan, grouped=True)
-    following = _remembered(remembered.path, reading, chosen.plan.id)
-    with computing(how) as compute:
+    with alone(remembered), computing(how) as compute:
+        following = _remembered(remembered.path, reading, chosen.plan.id)
         job = Job(reading=reading, chosen=chosen, policy=asked, computing=compute, settled=every)
         ran = _Run(
             job=job,
@@ -199,7 +205,7 @@ class _Run:
     tb: Path | None
     steps: "deque[StepLine]" = field(default_factory=lambda: deque(maxlen=MOST_STEPS))
     _events: Path | None = None
-    _waits: "list[tuple[StepLine, Group] | Alarm]" = field(default_factory=list)
+    _waits: "list[StepLine | Alarm]" = field(default_factory=list)
     _trouble: str = ""
     _has_warned: bool = False
 
@@ -261,7 +267,8 @@ class _Run:
         n_steps = 0
         for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
-            self._waits += [*news.steps, *news.alarms]
+            self._write_events(news.steps)  # before a state is saved that remembers the steps
+            self._waits += [*(line for line, _ in news.steps), *news.alarms]
             n_steps += len(news.steps)
             if n % TOGETHER == 0 or news.alarms:
                 self._save_and_tell()
@@ -270,22 +277,29 @@ class _Run:
             trim()
 
     def _save_and_tell(self) -> None:
-        """Save what is remembered, then tell what it knows of: who starts again after a crash tells no step twice.
-        Alarms are kept in it until they are told: one told twice does less harm than one that nobody hears."""
-        from rlcorr_cli.results.watched import Alarm
+        """Save what is remembered with what is to be told, which stays in it until then: what is told twice after a
+        crash does less harm than what nobody hears."""
+        from rlcorr_cli.results.watched import Alarm, StepLine
 
-        told, self._waits = self._waits, []
-        alarms = tuple(each for each in told if isinstance(each, Alarm))
-        if self.following != self._file.saved or told:
+        news, self._waits = tuple(self._waits), []
+        alarms = tuple(each for each in news if isinstance(each, Alarm))
+        if self.following != self._file.saved or news:
+            self._file.save(replace(self.following, untold=news))
+        ended: KeyboardInterrupt | None = None
+        for line in (each for each in news if isinstance(each, StepLine)):
+            self.steps.append(line)
+            try:
+                self.told(line)
+            except KeyboardInterrupt as error:  # no signal's: who was told of this line wants no more
+                interrupt.check()
+                ended = error
+        if len(news) > len(alarms):
             self._file.save(replace(self.following, untold=alarms))
-        for each in told:
-            if isinstance(each, Alarm):
-                self.told(each)
-                self._run_command(each)
-            else:
-                self.steps.append(each[0])
-                self.told(each[0])
-        self._write_events([each for each in told if not isinstance(each, Alarm)])
+        if ended is not None:
+            raise ended
+        for alarm in alarms:
+            self.told(alarm)
+            self._run_command(alarm)
         if alarms:
             self._file.save(self.following)
 
@@ -294,16 +308,17 @@ class _Run:
             return
         import json
 
-        text = json.dumps(alarm.to_dict())
+        text = json.dumps(alarm.to_dict()).encode()
         try:
-            ended = subprocess.run(self.command, shell=True, input=text, text=True, timeout=EXEC_SECONDS, check=False)
+            # Standard output is for what `watch` itself tells, as JSON.
+            ended = subprocess.run(self.command, shell=True, input=text, stdout=2, timeout=EXEC_SECONDS, check=False)
             trouble = f"ended with status {ended.returncode}" if ended.returncode else ""
         except subprocess.TimeoutExpired:
             trouble = f"was ended after {EXEC_SECONDS} s"
         if trouble:
             self.told(f"The command of --exec {trouble}.")
 
-    def _write_events(self, steps: "list[tuple[StepLine, Group]]") -> None:
+    def _write_events(self, steps: "Sequence[tuple[StepLine, Group]]") -> None:
         if self.tb is None or not steps:
             return
         from rlcorr_cli.show.forms import tensorboard

@@ -19,6 +19,7 @@ under their own names, beside a marker that has a temporary's name for as long a
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -386,6 +387,7 @@ def _publish(staged: _Staged) -> None:
     if not destination.overwrite:
         raise destination.exists_error(MEANWHILE)
     destination.refuse(place)
+    _take_permissions(temporary, place)
     if not temporary.is_dir():
         os.replace(temporary, place)
         return
@@ -397,6 +399,20 @@ def _publish(staged: _Staged) -> None:
         os.rename(aside, place)
         raise
     os.rename(aside, temporary)  # so that __exit__ deletes the older directory
+
+
+def _take_permissions(newer: Path, older: Path) -> None:
+    """Give a file, or a folder with its files, the mode of what it replaces, and if we may, its owner and group.
+
+    A file of a folder takes those of the older one of its name, or else of any."""
+    if newer.is_dir():
+        files = {file.name: file for file in older.iterdir()}
+        for file in newer.iterdir() if files else ():
+            _take_permissions(file, files.get(file.name) or min(files.values()))
+    status = older.stat()
+    with suppress(OSError):
+        os.chown(newer, status.st_uid, status.st_gid)
+    newer.chmod(stat.S_IMODE(status.st_mode))
 
 
 def _link(temporary: Path, place: Path) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from rlcorr_cli.errors import DataError, UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.places import Uri, UriPath, scheme
+from rlcorr_cli.places import SECRETS, Uri, UriPath, scheme, without_secrets
 
 
 @frozen(kw_only=True)
@@ -174,7 +174,6 @@ class StoreRequest:
 
 QUERY = re.compile(r"\?((?:[a-z_]+=[^&=?*]*&)*[a-z_]+=[^&=?*]*)$")
 """The end of a URI that says more of the store; a lone `?` is a wildcard."""
-SECRETS = re.compile(r"//[^/]*:[^/]*@|[?&](?:[a-z_]*(?:key|token|secret|password|sas)[a-z_]*|sig)=")
 
 
 def located(typed: str) -> str:
@@ -193,7 +192,7 @@ def located(typed: str) -> str:
         raise UsageError(
             f"{shortened(typed)} is not a place that rlcorr reads or writes.", f"Known are {known}.{fetch}"
         )
-    if SECRETS.search(typed):
+    if any(secret.search(typed) for secret in SECRETS):
         raise UsageError(
             f"A URI of {kind}:// holds a password or a key, which reports and logs would show.",
             f"Put it into variables: {', '.join(SERVICES[kind].secrets) or 'as your store has them'}.",
@@ -287,8 +286,8 @@ def refused(asked: StoreRequest, error: Exception) -> DataError:
             }
             hint = " ".join(hint.format(**words).split())
             return DataError(f"{asked.uri}: {what.format(**words)} ({asked.where}).", f"{hint} {asked.settings_used}")
-    # Without the places where a library looked for another one, and without an address's signature.
-    first = re.sub(r"\?\S*\bsig=[^\s']+", "?...", text.split(" dlopen(")[0]).rstrip(".")[:300]
+    # Without the places where a library looked for another one.
+    first = without_secrets(text).split(" dlopen(")[0].rstrip(".")[:300]
     return DataError(f"{asked.uri} cannot be read ({asked.where}): {first}.", asked.settings_used)
 
 

@@ -5,13 +5,22 @@ is not as it was left, all is written, under another name first; an object of a 
 a kill cut short while it was added, the next run knows nothing, and finds it again.
 """
 
+import errno
+import fcntl
 import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 
+from rlcorr_cli.errors import DataError, OutputError, UsageError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import Destination, is_remote
 from rlcorr_cli.files.outputs import Outputs, as_output_error
-from rlcorr_cli.results.saved_totals import content, read_grown, record
+from rlcorr_cli.results.saved_totals import AGAIN, content, read_grown, record
 from rlcorr_cli.results.watched import Change, Following
+
+WAITS_S = 10
+"""For how long a watch waits for another one on the same state, as where a look of cron takes longer than its turn."""
 
 
 def remembered(place: str) -> Following | None:
@@ -19,10 +28,48 @@ def remembered(place: str) -> Following | None:
     place = located(place)
     if not filesystem(place).is_there(place):
         return None
-    following, changes = read_grown(place, Following, Change)
+    try:
+        following, changes = read_grown(place, Following, Change)
+    except (DataError, UsageError) as error:
+        if error.hint != AGAIN and isinstance(error, DataError):  # as of a store that does not answer
+            raise
+        raise DataError(error.message, "Delete it, or name another with --state.") from error
     for change in changes:
         following = following.then(change)
     return following
+
+
+@contextmanager
+def alone(state: Destination) -> Generator[None]:
+    """Let one watch at a time have a state of the disk: another waits, and gives up with an OutputError.
+
+    A file beside the state is locked, for the state itself may be another file after each save.  The lock goes with the
+    process, however that ends.
+    """
+    path, until = state.place.with_name(f".{state.place.name}.lock"), time.monotonic() + WAITS_S
+    if is_remote(state.place):
+        yield
+        return
+    while True:
+        with as_output_error(state):
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            has_lock = os.fstat(number).st_nlink > 0  # who had it removes the file
+        except OSError as error:
+            has_lock = error.errno != errno.EWOULDBLOCK  # where a file system has no locks, nothing is locked
+        if has_lock:
+            break
+        os.close(number)
+        if time.monotonic() > until:
+            in_use = f"{state.path} is in use by another `rlcorr watch`."
+            raise OutputError(in_use, "Wait until that ends, or name another file with --state.")
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(number)
 
 
 class StateFile:

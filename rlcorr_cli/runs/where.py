@@ -3,6 +3,7 @@
 The only place where looking at a dump takes polars, which is loaded where there is a condition: it starts threads.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 if TYPE_CHECKING:
     import polars as pl
 
+_LITERAL = re.compile(r"""(?<![\w&])'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_ODD_QUOTE = re.compile(r"""['"`$\\]""")
+_QUERY = re.compile(r"\bSELECT\b|\(\s*(?:FROM|TABLE|VALUES|WITH)\b|--|/\*")
+"""How a query begins within an expression; and comments, which could stand in between."""
 EXAMPLE = "Write --where \"step = 4 and worker = 'w3'\"."
 
 
@@ -27,6 +32,7 @@ class Condition:
     sql: str
 
     def __post_init__(self) -> None:
+        _refuse_query(self.sql)
         _ = self._expression
 
     def __getstate__(self) -> dict[str, str]:
@@ -61,6 +67,19 @@ class Condition:
             raise UsageError(f"--where {shortened(self.sql)} is no condition: it gives {found.dtype}.", EXAMPLE)
         held = found.fill_null(False).to_numpy()
         return np.broadcast_to(held, (len(rows),)).copy() if len(held) == 1 else held.astype(np.bool_)
+
+
+def _refuse_query(sql: str) -> None:
+    """Refuse a query within an expression before polars reads it, which opens what that names: tables are files, too.
+
+    What literals hold is no query, but where dialects quote in other ways, none is certain.  In capitals, as the parser
+    compares words, `ı` is the I of WITH.
+    """
+    bare = _LITERAL.sub(" ", sql)
+    found = _QUERY.search((sql if _ODD_QUOTE.search(bare) or "\\" in sql else bare).upper())
+    if found is not None:
+        what = f"--where {shortened(sql)} holds a query or a comment ({found[0].lstrip('(').strip()})"
+        raise UsageError(f"{what}, and only columns of the dump are read.", EXAMPLE)
 
 
 def _table(rows: OriginalRows, wanted: Mapping[str, Any], names: Mapping[str, str]) -> "pl.DataFrame":

@@ -1,5 +1,6 @@
 """Options from rlcorr.toml, pyproject.toml and variables: which hold, what is refused, and that results say so."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from running import BF16, analyzed, refused, row, run
 from running import parquet as written
 
 from rlcorr_cli import analyze
+from rlcorr_cli.commands.app import COMMANDS, LIGHT, function
+from rlcorr_cli.commands.typed import options_of
 
 ROWS = [{"rollout_log_probs": [-0.5, -1.0], "logp": [-0.25, -2.0], "step": step} for step in (0, 1)]
 
@@ -86,7 +89,78 @@ def test_typed_preset_replaces_the_plan_of_the_file(project: Path) -> None:
 def test_option_of_another_command_is_passed_over(project: Path) -> None:
     (project / "rlcorr.toml").write_text('rules = "rules.toml"\n')
     assert run("analyze", BF16).status == 0
-    refused(run("check", BF16), 2, "rules.toml")
+    ran = run("check", BF16)
+    named, *error = ran.err.splitlines(keepends=True)
+    assert named == "Options from rlcorr.toml: rules.\n"
+    refused(replace(ran, err="".join(error)), 2, "rules.toml")
+
+
+FROM_FILES = """
+accept all allow_overlap baseline batch_by batch_tokens by by_step clean_dump clip_high clip_low cluster_by coef
+device dry_run every expect extreme_ratio fail_on format group_by is_ join kind limit loss_agg map max
+max_bad_fraction max_decrease max_increase min min_effect mode nonfinite normalize objective on on_bad_row once
+pair_by plan points pool preset profile quiet random rank rejected resample row rows_per_file rs rules sample scale
+seed sort strict target_ess target_keep tokenizer vary veto where workers worst
+"""
+"""Options that neither run, write, replace nor connect, but for a value that is a URI."""
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in LIGHT])
+def test_what_runs_writes_replaces_or_connects_is_typed(command: str, project: Path) -> None:
+    for option in options_of(function(command)).values():
+        if not option.flags or option.name in FROM_FILES.split():
+            continue
+        key = next(flag for flag in option.flags if flag.startswith("--"))[2:]
+        (project / "rlcorr.toml").write_text(f"{key} = true\n")
+        for text in (f"{key} = true", f'[{command}]\n{key} = "touch PWNED"'):
+            (project / "rlcorr.toml").write_text(text)
+            refused(run(command, BF16), 2, f"rlcorr.toml: {key} is only read from the command line", f"type --{key}")
+    assert [path.name for path in project.iterdir()] == ["rlcorr.toml"]
+
+
+def test_a_command_in_a_file_of_any_folder_above_does_not_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "pyproject.toml").write_text('[tool.rlcorr.watch]\nexec = "touch PWNED"\nmax = ["k3_kl=1e-7"]\n')
+    below = project / "run"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    refused(run("watch", BF16, "--once", "--every", "0"), 2, "../pyproject.toml: exec is only", "type --exec")
+    assert not list(below.iterdir())
+    monkeypatch.setenv("RLCORR_EXEC", "cat > told.json")
+    (project / "pyproject.toml").write_text('[tool.rlcorr.watch]\nmax = ["k3_kl=1e-7"]\n')
+    ran = run("watch", BF16, "--once", "--every", "0", "--json")
+    assert (ran.status, (below / "told.json").exists()) == (1, True)
+    assert ran.err.startswith("Options from ../pyproject.toml: max.\nOptions from the environment: RLCORR_EXEC.\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("analyze", 'clean-dump = "s3://bucket/clean.parquet"'),
+        ("check", 'baseline = "S3://bucket/report.json"'),
+        ("check", 'rules = "hf://datasets/a/b/rules.toml"'),
+        ("analyze", 'plan = "gs://bucket/plan.yaml"'),
+        ("compare", 'plan = ["mine.toml", "abfs://c@a.dfs.core.windows.net/plan.yaml"]'),
+        ("convert", 'join = "hdfs://host:8020/dump.parquet"'),
+        ("inspect", 'tokenizer = "https://host/tokenizer.json"'),
+    ],
+)
+def test_a_uri_in_a_file_is_refused(command: str, text: str, project: Path) -> None:
+    (project / "rlcorr.toml").write_text(text)
+    refused(run(command, BF16), 2, "rlcorr.toml: ", "opens no connection", "and type --")
+
+
+def test_a_tokenizer_in_a_file_is_no_name_on_a_hub(project: Path) -> None:
+    (project / "rlcorr.toml").write_text('tokenizer = "owner/name"')
+    assert "There is no file ./owner/name." in run("inspect", BF16, "--worst", "1").err
+
+
+@pytest.mark.parametrize("command", ["analyze", "diagnose", "compare", "check", "inspect", "sweep", "plot", "convert"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_file_is_named_before_anything_else(command: str, form: str, project: Path) -> None:
+    (project / "rlcorr.toml").write_text("limit = 40\n[sweep]\nvary = 'ratio.seq_mean'")
+    output = ("-o", "out.parquet") if command == "convert" else ()
+    ran = run(command, BF16, *output, *(["--json"] if form == "json" else []))
+    assert ran.err.startswith("Options from rlcorr.toml: "), ran.err
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,35 @@ def test_a_condition_chooses_rows(form: Any, tmp_path: Path) -> None:
     assert ids("--where", "1 = 1", "--worst", "1") == ["s0"]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "step IN (SELECT step FROM read_csv('{csv}'))",
+        "EXISTS (SELECT 1 FROM read_csv('{csv}'))",
+        "EXISTS(\n FROM read_csv('{csv}'))",
+        "worker = $$'$$ OR EXISTS (FROM '{csv}') OR worker = $$'$$",
+        "step > (/* a */ FROM read_csv('{csv}'))",
+        "step IN (WITH t AS (FROM read_parquet('{csv}')) TABLE t)",
+        "step IN (VALUES (1))",
+        "worker = 'it''s' OR step = (\u017felect max(a) FROM scan_csv('{csv}'))",
+        "worker = r'a\\' OR step IN (SELECT a FROM '{csv}') OR worker = '",
+        "read_csv('{csv}')",
+    ],
+)
+def test_a_condition_opens_no_file(sql: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a_secret\n1\n")
+    ran = run("inspect", BF16, "--worst", "1", "--where", sql.format(csv=tmp_path / "a.csv"))
+    refused(ran, 2, "--where")
+    assert "a_secret" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "sql", ["sample_id <> 'select (from x)'", '"step" IS DISTINCT FROM 1', "response <> 'it''s -- (from) C:'"]
+)
+def test_words_of_queries_may_stand_in_a_condition(sql: str) -> None:
+    assert run("inspect", BF16, "--worst", "1", "--where", sql).status == 0
+
+
 def test_a_row_token_by_token_with_what_the_plan_says() -> None:
     plan = ("--is", "token:,1.02", "--rs", "k3.token:,0.001", "--rs", "ratio.seq_mean:0.999,1.001")
     given = pq.read_table(BF16).slice(7, 1).to_pylist()[0]

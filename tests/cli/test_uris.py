@@ -1,9 +1,12 @@
-"""Outputs are named by paths or by URIs: those of this machine are paths, those of no store are refused."""
+"""Outputs are named by paths or by URIs: those of this machine are paths, those of no store are refused; and no message
+shows a secret of one."""
 
 from pathlib import Path
 
 import pytest
 from running import BF16, refused, run
+
+from rlcorr_cli.errors import UsageError
 
 COMMANDS = {
     "analyze": ("analyze", BF16, "-o", "{uri}.html"),
@@ -37,3 +40,54 @@ def test_look_like_a_name_with_a_colon_that_is_a_path(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     assert run("filter", BF16, "--preset", "token_is", "-o", "run:3.parquet").status == 0
     assert (tmp_path / "run:3.parquet").exists()
+
+
+SECRET = "HUSHHUSH"
+WITH_SECRETS = (
+    f"https://user:{SECRET}@host/x",
+    f"htps://user:{SECRET * 40}@host/x",
+    f"https://{SECRET}@host/x",
+    f"s3:/KEY:{SECRET}@bucket/x",
+    f"s3:KEY:{SECRET}@bucket/x",
+    f"s3//KEY:{SECRET}@bucket/x",
+    f"S3://KEY:{SECRET}/+/{SECRET}@bucket/x",
+    f"s3://KEY%3A{SECRET}@bucket/x",
+    f"KEY:{SECRET}@bucket/x",
+    f"s3://bucket/x?X-Amz-Signature={SECRET}",
+    f"gs://bucket/x?GoogleAccessId=me&sig={SECRET}",
+    f"https://host/x?AWSAccessKeyId={SECRET}",
+    f"s3://bucket/x?endpoint_override=KEY:{SECRET}@host",
+    f"AccountName=a;AccountKey={SECRET}/x",
+)
+
+
+@pytest.mark.parametrize("uri", WITH_SECRETS)
+def test_with_a_secret_are_never_shown_whole(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for args in (
+        ("analyze", f"{uri}.parquet"),
+        ("analyze", BF16, "--clean-dump", f"{uri}.rlcorr"),
+        ("analyze", BF16, "-o", f"{uri}.html"),
+        ("analyze", BF16, "--plan", f"{uri}.yaml"),
+        ("analyze", BF16, "--preset", uri),
+        ("check", f"{uri}.json"),
+        ("watch", uri, "--once"),
+        ("watch", ".", "--once", "--state", f"{uri}.rlcorr"),
+        ("inspect", BF16, "--worst", "1", "--tokenizer", uri),
+    ):
+        for form in ((), ("--json",), ("--debug",)):
+            ran = run(*args, *form)
+            assert ran.status in (2, 3, 4), args
+            assert SECRET not in ran.out + ran.err, args
+
+
+def test_without_a_secret_are_shown_as_they_are() -> None:
+    for uri in (
+        "gs://anonymous@bucket/x?retry_limit_seconds=3",
+        "abfs://container@account.dfs.core.windows.net/x?credential_kind=anonymous",
+        "abfs://account@127.0.0.1:10000/logs/x?blob_storage_authority=127.0.0.1:10000",
+        "hdfs://me@host:8020/user/a@b/x",
+        "s3://bucket/time=12:30:00/x@y?endpoint_override=http://127.0.0.1:9000",
+    ):
+        assert str(UsageError(uri)) == uri

@@ -1,10 +1,12 @@
 """`rlcorr watch` on folders and stores that fill while it looks."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from test_schema import assert_is
 import rlcorr_cli
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.results.watched import Alarm, StepLine
+from rlcorr_cli.runs import watch_state
 
 CLOSE, FAR = 0.02, 0.5
 OLD = 1_700_000_000
@@ -340,21 +343,41 @@ def test_one_file_may_hold_many_steps(here: Path) -> None:
     assert [line["warns"] for line in found["steps"]][:3] == [[], [], ["seq_ess"]]
 
 
-def test_tensorboard_has_each_step_once(here: Path) -> None:
+def steps_of_curves(folder: Path) -> list[int]:
+    """The steps of k3_kl in TensorBoard's files."""
     event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
-    for first in (0, 3):
-        for step in range(first, first + 3):
-            step_file(here / f"run/step_{step}.parquet", step)
-        looked("--tb", "curves")
     found: list[int] = []
-    for file in sorted((here / "curves").iterdir()):
+    for file in sorted(folder.iterdir()):
         data = file.read_bytes()
         while data:
             size = int.from_bytes(data[:8], "little")
             event = event_pb2.Event.FromString(data[12 : 12 + size])
             data = data[16 + size :]
             found += [event.step for one in event.summary.value if one.tag == "rlcorr/k3_kl"]
-    assert found == list(range(6))
+    return found
+
+
+def test_tensorboard_has_each_step_once(here: Path) -> None:
+    for first in (0, 3):
+        for step in range(first, first + 3):
+            step_file(here / f"run/step_{step}.parquet", step)
+        looked("--tb", "curves")
+    assert steps_of_curves(here / "curves") == list(range(6))
+
+
+def test_steps_are_in_lines_and_curves_though_a_watch_is_ended_as_it_tells_them(here: Path) -> None:
+    for step in range(4):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step == 3 else CLOSE)
+    rule: dict[str, Any] = {"max": {"k3_kl": 0.05}, "once": True}
+    told: list[Any] = []
+    with contextlib.suppress(SystemExit):
+        rlcorr_cli.watch("run/", tb=here / "curves", told=lambda what: told.append(what) or sys.exit(), **rule)
+    again = rlcorr_cli.watch("run/", tb=here / "curves", told=told.append, **rule)
+    assert [what.step for what in told] == [0, 0, 1, 2, 3, 3]
+    assert isinstance(told[-1], Alarm)
+    assert ([line.step for line in again.steps], again.n_steps) == ([0, 1, 2, 3], 4)
+    assert set(steps_of_curves(here / "curves")) == {0, 1, 2, 3}
+    assert rlcorr_cli.watch("run/", **rule).steps == ()
 
 
 def test_an_empty_folder_waits_and_a_missing_one_is_an_error(here: Path) -> None:
@@ -627,3 +650,70 @@ def test_a_line_of_steps_judged_together_has_room_and_names_them(
     told = " ".join(" ".join(of_steps).split())
     assert "with step 4" in told.partition(" 5 1,200 ")[2]
     assert ("passes with step" in told) == (width == 120)
+
+
+def test_curves_have_no_holes_where_a_signal_ends_the_command_of_an_alarm(
+    here: Path, watching: Callable[..., Watching]
+) -> None:
+    for step in range(3):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step == 2 else CLOSE)
+    first = watching("run/", "--max", "k3_kl=0.05", "--tb", "curves", "--exec", "kill -TERM $PPID; sleep 1")
+    assert first.process.wait(LIMIT_SECONDS) == 128 + signal.SIGTERM
+    assert steps_of_curves(here / "curves") == [0, 1, 2]
+    found = looked("--max", "k3_kl=0.05", "--tb", "curves", status=1)
+    assert (steps(found), found["n_steps"], steps_of_curves(here / "curves")) == ([], 3, [0, 1, 2])
+
+
+def test_json_stays_json_beside_a_command_that_prints(here: Path) -> None:
+    step_file(here / "run/step_1.parquet", 1, FAR)
+    command = "echo printed; echo of an error >&2; cat"
+    arguments = [forked_command(), "watch", "run/", "--once", "--json", "--max", "k3_kl=0.05", "--exec", command]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=here, timeout=LIMIT_SECONDS)
+    assert (done.returncode, json.loads(done.stdout)["n_steps"]) == (1, 1)
+    assert done.stderr.startswith("printed\nof an error\n{")
+
+
+def test_two_looks_at_once_raise_each_alarm_once(here: Path) -> None:
+    for step in range(3):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step == 2 else CLOSE)
+    command = [forked_command(), "watch", "run/", "--once", "--max", "k3_kl=0.05", "--exec", "echo >> told; sleep 0.5"]
+    looks = [LimitedProcess(command, cwd=here, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [each.wait(LIMIT_SECONDS) for each in looks] == [1, 1]
+    assert (here / "told").read_text() == "\n"
+    assert sorted(path.name for path in here.iterdir()) == ["run", "told", "watch.rlcorr"]
+
+
+def test_a_state_in_use_is_said_to_be_and_one_of_a_killed_watch_is_not(
+    here: Path, monkeypatch: pytest.MonkeyPatch, watching: Callable[..., Watching]
+) -> None:
+    monkeypatch.setattr(watch_state, "WAITS_S", 0)
+    first = watching("run/")
+    first.sees("Following run/")
+    refused(run("watch", "run/", "--once"), 4, "watch.rlcorr is in use by another", "--state")
+    first.process.send_signal(signal.SIGKILL)
+    first.process.wait(LIMIT_SECONDS)
+    monkeypatch.setattr(watch_state, "WAITS_S", LIMIT_SECONDS)  # the process may be behind another
+    assert run("watch", "run/", "--once").status == 0
+
+
+@pytest.mark.parametrize("damage", ["empty", "zeros", "flipped", "cut", "parquet", "text", "other totals"])
+def test_a_state_that_is_damaged_is_to_be_deleted(here: Path, damage: str) -> None:
+    path, state = step_file(here / "run/step_1.parquet", 1), here / "watch.rlcorr"
+    looked()
+    whole = state.read_bytes()
+    half = len(whole) // 2
+    if damage == "other totals":
+        assert run("analyze", str(path), "-o", str(state), "--overwrite").status == 0
+    else:
+        state.write_bytes(
+            {
+                "empty": b"",
+                "zeros": bytes(4096),
+                "flipped": whole[:half] + bytes([whole[half] ^ 1]) + whole[half + 1 :],
+                "cut": whole[:half],
+                "parquet": path.read_bytes(),
+                "text": b"a\nb\n",
+            }[damage]
+        )
+    refused(run("watch", "run/", "--once"), 3, "watch.rlcorr", "Delete it, or name another with --state.")
+    assert run("watch", "run/", "--once", "--state", "other.rlcorr").status == 0

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -331,3 +332,53 @@ def test_an_interrupt_cleans_up(number: signal.Signals, tmp_path: Path) -> None:
         said = {signal.SIGINT: b"Interrupted: nothing was written.\n"}
         assert process.stderr.read() == said.get(number, b"")
     assert list(tmp_path.iterdir()) == []
+
+
+KINDS_OF_OUTPUT = {
+    **{
+        f"report{suffix}": ("analyze", STEPS, "--group-by", "step", "-o", f"report{suffix}")
+        for suffix in (".json", ".html", ".md", ".csv", ".rlcorr", ".tb")
+    },
+    "kept.jsonl": ("filter", BF16, "--preset", "geo_rs", "-o", "kept.jsonl"),
+    "kept": ("filter", BF16, "--preset", "geo_rs", "--rows-per-file", "10", "-o", "kept"),
+    "rejected.parquet": (
+        "filter",
+        BF16,
+        "--preset",
+        "geo_rs",
+        "-o",
+        "k.jsonl",
+        "--rejected-output",
+        "rejected.parquet",
+    ),
+    "picture.png": ("plot", BF16, "--kind", "ratio", "-o", "picture.png"),
+    "converted.parquet": ("convert", BF16, "-o", "converted.parquet"),
+    "checks.xml": ("check", BF16, "--junit", "checks.xml"),
+    "base.json": ("check", BF16, "--update-baseline", "--baseline", "base.json"),
+    "watch.rlcorr": ("watch", "followed.parquet", "--once", "--every", "0"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS_OF_OUTPUT)
+def test_what_is_replaced_keeps_its_mode_and_its_group(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    group = 12 if os.getuid() == 0 else os.getgid()
+
+    def permissions() -> dict[str, tuple[int, int]]:
+        """Mode and group of the output and of what it holds."""
+        found = [Path(name), *(Path(name).iterdir() if Path(name).is_dir() else ())]
+        return {path.name.partition("tfevents")[0]: (path.stat().st_mode & 0o777, path.stat().st_gid) for path in found}
+
+    command = KINDS_OF_OUTPUT[name]
+    overwrite = [] if command[0] == "watch" or "--junit" in command or "--baseline" in command else ["--overwrite"]
+    shutil.copy(BF16, "followed.parquet")
+    assert run(*command).status == 0
+    shutil.copy(BF16, "followed.parquet")
+    for path in (*(Path(name).iterdir() if Path(name).is_dir() else ()), Path(name)):
+        os.chown(path, -1, group)
+        path.chmod(0o710 if path.is_dir() else 0o640)
+    before, number = permissions(), Path(name).stat().st_ino
+    assert run(*command, *overwrite).status == 0
+    assert (permissions(), Path(name).stat().st_ino == number) == (before, False)
