@@ -231,8 +231,8 @@ GLOSSARY: Mapping[str, Sequence[Term]] = {
         Term(
             name="other columns",
             meaning="Columns by which `diagnose` compares rows, if the dump has them: worker, data_source, "
-            "finish_reason, step, policy_version and the lag. --by names more.",
-            also=("worker", "data_source", "finish_reason"),
+            "finish_reason, cached_tokens, spec_accept_rate, step, policy_version and the lag. --by names more.",
+            also=("worker", "data_source", "finish_reason", "cached_tokens", "spec_accept_rate"),
         ),
         Term(
             name="token ids",
