@@ -64,6 +64,14 @@ class NoTrainedPolicy(PartOfStep):
     """A dump of the rollout policy's log-probs alone."""
 
 
+class NoRolloutColumn(DataError):
+    """A dump in which no column is called as the rollout policy's log-probs are."""
+
+
+class NoTrainedColumn(DataError):
+    """The same of the trained policy's."""
+
+
 class NoCurrentPolicy(DataError):
     """A dump without the policy after updates, where bypass mode compares that."""
 

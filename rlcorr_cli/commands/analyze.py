@@ -84,7 +84,7 @@ WITH_ROWS = (".html", ".md")
 N_WORST = 5
 LARGEST_READ_AGAIN = 4 << 30
 """Rows that the page of a report ends with; of a dump of more bytes they are not sought, which is one more reading."""
-LOOKED_AT = "step, policy_version, worker, data_source, finish_reason"
+LOOKED_AT = "step, policy_version, worker, data_source, finish_reason, cached_tokens, spec_accept_rate"
 
 
 def analyze(

@@ -19,6 +19,8 @@ TYPES: dict[str, pa.DataType] = {
     "response_mask": pa.list_(pa.int8()),
     "token_ids": pa.list_(pa.int64()),
     "advantages": pa.list_(pa.float64()),
+    "entropies": pa.list_(pa.float64()),
+    "is_masked": pa.list_(pa.float64()),
     "reward": pa.float64(),
     "step": pa.int64(),
     "group_id": pa.string(),

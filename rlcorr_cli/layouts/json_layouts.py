@@ -14,6 +14,7 @@ from typing import Any, Literal
 from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, each_alone, later
+from rlcorr_cli.layouts.left_out import LeftOut, Reason, unfinished
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
 Key = tuple[str, bytes]
@@ -44,6 +45,7 @@ class JsonLayout:
     is left out; the whole file is looked through for it.  from_path: columns of whole numbers that a pattern finds in
     the path.
     parts: from a line's object and its number from 0 to the objects that become rows; a list may be a NumPy array.
+    surveyed: what rows are, as 'responses', where all parts of a file are looked at first for what gives no row.
     span: whether rows are cut to the first to last token of the mask.  zeroed_by: where this key is 0, the mask is
     all 0.  check: asked of a path before it is read; a DataError, or more notes.
     notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
@@ -57,7 +59,8 @@ class JsonLayout:
     recognise: Callable[[FileStart], str | None] | None = None
     only_with: Mapping[str, Key] = field(default_factory=dict[str, Key])
     from_path: Mapping[str, str] = field(default_factory=dict[str, str])
-    parts: Callable[[dict[str, Any], int], Iterable[Mapping[str, Any]]] = lambda row, number: (row,)
+    parts: Callable[[dict[str, Any], int], Iterable[Mapping[str, Any] | LeftOut]] = lambda row, number: (row,)
+    surveyed: str = ""
     span: bool = False
     zeroed_by: str = ""
     check: Callable[[str], tuple[str, ...]] = lambda path: ()
@@ -84,6 +87,14 @@ class JsonLayout:
         )
 
 
+NO_TOKENS = Reason(
+    "left out: no call has token ids and log-probs",
+    "has token ids and log-probs",
+    "Serve the model with them (return_token_ids, logprobs): NeMo-Gym keeps what the server returns.",
+)
+LAST_CALL = Reason("with a last call that has no token ids, and is not in the row")
+
+
 def _nemo_gym(start: FileStart) -> str | None:
     """By its keys; a batch API's response has a body instead of output."""
     response = start.row.get("response")
@@ -106,9 +117,9 @@ NEMO_GYM = JsonLayout(
         "source": From("text", "agent_ref.name"),
     },
     parts=later("json_parts.conversation"),
+    surveyed="conversations",
     notes=(
         "A row holds all calls of a conversation; tokens between them have mask 0.",
-        "Conversations without a call that has token ids give no row.",
         "Where a call's prompt is not what went before it, its tokens follow the call before without any between.",
     ),
     notes_with={"Rows with mask_sample have mask 0.": ("mask_sample", b"")},
@@ -226,6 +237,8 @@ PRIME_RL = JsonLayout(
         "advantages": From("floats", "advantages"),
         "rollout_log_probs": From("floats", "inference_logprobs"),
         "current_log_probs": From("floats", "trainer_logprobs"),
+        "entropies": From("floats", "entropies|entropy", optional=True),
+        "is_masked": From("floats", "is_masked", optional=True),
         "step": From("whole", "step"),
         "sample_id": From("joined", "{rank}-{export_sequence_idx}"),
         "source": From("text", "env_name"),
@@ -322,7 +335,18 @@ def _sglang(start: FileStart) -> str | None:
 
 ENGINE_HINT = (
     "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
-    "rlcorr convert DUMP --join SCORED --on group_id,choice -o dump.parquet."
+    "rlcorr convert DUMP --join SCORED --on {on} -o dump.parquet."
+)
+NO_LOG_PROBS = Reason(
+    "left out: they have no output_token_logprobs, as of a request that failed or did not ask for them",
+    "has output_token_logprobs",
+    "Ask SGLang for them: return_logprob=true.",
+)
+MISCOUNTED = Reason("with fewer or more log-probs than completion_tokens: some tokens, such as reasoning, have none")
+SGLANG_UNFINISHED = unfinished(
+    "meta_info.finish_reason",
+    "jq -cs 'group_by(.meta_info.id)[] | .[-1] * {meta_info: {output_token_logprobs: "
+    "map(.meta_info.output_token_logprobs[])}}' FILE > dump.jsonl",
 )
 SCORED_NOTE = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
 INPUT, VERSION = ("input_token_logprobs", rb"\[\["), ("weight_version", b'"')
@@ -342,18 +366,24 @@ SGLANG = JsonLayout(
         "prompt_log_probs": From("floats", "prompt_log_probs", optional=True),
         "prompt_token_ids": From("integers", "prompt_token_ids", optional=True),
         "policy_versions": From("integers", "versions", optional=True),
+        "cached_tokens": From("whole", "cached_tokens", optional=True),
+        "total_prompt_tokens": From("whole", "prompt_tokens", optional=True),
+        "spec_accept_rate": From("number", "spec_accept_rate", optional=True),
     },
     only_with={
         "policy_version": VERSION,
         "policy_version_end": VERSION,
         "policy_versions": ("weight_versions", rb"\[{"),
+        **{name: (name, rb"\d") for name in ("cached_tokens", "spec_accept_rate")},
+        "total_prompt_tokens": ("cached_tokens", rb"\d"),
         "prompt_log_probs": INPUT,
         "prompt_token_ids": INPUT,
     },
     parts=later("json_parts.response"),
+    surveyed="responses",
     notes=("A row is a response; group_id is its place in the file.",),
     notes_with={SCORED_NOTE: INPUT},
-    missing_policy_hint=ENGINE_HINT,
+    missing_policy_hint=ENGINE_HINT.format(on="group_id"),
 )
 """The engine's own answers, one a line: [log-prob, token id, text or null] of each token.  meta_info.weight_versions
 says which weights sampled which tokens: [{version, start, end}]; without it the response has one weight_version.

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.json_layouts import LAST_CALL, MISCOUNTED, NO_LOG_PROBS, NO_TOKENS, SGLANG_UNFINISHED
+from rlcorr_cli.layouts.left_out import LeftOut
 from rlcorr_cli.layouts.values import (
     HINT,
     aligned,
@@ -20,6 +22,7 @@ from rlcorr_cli.layouts.values import (
     mask,
     number,
     objects,
+    text,
     version,
     whole,
 )
@@ -39,14 +42,16 @@ def unwrapped(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
     yield {**values, "agent_ref": agent.get("name")} if isinstance(agent, dict) else values
 
 
-def conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
+def conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftOut]:
     """NeMo-Gym's calls of the model, one after the other, in one.
 
     Each call's prompt_token_ids is all that went before, so that what lies between the end of a call and its beginning
     is a tool's answer or the template's words, mask 0.
     """
-    calls = [item for item in objects(inner(row, "response"), "output") if item.get("generation_token_ids")]
+    output = objects(inner(row, "response"), "output")
+    calls = [item for item in output if item.get("generation_token_ids")]
     if not calls:
+        yield LeftOut(NO_TOKENS)
         return
     tokens: list[NDArray[np.int64]] = []
     log_probs: list[NDArray[Any]] = []
@@ -67,12 +72,20 @@ def conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
         "generation_log_probs": np.concatenate(log_probs),
         "mask": np.concatenate(masks),
     }
+    if output[-1] is not calls[-1] and output[-1].get("role") == "assistant":
+        yield LeftOut(LAST_CALL)
 
 
-def response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
+def response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftOut]:
     """SGLang's response, with the versions of the weights that sampled its tokens."""
     meta_info = inner(row, "meta_info")
+    if meta_info.get("output_token_logprobs") is None:
+        yield LeftOut(NO_LOG_PROBS)
+        return
     log_probs, tokens = _scored(meta_info, "output_token_logprobs")
+    if meta_info.get("finish_reason", "") is None:
+        yield LeftOut(SGLANG_UNFINISHED, text(meta_info, "id"), log_probs)
+        return
     some = dict[str, Any]()
     if meta_info.get("input_token_logprobs"):
         some["prompt_log_probs"], some["prompt_token_ids"] = _scored(meta_info, "input_token_logprobs")
@@ -87,8 +100,12 @@ def response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
         "token id": tokens,
         "first_version": known[0],
         "last_version": known[-1],
+        **{key: meta_info[key] for key in ("cached_tokens", "prompt_tokens", "spec_accept_rate") if key in meta_info},
         **some,
     }
+    n_said = whole(meta_info, "completion_tokens")
+    if n_said is not None and not 0 <= n_said - len(log_probs) <= 1:
+        yield LeftOut(MISCOUNTED)
 
 
 def _scored(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

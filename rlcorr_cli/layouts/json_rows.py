@@ -18,6 +18,7 @@ from rlcorr_cli.layouts import values
 from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLayout
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.left_out import LeftOut, rows_of, survey
 from rlcorr_cli.layouts.values import aligned, inner, span, whole
 
 CUT = "Wait until it is written, or copy it again."
@@ -52,13 +53,16 @@ def opened(layout: JsonLayout, path: str) -> OpenedDump:
     fixed = {name: int(match[1]) for name, match in in_path.items() if match}
     columns = {name: of for name, of in layout.columns.items() if layout.only_with.get(name) in (None, *found)}
 
-    def rows(row: dict[str, Any], number: int) -> Iterator[Sample]:
+    def rows(row: dict[str, Any], number: int) -> Iterator[Sample | LeftOut]:
         for part in layout.parts(row, number):
-            yield {**_sample(layout, columns, part), **fixed}
+            yield part if isinstance(part, LeftOut) else {**_sample(layout, columns, part), **fixed}
+
+    if layout.surveyed:
+        notes = (*survey(made_of_rows(path, rows), layout.surveyed), *notes)
 
     return OpenedDump(
         columns=("response_mask", *(name for name in columns if name != "response_mask"), *fixed),
-        samples=lambda: made_of_rows(path, rows),
+        samples=lambda: rows_of(made_of_rows(path, rows)),
         notes=(*notes, *(note for note, sign in layout.notes_with.items() if sign in found)),
         types={name: KINDS[of.kind][1] for name, of in columns.items()},
         missing_policy_hint=layout.missing_policy_hint,
@@ -108,7 +112,8 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]
             except (ValueError, RecursionError) as error:
                 raise DataError(f"line {number} is not JSON: is the file still being written?", CUT) from error
             if not isinstance(row, dict):
-                raise DataError(f"line {number} is not an object.", CUT)
+                hint = "A line for each object: `jq -c '.[]?' FILE > dump.jsonl`." if isinstance(row, list) else CUT
+                raise DataError(f"line {number} is not an object.", hint)
             with naming(f"line {number}"):
                 yield from make(row, n_objects)
             n_objects += 1

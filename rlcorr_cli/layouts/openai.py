@@ -1,33 +1,48 @@
 """Responses in OpenAI's form, of vLLM, SGLang or OpenAI: chat, completions, and a batch's outcomes, one a line.
 
-A row is a choice.  Chat: logprobs.content, a list of objects; completions: logprobs.token_logprobs, before which the
-prompt's tokens stand where the request said echo.  Token ids: token_ids beside them, or tokens as "token_id:N".  What
-an engine scored of a prompt (echo, prompt_logprobs) is a column of its own: of another engine's tokens it is the
-second policy.
+A row is a choice.  Chat: logprobs.content and the lists beside it (PARTS), of objects; completions:
+logprobs.token_logprobs, before which the prompt's tokens stand where the request said echo.  Token ids: token_ids
+beside them, or tokens as "token_id:N".  What an engine scored of a prompt (echo, prompt_logprobs) is a column of its
+own: of another engine's tokens it is the second policy.  A response with log-probs elsewhere is left out, and told.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, SCORED_NOTE
-from rlcorr_cli.layouts.json_rows import has_key, made_of_rows
+from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, MISCOUNTED, SCORED_NOTE
+from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
+from rlcorr_cli.layouts.left_out import LeftOut, Reason, rows_of, survey, unfinished
+from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
-OBJECTS = ("chat.completion", "text_completion")
+OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk")
+PARTS = ("reasoning_content", "content", "refusal")
+"""Lists of a chat's logprobs, in the order in which the model writes them."""
+READ = {("logprobs", "token_logprobs", ITEMS), *(("logprobs", key, ITEMS, "logprob") for key in PARTS)}
+PIECES = (
+    """jq -cs 'map(select(.choices[0].logprobs)) | group_by([.id, .choices[0].index])[] | """
+    r"""{sample_id: (.[0] | "\(.id)/\(.choices[0].index)"), """
+    "rollout_log_probs: [.[].choices[0].logprobs | (.reasoning_content, .content, .refusal)[]?.logprob, "
+    ".token_logprobs[]?]}' FILE > dump.jsonl"
+)
+UNFINISHED = unfinished("choices[].finish_reason", PIECES)
+CHUNK = Reason("left out as chunks of a stream", "is whole: these are chunks of a stream", PIECES)
+UNPLACED = (
+    "holds log-probs, too, and where they belong among the tokens is not known",
+    "can be put in order",
+    "Write the log-probs in the order of the tokens, a list for each response, as rollout_log_probs.",
+)
+FAILED = Reason("left out: no choice is in them, as of a request that failed", "has a choice", "Look at their errors.")
 COLUMNS = ("rollout_log_probs", "response_mask", "group_id", "sample_id", "choice")
-OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids")
-LOOKED_AT = 16
-"""Requests that tell which of these columns a file has."""
+OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids", "cached_tokens", "total_prompt_tokens")
 TOKEN_ID = "token_id:"
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
-FAILED = "Requests that failed give no row."
 
 
 def recognise(start: FileStart) -> str | None:
@@ -44,57 +59,87 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     import pyarrow as pa
 
     (path,) = paths
-    first = [*islice(made_of_rows(path, lambda row, number: [[*_samples(row, number)]]), LOOKED_AT)]
-    choices = [choice for request in first for choice in request]
-    if all(choice["rollout_log_probs"] is None for choice in choices):
+    found = set[str]()
+
+    def looked_at() -> Iterator[Sample | LeftOut]:
+        for part in made_of_rows(path, _samples):
+            if not isinstance(part, LeftOut):
+                found.update(name for name, value in part.items() if value is not None)
+            yield part
+
+    notes = survey(looked_at(), "responses")
+    if "rollout_log_probs" not in found:
         raise DataError(
-            f"its first {LOOKED_AT} requests have no choice with log-probs.",
+            "its responses have no choice with log-probs.",
             "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
         )
-    optional = [name for name in OPTIONAL if any(choice[name] is not None for choice in choices)]
-    notes = [*NOTES, *([SCORED_NOTE] if "prompt_log_probs" in optional else ())]
+    optional = [name for name in OPTIONAL if name in found]
     return OpenedDump(
         columns=[*COLUMNS, *optional],
-        samples=lambda: made_of_rows(path, _samples),
-        notes=(*notes, FAILED) if has_key(path, "custom_id") else tuple(notes),
+        samples=lambda: rows_of(made_of_rows(path, _samples)),
+        notes=(*notes, *NOTES, *((SCORED_NOTE,) if "prompt_log_probs" in found else ())),
         types={
-            "choice": pa.int64(),
+            **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
             "prompt_log_probs": pa.list_(pa.float64()),
             "prompt_token_ids": pa.list_(pa.int64()),
         },
-        missing_policy_hint=ENGINE_HINT,
+        missing_policy_hint=ENGINE_HINT.format(on="group_id,choice"),
     )
 
 
-def _samples(row: dict[str, Any], request: int) -> Iterator[Sample]:
+def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
     body, name = row, text(row, "id")
     if "custom_id" in row:
         body, name = inner(inner(row, "response"), "body"), text(row, "custom_id")
-    choices = objects(body, "choices")
+    choices, usage = objects(body, "choices"), inner(body, "usage")
+    parts: list[Sample | LeftOut] = []
     for place, choice in enumerate(choices):
-        log_probs, tokens = _sampled(choice)
-        prompt_tokens = _ids(choice, "prompt_token_ids", body)
-        prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
-        if log_probs is not None:
-            echoed = _echoed(choice, body, choices, len(log_probs))
-            prompt = log_probs[:echoed] if echoed else prompt
-            log_probs, tokens = log_probs[echoed:], tokens[echoed:]
-        ids = _ids(choice, "token_ids")
-        ids = _named_ids(tokens) if ids is None else ids
         index = whole(choice, "index")
         number = place if index is None else index
-        if log_probs is not None and ids is not None:
-            aligned(token_ids=ids, log_probs=log_probs)
-        yield {
-            "rollout_log_probs": log_probs,
-            "response_mask": None if log_probs is None else np.ones(len(log_probs), np.int8),
-            "token_ids": ids,
-            "group_id": str(request),
-            "sample_id": None if name is None else f"{name}/{number}",
-            "choice": number,
-            "prompt_log_probs": prompt,
-            "prompt_token_ids": prompt_tokens,
-        }
+        sample_id = None if name is None else f"{name}/{number}"
+        parts.append(_sample(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
+    yield from parts or [LeftOut(FAILED)]
+    lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
+    n_lacking = (whole(usage, "completion_tokens") or 0) - sum(len(values) for values in lists if values is not None)
+    if usage and all(values is not None for values in lists) and not 0 <= n_lacking <= len(parts):
+        yield LeftOut(MISCOUNTED)  # an engine may list no end token
+    unread = next(log_probs_in({key: value for key, value in body.items() if key != "choices"}), None)
+    if unread is not None:
+        yield LeftOut(Reason(f"with log-probs in {text_of(unread)}, too, which are not read"))
+
+
+def _sample(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
+    """A choice's row, with what `about` tells of it, or why there is none."""
+    log_probs, tokens = _sampled(choice)
+    if "delta" in choice or choice.get("finish_reason", "") is None:
+        return LeftOut(
+            CHUNK if "delta" in choice else UNFINISHED, about["sample_id"], () if log_probs is None else log_probs
+        )
+    unread = next((path for path in log_probs_in(choice) if path not in READ), None)
+    if unread is not None:
+        return LeftOut(Reason(f"left out: {text_of(unread)} {UNPLACED[0]}", *UNPLACED[1:]))
+    prompt_tokens = _ids(choice, "prompt_token_ids", body)
+    prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
+    if log_probs is not None:
+        echoed = _echoed(choice, body, len(log_probs))
+        prompt = log_probs[:echoed] if echoed else prompt
+        log_probs, tokens = log_probs[echoed:], tokens[echoed:]
+    ids = _ids(choice, "token_ids")
+    ids = _named_ids(tokens) if ids is None else ids
+    if log_probs is not None and ids is not None:
+        aligned(token_ids=ids, log_probs=log_probs)
+    usage = inner(body, "usage")
+    n_cached = whole(inner(usage, "prompt_tokens_details"), "cached_tokens")
+    return {
+        "rollout_log_probs": log_probs,
+        "response_mask": None if log_probs is None else np.ones(len(log_probs), np.int8),
+        "token_ids": ids,
+        **about,
+        "prompt_log_probs": prompt,
+        "prompt_token_ids": prompt_tokens,
+        "cached_tokens": n_cached,
+        "total_prompt_tokens": None if n_cached is None else whole(usage, "prompt_tokens"),
+    }
 
 
 def _sampled(choice: Mapping[str, Any]) -> tuple[NDArray[Any] | None, list[Any]]:
@@ -103,21 +148,21 @@ def _sampled(choice: Mapping[str, Any]) -> tuple[NDArray[Any] | None, list[Any]]
     if logprobs.get("token_logprobs") is not None:
         values, tokens = floats(logprobs, "token_logprobs"), logprobs.get("tokens")
         return values, tokens if isinstance(tokens, list) and len(tokens) == len(values) else []
-    if logprobs.get("content") is None and logprobs.get("refusal") is None:
+    if all(logprobs.get(key) is None for key in PARTS):
         return None, []
-    entries = objects(logprobs, "content") or objects(logprobs, "refusal")
+    entries = [entry for key in PARTS for entry in objects(logprobs, key)]
     values = floats({"logprob": [entry.get("logprob") for entry in entries]}, "logprob")
     return values, [entry.get("token") for entry in entries]
 
 
-def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], choices: list[Any], n_values: int) -> int:
+def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], n_values: int) -> int:
     """How many of a completion's tokens are the prompt's."""
     ids = _ids(choice, "token_ids")
     if "token_logprobs" not in inner(choice, "logprobs"):
         return 0
     if ids is not None:
         return max(0, n_values - len(ids))
-    usage = inner(body, "usage")
+    usage, choices = inner(body, "usage"), objects(body, "choices")
     n_prompt, n_sampled = whole(usage, "prompt_tokens") or 0, whole(usage, "completion_tokens") or 0
     n_all = sum(len(inner(other, "logprobs").get("token_logprobs") or ()) for other in choices)
     return n_prompt if 0 < n_prompt <= n_values and n_all == n_sampled + n_prompt * len(choices) else 0

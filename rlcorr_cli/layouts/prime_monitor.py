@@ -58,6 +58,8 @@ COLUMNS = (
     "branch",
     "kind",
 )
+TOLD = ("advantages", "entropies", "is_masked")
+"""Numbers of each token that annotations have beside the log-probs."""
 TYPES = {"episode_id": pa.string(), "branch": pa.int64(), "kind": pa.string()}
 BRANCHES = (
     "A row is a branch of a trace, from its first to its last token that counts. A token counts if it was sampled and, "
@@ -82,7 +84,8 @@ class _Stream(msgspec.Struct):
     index: int
     trainer_logprobs: list[float | None] | None = None
     advantages: list[float | None] | None = None
-    is_masked: list[Any] | None = None
+    entropies: list[float | None] | None = None
+    is_masked: list[bool | float | None] | None = None
 
 
 class _Ship(msgspec.Struct):
@@ -217,8 +220,9 @@ class Annotations:
             trained = zip(branch.is_masked or (), values, strict=False)
             if n_lost := sum(flag is not None and value != value for flag, value in trained):
                 self.not_finite[trace, branch.index] = n_lost
-        if branch.advantages:
-            self._keep((trace, branch.index, "advantages"), branch.advantages)
+        for name in TOLD:
+            if values := getattr(branch, name):
+                self._keep((trace, branch.index, name), values)
 
     def _keep(self, key: tuple[str, int, str], numbers: list[float | None]) -> Values:
         values = np.array(numbers, np.float64)  # null is NaN
@@ -299,7 +303,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
         if file.stream != "stream":
             annotations.read(file.path, sizes[file.path])
     counts = _counted(stream, sizes, annotations)
-    optional = [name for name in ("current_log_probs", "advantages") if annotations.has(name)]
+    optional = [name for name in ("current_log_probs", *TOLD) if annotations.has(name)]
 
     def samples() -> Iterator[Sample]:
         for file in stream:
@@ -406,7 +410,7 @@ def _rows(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any
 def _row(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: Annotations) -> dict[str, Any]:
     tokens, sampled, log_probs = parts
     current = annotations.values(trace, branch, "current_log_probs", len(tokens))
-    advantages = annotations.values(trace, branch, "advantages", len(tokens))
+    told = {name: annotations.values(trace, branch, name, len(tokens)) for name in TOLD}
     mask = sampled if current is None else sampled & ~np.isnan(current)
     cut = span(mask)
     return {
@@ -414,7 +418,7 @@ def _row(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: An
         "response_mask": mask[cut],
         "token_ids": tokens[cut],
         "current_log_probs": None if current is None else _nulled(current[cut]),
-        "advantages": None if advantages is None else _nulled(advantages[cut]),
+        **{name: None if values is None else _nulled(values[cut]) for name, values in told.items()},
     }
 
 

@@ -113,6 +113,16 @@ REFUSED: tuple[Refused, ...] = (
         lambda start: start.first_bytes[:14] == b"rlcorr totals ",
     ),
     Refused(
+        "a table of columns and data, as Weights & Biases writes one",
+        "`jq -c '.columns as $c | .data[] | [$c, .] | transpose | map({(.[0]): .[1]}) | add' FILE > dump.jsonl`.",
+        lambda start: all(isinstance(start.row.get(key), list) for key in ("columns", "data")),
+    ),
+    Refused(
+        "a stream of server-sent events",
+        "`sed -n 's/^data: *{/{/p' FILE > chunks.jsonl` gives its chunks as JSON lines.",
+        lambda start: re.match(rb"\s*((|event|id|retry):[^\n]*\n\s*)*data:", start.first_bytes) is not None,
+    ),
+    Refused(
         "a JSON array",
         "JSON lines hold one object a line: `jq -c '.[]' FILE > dump.jsonl`.",
         lambda start: start.first_bytes.lstrip()[:1] == b"[" and not _named(".jsonl", ".ndjson")(start),

@@ -162,7 +162,7 @@ SOURCES = "source_name", "data_source"
 """The keys of a sample's metadata that tell where its prompt is from: slime's, miles'."""
 FROM_ROLLOUT = (
     *("reward", "group_id", "policy_version", "policy_version_end", "weight_versions"),
-    *("source", "status", "remove_sample"),
+    *("source", "status", "remove_sample", *slime_train.ENGINE_FACTS),
 )
 """What a joined row has of the rollout file, where the training file has no such column."""
 ENGINE = "rollout_log_probs"
@@ -172,7 +172,7 @@ TOLD_OF_TOKENS = ("kept_set_size", "policy_versions")
 TYPES = {
     "status": pa.string(),
     "remove_sample": pa.bool_(),
-    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOLD_OF_TOKENS)},
+    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOLD_OF_TOKENS, *slime_train.ENGINE_FACTS)},
 }
 REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
 REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
@@ -291,6 +291,7 @@ def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
         "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
         "status": as_text(sample.get("status")),
         "remove_sample": sample.get("remove_sample") is True,
+        **{name: of(sample.get(key)) for name, (key, of) in slime_train.ENGINE_FACTS.items()},
     }
 
 

@@ -15,7 +15,7 @@ from rlcorr_cli.errors import DataError, PartOfStep
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
-from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, length, mapping, numbers, sequence
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, as_whole, length, mapping, numbers, sequence
 
 
 def first_version(values: Any) -> int | None:
@@ -60,6 +60,23 @@ def kept_set_sizes(offsets: Array, n_ids: int, n_tokens: int, what: str) -> Arra
     return sizes
 
 
+def cache_fact(key: str) -> Callable[[Any], int | None]:
+    """A whole number of a sequence's prefix_cache_info."""
+    return lambda info: as_whole(info.get(key)) if isinstance(info, dict) else None
+
+
+def accept_rate(info: Any) -> float | None:
+    """The share of drafted tokens that were accepted, of a sequence's spec_info; None where none was drafted."""
+    keys = ("spec_accept_token_num", "spec_draft_token_num")
+    accepted, drafted = (as_number(info.get(key)) if isinstance(info, dict) else None for key in keys)
+    return accepted / drafted if accepted is not None and drafted else None
+
+
+ENGINE_FACTS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    **{name: ("prefix_cache_info", cache_fact(name)) for name in ("cached_tokens", "total_prompt_tokens")},
+    "spec_accept_rate": ("spec_info", accept_rate),
+}
+"""Canonical -> theirs, of what the engine saved for a sequence, and what it may hold."""
 KEPT = ("rollout_sampling_mask_ids", "rollout_sampling_mask_offsets")
 """Of a sequence, or of a batch a column: the ids of all kept sets, and where each begins."""
 PER_TOKEN = {
@@ -78,6 +95,7 @@ PER_SEQUENCE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "policy_version_end": ("weight_versions", last_version),
     "weight_versions": ("weight_versions", turn_versions),
     "source": ("source_names", as_text),
+    **ENGINE_FACTS,
 }
 """Canonical -> theirs, of what is one value a sequence, and what it may hold."""
 ALWAYS = ("response_mask", "token_ids", "step", "sample_id", "worker")
@@ -85,6 +103,9 @@ TYPES = {
     **{name: pa.list_(pa.float32()) for name in PER_TOKEN},
     "response_mask": pa.list_(pa.int8()),
     "normalized_reward": pa.float64(),
+    "cached_tokens": pa.int64(),
+    "total_prompt_tokens": pa.int64(),
+    "spec_accept_rate": pa.float64(),
     "kept_set_size": pa.list_(pa.int32()),
     "weight_versions": pa.list_(pa.string()),
     "policy_versions": pa.list_(pa.int64()),

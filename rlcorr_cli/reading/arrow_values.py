@@ -105,6 +105,15 @@ ADVANTAGES = "one number per row, or a list of numbers per row"
 KEY = "one value per row, such as a number, a string or a date"
 
 
+def example(type: pa.DataType) -> Any:
+    """A value of a type, as JSON would have it: of nested types to look into."""
+    if is_.is_struct(type):
+        return {type.field(i).name: example(type.field(i).type) for i in range(type.num_fields)}
+    if is_list(type):
+        return [example(type.value_type)]
+    return 0.5 if is_.is_floating(type) else None
+
+
 def holds_log_probs(type: pa.DataType) -> bool:
     """A list, of whatever layout, of float16, 32 or 64."""
     return is_list(type) and is_.is_floating(type.value_type)

@@ -42,7 +42,7 @@ PROBLEMS: tuple[Problem, ...] = (
         "unreadable_line",
         "A line of JSON lines that is not a JSON object, has a key twice, or holds a value of another kind than its "
         "column.",
-        "Repair or delete the line; a last line that was cut short can go.",
+        "Repair or delete the line; one that is not JSON may have been cut short.",
         "a writer that was stopped, or two that wrote at once",
     ),
     Problem(

@@ -3,12 +3,24 @@
 The names are in `reading/names.py`.  A mapping is a plain dict, canonical name -> the dump's column.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
-from rlcorr_cli.errors import LONGEST_NAME, DataError, NoCurrentPolicy, UsageError, nearest, shortened
+from rlcorr_cli.errors import (
+    LONGEST_NAME,
+    DataError,
+    NoCurrentPolicy,
+    NoRolloutColumn,
+    NoTrainedColumn,
+    UsageError,
+    nearest,
+    shortened,
+)
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.layouts import nested
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
 
@@ -144,13 +156,14 @@ def resolve(
     needs: Sequence[str] = (),
     wanted: Sequence[str] = (),
     compares: bool = True,
+    lists: Collection[str] | None = None,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
     what the plan needs, and what is wanted where there is any.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
     that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns;
-    without, nothing is lent.
+    without, nothing is lent.  lists: the columns of lists of numbers, which alone an error names; None of all.
     """
     check_names(overrides)
     for canonical, column in overrides.items():
@@ -171,7 +184,7 @@ def resolve(
         chosen["advantages"] = _one("advantages", available, overrides)
     for canonical, column in chosen.items():
         if column is None and (compares or canonical == "rollout_log_probs"):
-            raise _missing(canonical, available, overrides, mode)
+            raise _missing(canonical, available, overrides, mode, lists=available if lists is None else lists)
     for canonical in ("response_mask", "reward", *wanted):
         chosen[canonical] = _one(canonical, available, overrides)
     return {canonical: column for canonical, column in chosen.items() if column}
@@ -206,12 +219,28 @@ def check_names(overrides: Mapping[str, str]) -> None:
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
         if canonical not in ALIASES:
-            raise UsageError(f"--map: unknown name '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
+            meant = next((name for name, aliases in ALIASES.items() if canonical in aliases), None)
+            hint = f"Write --map {meant}={column}." if meant else f"Canonical names: {', '.join(ALIASES)}."
+            raise UsageError(f"--map: unknown name '{canonical}'.", hint)
         if column in taken:
             raise UsageError(
                 f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
             )
         taken[column] = canonical
+
+
+@contextmanager
+def hinting(rows: Iterable[Mapping[str, Any]], *, of_json: bool) -> Generator[None]:
+    """Let an error about a policy that no column holds say where these rows hold it, if they do.  of_json: whether they
+    are of JSON lines."""
+    try:
+        yield
+    except (NoRolloutColumn, NoTrainedColumn) as error:
+        name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
+        hint = nested.hint(rows, name, of_json=of_json)
+        if hint is None:
+            raise
+        raise DataError(error.message, hint) from error
 
 
 def listed(names: Iterable[str]) -> str:
@@ -229,7 +258,9 @@ def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str])
     return columns[0] if columns else None
 
 
-def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode) -> DataError:
+def _missing(
+    canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode, *, lists: Collection[str]
+) -> DataError:
     message = f"There is no column for {canonical}; the columns are {listed(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
         return NoCurrentPolicy(message, "--mode decoupled compares old_log_probs, which the dump has.")
@@ -245,23 +276,24 @@ def _missing(canonical: str, available: Sequence[str], overrides: Mapping[str, s
         )
     if canonical == "advantages":
         message += " A plan looks at their sign, an objective at their size."
-    guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in available and name not in overrides.values()]
+    guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in lists and name not in overrides.values()]
     if guesses:
         return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
-    near = _near(canonical, available, overrides)
+    near = [column for column in _near(canonical, available, overrides) if column in lists]
     rest = (
         f"nearest: {', '.join(near)}" if near else f"if none holds it, {_UNWRITTEN.get(canonical, 'it is not there')}"
     )
-    return DataError(message, f"Name it with --map {canonical}=COLUMN; {rest}.")
+    error = {"rollout_log_probs": NoRolloutColumn, "advantages": DataError}.get(canonical, NoTrainedColumn)
+    return (DataError if near else error)(message, f"Name it with --map {canonical}=COLUMN; {rest}.")
 
 
 _UNWRITTEN = {
-    "rollout_log_probs": "the engine that sampled did not log its log-probs",
+    "rollout_log_probs": "have the engine that samples return its log-probs",
     "old_log_probs": "the trainer did not write its log-probs",
     "current_log_probs": "the trainer did not write its log-probs after updates",
     "advantages": "the trainer did not write them",
 }
-"""What is wrong with a dump in which no column is like one that it needs."""
+"""What is wrong with a dump in which no column is like one that it needs, or what to do."""
 
 
 def _near(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:

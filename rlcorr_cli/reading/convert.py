@@ -27,7 +27,7 @@ PAIRED = ("rollout_log_probs", "token_ids", "prompt_log_probs", "prompt_token_id
 def canonical_rows(dump: Dump) -> Iterator[tuple[Shard, ArrowRows]]:
     """Every row with the shard that it is in, a portion at a time, in the dump's order."""
     state, known = dump.reader.state(), Counter[str]()
-    names = {column: canonical for canonical, column in {**dump.marks, **dump.columns}.items()}
+    names = {column: canonical for canonical, column in {**dump.of_rows, **dump.marks, **dump.columns}.items()}
     for shard in dump.shards:
         if state.rows_left == 0:
             break

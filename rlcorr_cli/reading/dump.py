@@ -12,12 +12,13 @@ import pyarrow as pa
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
+from rlcorr_cli.reading.arrow_values import example
 from rlcorr_cli.reading.batch import Input, Shard
-from rlcorr_cli.reading.columns import Roles, candidates, check_names
+from rlcorr_cli.reading.columns import Roles, candidates, check_names, hinting
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
-from rlcorr_cli.reading.formats import container
-from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS, STEPS
+from rlcorr_cli.reading.formats import STREAMED, container
+from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
 from rlcorr_cli.reading.shards import ShardReader
@@ -111,6 +112,11 @@ class Dump:
         return joined({path: self.indexes[path].all_columns for path in paths}) if paths else None
 
     @property
+    def of_rows(self) -> dict[str, str]:
+        """Canonical -> column of what was named beside the log-probs: token ids and prompts."""
+        return {name: column for name, column in self.request.columns.items() if name in OF_ROWS}
+
+    @property
     def marks(self) -> dict[str, str]:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
         columns = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
@@ -151,7 +157,10 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
 
         def needed(schema: pa.Schema) -> list[str]:
             every = named.beside(schema).added_to(schema)
-            columns = needed_columns(source.path, every, request, plan_columns, alone=len(sources) == 1)
+            # Of JSON lines the first rows themselves are looked into.
+            nested = [] if source.format == STREAMED.name else [{field.name: example(field.type) for field in schema}]
+            with hinting(nested, of_json=False):
+                columns = needed_columns(source.path, every, request, plan_columns, alone=len(sources) == 1)
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):

@@ -13,7 +13,7 @@ from rlcorr_cli.places import STDIN, Place, shown
 from rlcorr_cli.reading.arrow_values import holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
-from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
+from rlcorr_cli.reading.columns import ALIASES, Roles, hinting, read_for
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
@@ -38,7 +38,8 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
         schema = inferred(rows)
-        needed(schema)
+        with hinting(rows, of_json=True):
+            needed(schema)
         return Index(schema=schema, in_one=path == STDIN or is_compressed(path))
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")
@@ -47,7 +48,8 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     if path == STDIN and format not in (None, "jsonl"):
         message = f"{shown(path)} holds {container(format).title}: only JSON lines are read from it."
         raise DataError(message, "Pipe JSON lines to rlcorr, or name the file.")
-    raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", "Is this a file of JSON lines?")
+    hint = "`jq -c '.[]' FILE > dump.jsonl` makes a line of each object." if line.lstrip()[:1] == b"[" else ""
+    raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", hint or "Is this a file of JSON lines?")
 
 
 def parts(

@@ -16,8 +16,15 @@ COLUMNS: dict[str, str] = {
     "policy_version": "the version of the weights that sampled, for staleness",
     "sample_id": "the id of a row, for --row and for `filter`",
     "rollout_ids": "the rollout that a row is a sample of, for --profile slime",
+    "response_token_ids": "the ids or the texts of its tokens, to show them and to find what a gap depends on",
+    "prompt": "its prompt, as text, messages or token ids: rows of one prompt are drawn together",
 }
 """Canonical name -> what the column holds."""
+
+PROMPT_TEXTS = ("prompt", "prompts", "prompt_text", "prompt_token_ids", "prompt_ids", "prompt_tokens")
+"""Columns that hold a prompt itself: its text, its messages or its token ids."""
+TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
+"""Columns that name a row's tokens, if there are as many as log-probs."""
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": (
@@ -96,7 +103,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
         "rid",
     ),
     "rollout_ids": (),
+    "response_token_ids": tuple(name for name in TOKENS if name != "response_token_ids"),
+    "prompt": PROMPT_TEXTS[1:],
 }
+OF_ROWS = {"response_token_ids": TOKENS[:1], "prompt": ("prompt", "prompt_token_ids")}
+"""Names that --map may give to what only stands beside the log-probs -> names by which it is then looked for."""
 STEPS = ("step", *ALIASES["step"])
 """What the column of steps is called; the first is canonical."""
 LEVELS: dict[str, tuple[str, ...]] = {
@@ -105,13 +116,12 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "lag": ("policy_version_lag",),
     "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),
     "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
+    **{name: (name,) for name in ("cached_tokens", "spec_accept_rate")},
     "finish_reason": ("finish_reason", "stop_reason", "status"),
     "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
 }
 """What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""
 
-PROMPT_TEXTS = ("prompt", "prompts", "prompt_text", "prompt_token_ids", "prompt_ids", "prompt_tokens")
-"""Columns that hold a prompt itself: its text, its messages or its token ids."""
 PROMPTS = (
     *("group_id", "prompt_group", "prompt_id"),
     *PROMPT_TEXTS,
@@ -124,9 +134,6 @@ NO_CLUSTERS = "none"
 """What --cluster-by takes for: every row is drawn by itself."""
 ROLLOUTS = "rollout"
 """What clusters are by where no column tells: rows of one rollout."""
-
-TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
-"""Columns that name a row's tokens, if there are as many as log-probs."""
 
 KEPT_OFFSETS = "rollout_sampling_mask_offsets"
 KEPT_SETS = ("sampling_mask", KEPT_OFFSETS, "kept_set_size")
@@ -157,7 +164,7 @@ ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropi
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 
 AMBIGUOUS: dict[str, tuple[str, ...]] = {
-    "rollout_log_probs": ("logprobs",),
+    "rollout_log_probs": ("logprobs", "transition_scores"),
     "old_log_probs": ("log_probs", "train_log_probs"),
     "current_log_probs": ("train_log_probs", "log_probs"),
 }

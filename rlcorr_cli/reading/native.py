@@ -46,6 +46,8 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     except DataError as error:
         if not opened.missing_policy_hint or not {"old_log_probs", "current_log_probs"}.isdisjoint(columns.names):
             raise
+        if next(opened.samples(), None) is None:
+            raise NoTrainedPolicy(f"{shown(source.path)}: no row can be used.", " ".join(opened.notes)) from error
         message = f"{shown(source.path)} holds no log-probs of a trained policy."
         raise NoTrainedPolicy(message, opened.missing_policy_hint) from error
     return Index(schema=columns, in_one=True, made=True, notes=opened.notes)

@@ -171,6 +171,7 @@ def _resolved(
             needs=plan_columns.needed,
             wanted=plan_columns.optional,
             compares=plan_columns.compares,
+            lists=[field.name for field in schema if types.holds_log_probs(field.type)],
         )
         for name, column in list(columns.items()):
             type = _type(schema, column)
@@ -184,7 +185,10 @@ def _resolved(
                 continue
             hint = f"Name another column with --map {name}=COLUMN, or write this one in that form."
             if is_list(type) and is_list(type.value_type):
-                hint = "Some frameworks wrap each row in a list of one: write it flat, one list of numbers per row."
+                hint = (
+                    "Write it flat, one list of numbers per row: join lists of one, or of turns; of several responses, "
+                    "write a row for each."
+                )
             raise DataError(f"{column} holds {type}; {name} must be {expected}.", hint)
     return columns
 
@@ -233,18 +237,18 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     purpose = "to look at level by level"
     by = {path: _keys(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()}
     asked = _shared(by, ())
-    named = {name: (request.columns[name],) if name in request.columns else names for name, names in LEVELS.items()}
-    columns = {name: everywhere(names, types.holds_key) for name, names in named.items()}
+    mapped = {name: (column,) for name, column in request.columns.items()}
+    columns = {name: everywhere(mapped.get(name, names), types.holds_key) for name, names in LEVELS.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
     heads = tuple(everywhere(names, types.holds_heads) for names in HEADS)
     kept = everywhere(KEPT_SETS, types.holds_kept_sets)
 
     def called(name: str) -> tuple[str, ...]:
-        return (request.columns[name],) if name in request.columns else (name, *ALIASES[name])
+        return mapped.get(name, (name, *ALIASES[name]))
 
     return {
         "levels": tuple((levels | asked).items()),
-        "token_ids": everywhere(TOKENS, types.holds_token_ids),
+        "token_ids": everywhere(mapped.get("response_token_ids", TOKENS), types.holds_token_ids),
         "heads": heads if all(heads[:2]) else (),
         "kept_sets": kept,
         "kept_parts": tuple(everywhere(names, types.holds_kept_parts) for names in KEPT_PARTS) if kept else (),
@@ -263,6 +267,8 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
         purpose = "to cluster by"
         keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
         return _shared(keys, ())[named]
+    if "prompt" in request.columns:
+        return request.columns["prompt"]
     for name in PROMPTS:
         if name in request.columns.values() or not all(name in schema.names for schema in schemas.values()):
             continue

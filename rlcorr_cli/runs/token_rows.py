@@ -28,7 +28,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.names import ENTROPIES, LEVELS, TOKENS
+from rlcorr_cli.reading.names import ENTROPIES, LEVELS, OF_ROWS, TOKENS
 from rlcorr_cli.reading.peek import TEXTS, NamedRow, find_rows
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
@@ -132,21 +132,30 @@ def _none(choice: Choice, n_matching: int) -> tuple[str, str]:
 class ShownColumns:
     """Columns of a dump that a row's tokens are shown with.
 
-    log_probs: of the policies.  group: what tells samples of one prompt, where a column does.
+    log_probs: of the policies.  group: what tells samples of one prompt, where a column does.  copies: name by which
+    tokens and prompts are looked for -> the column that --map names.
     """
 
     log_probs: tuple[str, ...]
     mask: str | None
     group: str | None
     names: Mapping[str, str]
+    copies: Mapping[str, str]
 
     @classmethod
     def of(cls, dump: Dump) -> "ShownColumns":
         """Those of a dump."""
         group = next((name for name in LEVELS["group_id"] if name in dump.available), None)
-        group = group or next((name for name in ("prompt", "prompt_token_ids") if name in dump.available), None)
+        prompts = (dump.of_rows.get("prompt"), "prompt", "prompt_token_ids")
+        group = group or next((name for name in prompts if name in dump.available), None)
         canonical = {**dump.columns, **dump.marks}
-        return cls(log_probs=tuple(dump.roles.log_probs), mask=dump.roles.mask, group=group, names=canonical)
+        return cls(
+            log_probs=tuple(dump.roles.log_probs),
+            mask=dump.roles.mask,
+            group=group,
+            names=canonical,
+            copies={name: column for key, column in dump.of_rows.items() for name in OF_ROWS[key]},
+        )
 
 
 _Ranked = tuple[float, Place, OneRow]
@@ -254,10 +263,12 @@ def one_row(
 
 def _as_read(values: Mapping[str, Any], n: int, shown: ShownColumns) -> OneRow:
     """What a row says beside its log-probs.  n: how many tokens it has."""
+    values = {**values, **{name: values.get(column) for name, column in shown.copies.items()}}
+    told = {*TEXTS, *shown.copies, *shown.copies.values()}
     group = values.get(shown.group) if shown.group else None
     return OneRow(
         place="",
-        facts={k: v for k, v in values.items() if k not in TEXTS and not isinstance(v, (list, dict))},
+        facts={k: v for k, v in values.items() if k not in told and not isinstance(v, (list, dict))},
         texts={name: text for name in TEXTS if (text := _text(values.get(name)))},
         tokens=_first_list(values, TOKENS, lambda v: len(v) == n),
         strings=_first_list(values, STRINGS, lambda v: len(v) == n and all(isinstance(x, str) for x in v)),

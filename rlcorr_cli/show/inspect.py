@@ -30,6 +30,7 @@ FILES = 8
 COLUMNS = 24
 """How many are shown; --json has all."""
 CLEAN = "No bad rows, and nothing suspicious."
+NOTHING = "No row can be used: none has a valid token."
 
 
 def of_schema(schema: Mapping[str, str]) -> Document:
@@ -61,7 +62,7 @@ def _is_suspicious(inspected: Inspected) -> bool:
 def _headline(inspected: Inspected) -> str:
     """What is wrong with the rows, the files and the gap, in a sentence each."""
     if not _is_suspicious(inspected):
-        return CLEAN
+        return CLEAN if inspected.counts["tokens"] else NOTHING
     kinds, anomalies = ", ".join(inspected.problems), ", ".join(each.name for each in inspected.anomalies)
     sentences = [f"Rows with problems: {kinds}."] if kinds else []
     sentences += [f"Suspicious: {anomalies}."] if anomalies else []
@@ -96,13 +97,15 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
         yield Note(f"{name}  {file.format}{size}  {plural(file.rows, 'row')}", indent=0)
     if len(inspected.inputs) > FILES:
         yield Note(more(len(inspected.inputs) - FILES, "file"), indent=0)
+    if not inspected.counts["tokens"]:
+        yield Note(NOTHING)
     yield BLANK
     yield from _schema(inspected.schema, {column: name for name, column in inspected.columns.items()})
     yield from _amounts(inspected)
     yield from _problems(inspected)
     yield from anomaly_notes(inspected.anomalies)
     yield from cause_notes(inspected.cause)
-    if not _is_suspicious(inspected):
+    if not _is_suspicious(inspected) and inspected.counts["tokens"]:
         yield Note(CLEAN)
     if inspected.notes:
         yield BLANK

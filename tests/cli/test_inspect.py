@@ -154,3 +154,9 @@ def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
     refused(run("inspect", BF16, "--rank", "k3", "--row", "s003"), 2, "--rank orders the rows of --worst")
     by_gap = run("inspect", BF16, "--worst", "2", "--rank", "gap").out
     assert run("inspect", BF16, "--worst", "2", "-q").out == by_gap
+
+
+def test_it_says_first_that_no_row_can_be_used(tmp_path: Path) -> None:
+    told = run("inspect", parquet(tmp_path / "a.parquet", [row(response_mask=[0, 0])])).out
+    assert told.splitlines()[1].strip() == "No row can be used: none has a valid token."
+    assert "nothing suspicious" not in told
