@@ -16,8 +16,8 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
 from rlcorr_cli.totals.lists import offsets_of
 
-PORTION_BYTES = 1 << 26
-"""The most that is written out at once, but for one row that takes more."""
+PORTION_BYTES = 1 << 22
+"""The most that is written out at once, but for one row that takes more: a few times as much, and the system clears\nanew what is freed each time."""
 ROW_BYTES = 1 << 28
 """The most of one row."""
 
