@@ -188,13 +188,15 @@ def _step(
     dictionaries: list[str] = []
     for j in read:
         largest = max((chunk.total_uncompressed_size for chunk in chunks[j] if _shares(chunk)), default=0)
-        if widths[j] is None and largest * step > SHARED_BYTES:
+        path = file.reader.column_paths[j]
+        n_values = step if len(path) == 1 else max((chunk.num_values for chunk in chunks[j]), default=0)
+        if widths[j] is None and largest * n_values > SHARED_BYTES:
             # Of what is no dictionary a value is at most as long as all that is in the file of its column.
             in_file = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks[j])
             if in_file or leaves[j] not in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
                 step = min(step, SHARED_BYTES // largest)
             else:
-                dictionaries.append(".".join(file.reader.column_paths[j]))
+                dictionaries.append(".".join(path))
     return max(1, step), dictionaries
 
 

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import shown
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, is_list
+from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, is_list
 from rlcorr_cli.totals.lists import offsets_of
 
 PORTION_BYTES = 1 << 22
-"""The most that is written out at once, but for one row that takes more: a few times as much, and the system clears\nanew what is freed each time."""
+"""The most that is written out at once, but for one row that takes more.  With more the system clears new memory for
+each portion, which takes longer than all else."""
 ROW_BYTES = 1 << 28
 """The most of one row."""
 
@@ -32,7 +33,10 @@ def portions(
     """
     # A name may come twice where all columns are there.
     fields = schema if whole else map(schema.field, batch.schema.names)
-    columns = [(column, field.type) for column, field in zip(batch.columns, fields, strict=True)]
+    columns = [
+        (column if whole else _as_dictionary(column), field.type)
+        for column, field in zip(batch.columns, fields, strict=True)
+    ]
     kept = [column.type == type or not (whole or not is_.is_dictionary(column.type)) for column, type in columns]
     n_bytes = np.zeros(batch.num_rows, np.int64)
     for (column, _), stays in zip(columns, kept, strict=True):
@@ -63,6 +67,18 @@ def written_out(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(type) for field, type in zip(schema, types, strict=True)])
 
 
+def _as_dictionary(column: pa.Array) -> pa.Array:
+    """Runs as a dictionary of their values; any other column as it is."""
+    if not is_.is_run_end_encoded(column.type):
+        return column
+    return pa.DictionaryArray.from_arrays(as_arrow(_runs(column)), column.values)
+
+
+def _runs(column: pa.RunEndEncodedArray) -> NDArray[np.int64]:
+    """The run of each row."""
+    return np.searchsorted(as_numpy(column.run_ends), column.offset + np.arange(len(column)), side="right")
+
+
 def _shares(type: pa.DataType) -> bool:
     """Whether rows may have one value in one place."""
     if isinstance(type, pa.BaseExtensionType):
@@ -80,8 +96,7 @@ def bytes_of_rows(column: pa.Array) -> NDArray[np.int64]:
     if is_.is_dictionary(type):
         return np.append(bytes_of_rows(column.dictionary), 0)[as_numpy(cast(column.indices, pa.int64()), null=-1)]
     if is_.is_run_end_encoded(type):
-        runs = np.searchsorted(as_numpy(column.run_ends), column.offset + np.arange(n), side="right")
-        return bytes_of_rows(column.values)[runs]
+        return bytes_of_rows(column.values)[_runs(column)]
     if is_.is_struct(type):
         return sum(map(bytes_of_rows, column.flatten()), np.zeros(n, np.int64))
     if is_.is_map(type):

@@ -8,6 +8,7 @@ So it is loaded and asked where memory and time are limited, and what became of 
 import resource
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -41,6 +42,7 @@ class TokenizerProcess:
                 pass_fds=[there.fileno()],
                 start_new_session=True,
             )
+        weakref.finalize(self, _end, self._process)
         self._ask("load", source)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -70,6 +72,11 @@ class TokenizerProcess:
         if isinstance(answer, RlcorrError):
             raise answer
         return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
 def serve(fd: int) -> NoReturn:
