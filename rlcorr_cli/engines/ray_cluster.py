@@ -165,6 +165,12 @@ def _init(ray: Ray, address: str, **more: Any) -> None:
         raise
     except (RuntimeError, ValueError, AssertionError, OSError, ray.exceptions.RayError) as error:
         raise _refused(address, str(error)) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # So Ray says that one of the processes that it started is gone.
+        what = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        raise DataError(f"The Ray cluster did not start: {what[:300]}.", "Run it again.") from error
 
 
 def broken(error: Exception) -> UsageError | DataError | None:

@@ -161,7 +161,7 @@ SILENT_S = 45
 
 QUIET_S, LOOK_S, LISTING_S = 15, 0.1, 1800
 """After which a listing is looked at that brings nothing new, how often, and after which it is given up."""
-SEEN_KEYS, MOST_KEYS = 1 << 17, 10_000_000
+SEEN_KEYS, MOST_KEYS = 1 << 17, 2_000_000
 """Keys that are kept to see whether they come again, and the most of a listing."""
 
 
