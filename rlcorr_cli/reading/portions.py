@@ -53,7 +53,7 @@ def portions(
     while start < batch.num_rows:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + PORTION_BYTES, side="right")) - 1)
         cut = [
-            part if stays else cast(part, type)
+            part if stays else cast(pa.concat_arrays([part]), type)  # else all that lies before it is looked at
             for (column, type), stays in zip(columns, kept, strict=True)
             for part in (column.slice(start, stop - start),)
         ]

@@ -15,7 +15,7 @@ from rlcorr_cli.reading.portions import bytes_of_rows
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.values import coded
 
-N, LENGTH = 600, 1 << 20
+N, LENGTH = 300, 1 << 20
 TEXT = "x" * LENGTH
 ONE = pa.DictionaryArray.from_arrays(pa.array(np.zeros(N, np.int32)), pa.array([TEXT]))
 STARTS = pa.array(np.arange(N + 1, dtype=np.int32))
