@@ -63,7 +63,7 @@ from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
-    from rlcorr_cli.reading.token_text import Tokenizer
+    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
@@ -365,13 +365,13 @@ def inspect(
         return finished(found, notes, files, staging)
 
 
-def _tokenizer(source: str | Path) -> "Tokenizer":
+def _tokenizer(source: str | Path) -> "TokenizerProcess":
     """The tokenizer of that name."""
-    from rlcorr_cli.reading.token_text import load
+    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
 
     if not isinstance(source, str | Path) or not str(source) or "\0" in str(source):
         raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
-    return load(str(source))
+    return TokenizerProcess(str(source))
 
 
 def _rows_to_show(

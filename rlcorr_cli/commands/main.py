@@ -75,16 +75,35 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    _end(run(sys.argv[1:] if args is None else args, begin=interrupt.install))
+    args = sys.argv[1:] if args is None else args
+    if not asks_for_ray(args):
+        _end(run(args, begin=interrupt.install))
+    from rlcorr_cli.engines import ray_guard
+
+    child, pipe = ray_guard.forked()
+    if child == 0:
+        _end(run(args, begin=interrupt.install), pipe)
+    try:
+        _end(ray_guard.status_of(child, pipe, args))
+    except RlcorrError as error:
+        _end(_show(error, [*args]))
 
 
-def _end(status: int) -> NoReturn:
+def asks_for_ray(args: Sequence[str]) -> bool:
+    """Whether a command line may use Ray."""
+    return "ray" in args or "--engine=ray" in args or os.environ.get("RLCORR_ENGINE") == "ray"
+
+
+def _end(status: int, pipe: int | None = None) -> NoReturn:
     """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
     worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
+    pipe: where to say the status, too.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
             stream.flush()
+    if pipe is not None:
+        os.write(pipe, bytes([status]))
     os._exit(status)
 
 

@@ -31,7 +31,9 @@ ADDRESS = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 HTTP2_SETTINGS = b"\x04"
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + HTTP2_SETTINGS + bytes(5)
 """What begins a connection, to which the other side answers with a frame of that kind."""
-LONGEST_FOLDER = 40
+FOLDER = "rlcorr-"
+"""What the name of a cluster's folder begins with; the number of the run's process follows."""
+LONGEST_FOLDER = 32
 """Characters: Ray puts sockets below, whose names the system takes up to 107."""
 QUIET = {"log_to_driver": False, "logging_level": "CRITICAL"}
 SENT_WITHOUT = ["__pycache__", "manual", "*.md"]
@@ -135,7 +137,7 @@ def _local(ray: Ray, workers: int) -> Cluster:
     above = tempfile.gettempdir()
     if len(above) > LONGEST_FOLDER and os.access("/tmp", os.W_OK):
         above = "/tmp"
-    folder = tempfile.mkdtemp(prefix="rlcorr-", dir=above)
+    folder = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=above)
     # Ray takes a token from this process, where it would write a new one into the home folder.
     kept = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     if not kept.exists():
@@ -144,8 +146,7 @@ def _local(ray: Ray, workers: int) -> Cluster:
         _init(ray, "local", num_cpus=workers, include_dashboard=False, _temp_dir=folder)
     except BaseException:
         # Where an interrupt came, Ray does not know yet what it has started.
-        _kill_started(folder)
-        _remove(folder)
+        end_cluster(folder)
         raise
     return Cluster(ray=ray, address="local", ours=True, folder=folder)
 
@@ -164,6 +165,12 @@ def _init(ray: Ray, address: str, **more: Any) -> None:
         raise
     except (RuntimeError, ValueError, AssertionError, OSError, ray.exceptions.RayError) as error:
         raise _refused(address, str(error)) from error
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # So Ray says that one of the processes that it started is gone.
+        what = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        raise DataError(f"The Ray cluster did not start: {what[:300]}.", "Run it again.") from error
 
 
 def broken(error: Exception) -> UsageError | DataError | None:
@@ -208,8 +215,9 @@ def _own_signals() -> Generator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _kill_started(folder: str) -> None:
-    """End the processes of a cluster whose folder this is; where the system does not list them, they end with us."""
+def end_cluster(folder: str) -> None:
+    """End the processes of a cluster whose folder this is, and remove it; where the system does not list them, they end
+    with us."""
     started: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -218,6 +226,7 @@ def _kill_started(folder: str) -> None:
     for pid in started:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    _remove(folder)
 
 
 def _remove(folder: str) -> None:

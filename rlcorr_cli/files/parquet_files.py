@@ -1,6 +1,6 @@
 """Parquet files at any place: the footer in one request and kept, and Arrow's complaints as the file's fault."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -16,13 +16,19 @@ END_BYTES = 1 << 16
 
 
 @contextmanager
-def parquet_file(path: str, pre_buffer: bool = False) -> Generator[pq.ParquetFile]:
-    """A file opened for reading; pre_buffer: columns that lie side by side in one request, as is best far away."""
+def parquet_file(path: str, pre_buffer: bool = False, dictionaries: Sequence[str] = ()) -> Generator[pq.ParquetFile]:
+    """A file opened for reading; pre_buffer: columns that lie side by side in one request, as is best far away.
+
+    dictionaries: columns that are read as such.
+    """
     files = filesystem(path)
     try:
         with files.arrow_file(path) as handle:
             footer = files.remembered(path, lambda: _footer(path, handle))
-            with pq.ParquetFile(handle, metadata=footer, pre_buffer=pre_buffer or files.remote) as file:
+            pre_buffer = pre_buffer or files.remote
+            with pq.ParquetFile(
+                handle, metadata=footer, pre_buffer=pre_buffer, read_dictionary=dictionaries or None
+            ) as file:
                 yield file
     # Arrow's complaints are the file's fault.
     except UnicodeDecodeError as error:

@@ -242,7 +242,13 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
         "Is the endpoint right, and the network there?",
     ),
     (
-        STATUS + r"5\d\d|SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|THROTTLING",
+        STATUS + r"429|SLOW_?DOWN|SlowDown|THROTTLING|Throttling|[Tt]oo ?[Mm]any ?[Rr]equests|ServerBusy|"
+        r"RATE_LIMIT|rateLimit",
+        "the endpoint refuses requests because there are too many of them (429 Too Many Requests, or SlowDown)",
+        "Wait some minutes and run it again, with fewer workers.",
+    ),
+    (
+        STATUS + r"5\d\d|SERVICE_UNAVAILABLE|INTERNAL_FAILURE",
         "the endpoint fails, after several attempts",
         "Try again later.",
     ),

@@ -17,6 +17,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
@@ -62,6 +63,7 @@ AUTHORITIES = {".blob.core.windows.net": "blob_storage_authority", AZURE_FOLDERS
 AZURE_SECRETS = {"AZURE_STORAGE_KEY": "account_key", "AZURE_STORAGE_SAS_TOKEN": "sas_token"}
 """Variable -> argument of AzureFileSystem; the first one that is set is taken."""
 
+Made = TypeVar("Made")
 State = Callable[[str], tuple[tuple[int | str, ...], str | None]]
 """Of a file's name: which state of it is there, and when it was last changed."""
 
@@ -157,6 +159,12 @@ SILENT_S = 45
 """After which a store is taken for silent; where nothing listens, Google's client says so within 40 s."""
 
 
+QUIET_S, LOOK_S, LISTING_S = 15, 0.1, 1800
+"""After which a listing is looked at that brings nothing new, how often, and after which it is given up."""
+SEEN_KEYS, MOST_KEYS = 1 << 17, 2_000_000
+"""Keys that are kept to see whether they come again, and the most of a listing."""
+
+
 class Impatient:
     """A file system of pyarrow's, of which a look at a path and the opening of a file end within `limit_s`.
 
@@ -180,21 +188,27 @@ class Impatient:
         return self._in_time(self._files.open_input_file, path)
 
     def _in_time(self, call: Callable[[str], Any], path: str) -> Any:
-        answer: Future[Any] = Future()
-
-        def ask() -> None:
-            try:
-                answer.set_result(call(path))
-            except BaseException as error:  # whatever it is, it is raised where the answer is waited for
-                answer.set_exception(error)
-
-        Thread(target=ask, daemon=True).start()
+        answer = _in_thread(partial(call, path))
         try:
             return answer.result(self._limit_s)
         except TimeoutError as error:
             if answer.done():  # the client's own
                 raise
             raise TimeoutError(f"no answer within {self._limit_s:g} s") from error
+
+
+def _in_thread(call: Callable[[], Made]) -> "Future[Made]":
+    """What a call gives, made by a thread that nobody waits for at the end."""
+    answer: Future[Made] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:  # whatever it is, it is raised where the answer is waited for
+            answer.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    return answer
 
 
 def entries(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
@@ -307,7 +321,6 @@ STATES = ("etag", *TIMES)
 """What stores call the state of a file."""
 REFUSALS = (OSError, pa.ArrowException)
 """What pyarrow raises where a store refuses something, or where its own client does."""
-Made = TypeVar("Made")
 
 
 def store(uri: Uri) -> "Store":
@@ -607,11 +620,54 @@ class Store:
         """What is in a folder, nothing where it is not there; a DataError on what was asked for, if it is not the
         folder, where not even the bucket is there."""
         with self._with_cause(asked or directory):
+            name = self._name(directory).rstrip("/") or self._root
+            listing = _in_thread(partial(entries, self._files, name, recursive=recursive))
             try:
-                return entries(self._files, self._name(directory).rstrip("/") or self._root, recursive=recursive)
+                return self._waited_for(listing, directory)
             except FileNotFoundError as error:
                 self._check_place(asked or directory, error)
                 return []
+
+    def _waited_for(self, listing: "Future[list[fs.FileInfo]]", directory: str) -> list[fs.FileInfo]:
+        """What a listing gives; a DataError of one that does not end."""
+        with suppress(TimeoutError):
+            return listing.result(QUIET_S)
+        for fault in self._listed_again(directory):
+            if listing.done():
+                break
+            if fault:
+                what = f"{directory}: its listing does not end: {fault} ({self._asked(directory).where})."
+                raise DataError(what, "Name the files, or a folder further below. Does the endpoint page as S3 does?")
+        return listing.result()
+
+    def _listed_again(self, directory: str) -> Iterator[str]:
+        """What is wrong with a listing that takes long, "" while nothing is; again and again.
+
+        A broken gateway may say for ever that more follows, and pyarrow's clients say nothing before the end.  So the
+        keys are listed a second time by obstore, which gives them as they come; where it cannot, time alone tells.
+        """
+        end, n_keys, seen = time.monotonic() + LISTING_S, 0, set[str]()
+        pages: Iterator[list[str]] | None = None
+        if isinstance(self._writing, ObjectStore) and not self._query:
+            pages = self._writing.pages(uri_parts(directory)[2])
+        while True:
+            keys: list[str] | None = None
+            try:
+                keys = None if pages is None else _in_thread(partial(next, pages, None)).result(QUIET_S)
+            except TimeoutError:
+                yield f"for {QUIET_S} s no page brought a new key"
+            except OSError:  # it has no credentials
+                pages = None
+            if keys is None:
+                pages = None
+                time.sleep(LOOK_S)
+            elif seen.issuperset(keys):
+                yield f"after {n_keys:,} keys no page brings a new one"
+            elif n_keys < SEEN_KEYS:
+                seen.update(keys)
+            n_keys += len(keys or ())
+            fault = f"it has over {MOST_KEYS:,} keys" if n_keys > MOST_KEYS else ""
+            yield fault or (f"it took over {LISTING_S} s" if time.monotonic() > end else "")
 
     def _uri(self, name: str) -> Uri:
         return Uri(f"{self._start}/{name.removeprefix(self._root)}", self._query)

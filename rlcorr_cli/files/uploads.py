@@ -13,7 +13,7 @@ Errors are OSErrors, in whose words `services.refused` finds what is wrong.
 import io
 import os
 import shutil
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from configparser import RawConfigParser
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -30,6 +30,8 @@ PARTS_AT_ONCE = 4
 """Parts of one object that are under way, where it is written as its content comes."""
 CLIENT: Mapping[str, Any] = {"allow_http": True, "timeout": "60s", "connect_timeout": "10s"}
 RETRIES: Mapping[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
+PAGE = 50
+"""Keys that are listed at a time."""
 AWS_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 """What a profile has, if it holds keys itself."""
 
@@ -95,6 +97,14 @@ class ObjectStore:
         with _as_os_error():
             writer = obstore.open_writer(self._store, key, buffer_size=part, max_concurrency=at_once)
         return Upload(_ObjectStream(writer))
+
+    def pages(self, folder: str) -> Iterator[list[str]]:
+        """Keys below a folder, some at a time, as they come."""
+        import obstore
+
+        with _as_os_error():
+            for page in obstore.list(self._store, f"{folder}/".lstrip("/"), chunk_size=PAGE):
+                yield [meta["path"] for meta in page]
 
     def put(self, key: str, data: bytes, *, new: bool) -> None:
         """A whole object in one request.  new: a FileExistsError where another has the name."""

@@ -9,7 +9,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.row_contents import head_keys, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.arrow_values import as_numpy, call
+from rlcorr_cli.reading.arrow_values import as_numpy, call, take
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import prefill, token_context
@@ -17,6 +17,9 @@ from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.lists import ranges
 from rlcorr_cli.totals.row_keys import Keys, joined
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
+
+NAME_BYTES = 1 << 10
+"""Of an id, by which a row is named; rows are told apart by all of it."""
 
 
 @dataclass
@@ -144,11 +147,12 @@ class RowSampler:
 
 
 def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """The bytes of each of these rows' ids, and all of them one after another; none of rows without ids."""
+    """The first bytes of each of these rows' ids, and all of them one after another; none of rows without ids."""
     if not roles.ids:
         return np.zeros(len(at), np.int64), np.zeros(0, np.uint8)
-    column = texts(rows.data.column(roles.ids[0]))
+    column = texts(take(rows.data.select([roles.ids[0]]), at).column(0))
     ends = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
-    lengths, content = np.where(as_numpy(call("is_valid", column)), np.diff(ends), 0)[at], column.buffers()[2]
+    lengths = np.minimum(np.where(as_numpy(call("is_valid", column)), np.diff(ends), 0), NAME_BYTES)
+    content = column.buffers()[2]
     every = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return lengths, every[ranges(ends[:-1][at], lengths)]
+    return lengths, every[ranges(ends[:-1], lengths)]

@@ -18,6 +18,7 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.portions import portions, written_out
 from rlcorr_cli.reading.streams import Stdin
 
 CONTINUED = b"\xff" * 4
@@ -62,17 +63,14 @@ def read(
     """The part's rows, at most a record batch at a time; whole: with all columns."""
     with arrow_file(shard.path, None if whole else roles.needed) as reader:
         row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
+        schema = written_out(reader.schema)
         for batch in batches(reader, shard.part):
-            columns = [  # a dictionary's values in the place of its codes
-                column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-                for column in batch.columns
-            ]
-            batch = pa.record_batch(columns, names=batch.schema.names)
+            batch = batch if whole else batch.select(roles.needed)
             step = min(batch.num_rows, WHOLE_ROWS) if whole else batch.num_rows
             for first in range(0, batch.num_rows, max(step, 1)):
-                portion = batch.slice(first, step)
-                numbers = range(row + first, row + first + portion.num_rows)
-                yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
+                part = batch.slice(first, step)
+                for numbers, portion in portions(part, schema, shard.path, row + first, whole=whole):
+                    yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
             row += batch.num_rows
 
 

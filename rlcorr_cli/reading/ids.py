@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.reading.arrow_values import as_numpy, call, holds_token_ids
 from rlcorr_cli.reading.checks import Lists
-from rlcorr_cli.reading.values import texts
+from rlcorr_cli.reading.values import texts, values_used
 from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
 SPLIT = "split"
@@ -23,15 +23,19 @@ DRAW = "rlcorr_draw"
 
 def keys(columns: Sequence[pa.Array]) -> Keys:
     """64-bit hashes of the rows' values as text, the id first; 0 of a row without an id, and of no other."""
-    of_columns: list[Keys] = []
-    for column in columns:
-        text = texts(column)
-        _, places, data = text.buffers()  # a null's text is none
-        offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
-        of_columns.append(keys_of(np.frombuffer(b"" if data is None else data, np.uint8), offsets))
-    hashes = reduce(joined, of_columns)
+    hashes = reduce(joined, map(_text_keys, columns))
     known = as_numpy(call("is_valid", columns[0]))
     return np.where(known, np.maximum(hashes, np.uint64(1)), np.uint64(0))
+
+
+def _text_keys(column: pa.Array) -> Keys:
+    if isinstance(column, pa.DictionaryArray):
+        used, of_rows = values_used(column)
+        return _text_keys(used)[of_rows]
+    text = texts(column)
+    _, places, data = text.buffers()  # a null's text is none
+    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
+    return keys_of(np.frombuffer(b"" if data is None else data, np.uint8), offsets)
 
 
 def cluster_keys(column: pa.Array) -> Keys:

@@ -7,6 +7,7 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.portions import portions, written_out
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 
@@ -37,7 +38,9 @@ def read(
     first, stop = shard.part or (0, table.num_rows)
     row = first
     for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
-        yield Rows.of(batch, shard.path, range(row, row + batch.num_rows), roles.needed, whole=whole)
+        batch = batch if whole else batch.select(roles.needed)
+        for numbers, portion in portions(batch, written_out(table.schema), shard.path, row, whole=whole):
+            yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
         row += batch.num_rows
 
 

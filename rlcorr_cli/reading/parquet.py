@@ -10,6 +10,7 @@ from itertools import product
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as is_
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files.parquet_files import damaged, parquet_file
@@ -18,13 +19,16 @@ from rlcorr_cli.reading.batches import ROW_TOKENS, Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
+from rlcorr_cli.reading.portions import byte_width, portions
 from rlcorr_cli.reading.streams import Stdin
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
-WHOLE_ROWS, WHOLE_BYTES = 1 << 9, 1 << 26
-"""The most of whole rows in one step."""
+WHOLE_ROWS, STEP_BYTES = 1 << 9, 1 << 26
+"""The most of whole rows in one step, and of what a footer says that its values take."""
+SHARED_BYTES = 1 << 28
+"""The most in one step of values that rows may share."""
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
@@ -131,13 +135,17 @@ def read(
     whole row group, which also took memory that swung with what the threads happened to hold.
     """
     first, stop = shard.part or (0, 0)
+    names = None if whole else roles.needed
     with parquet_file(shard.path) as file:
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
-        step = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, whole=whole)
-        for batch in file.iter_batches(step, list(groups), None if whole else roles.needed, use_threads=False):
-            yield Rows.of(batch, shard.path, range(row, row + batch.num_rows), roles.needed, whole=whole)
+        step, dictionaries = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
+        schema = file.schema_arrow
+    with parquet_file(shard.path, dictionaries=dictionaries) as file:
+        for batch in file.iter_batches(step, list(groups), names, use_threads=False):
+            for numbers, portion in portions(batch, schema, shard.path, row, whole=whole):
+                yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
             row += batch.num_rows
         if row != end:
             raise damaged(shard.path, f"its columns end at row {row} of {end}")
@@ -149,23 +157,61 @@ def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
         return next(steps, None)
 
 
-def _step(file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tokens: int, whole: bool) -> int:
+def _step(
+    file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tokens: int, names: Sequence[str] | None
+) -> tuple[int, list[str]]:
     """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.
 
-    whole: no more than WHOLE_ROWS, and WHOLE_BYTES by the footer, which does not tell how long text in a dictionary is.
+    No more than STEP_BYTES of them by the footer, and of whole rows (names: None) WHOLE_ROWS.  And the columns of text
+    of which a step may be larger than that, to be read as the dictionaries that they are kept in: no footer tells how
+    long a text in a dictionary is.
     """
     # Seven eighths: a step that is a little too long is cut into a full batch and a remnant, one that is a little too
     # short makes one batch, which costs less.  Equal, because a short last step costs as many calls as a full one.
     low, high = STEP_TOKENS
-    metadata, wanted = file.metadata, _indices(file, tokens)
-    n_tokens = sum(metadata.row_group(i).column(j).num_values for i in groups for j in wanted)
+    metadata, is_whole = file.metadata, names is None
+    read = range(metadata.num_columns) if names is None else sorted({j for name in names for j in _indices(file, name)})
+    chunks = {j: [metadata.row_group(i).column(j) for i in groups] for j in read}
+    n_tokens = sum(chunk.num_values for j in _indices(file, tokens) for chunk in chunks[j])
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
     n_steps = math.ceil(8 * n_tokens / (7 * min(max(batch_tokens, low), high)))
     step = math.ceil(n_rows / max(n_steps, 1))
-    if whole:
-        n_bytes = sum(metadata.row_group(i).total_byte_size for i in groups)
-        step = min(step, WHOLE_ROWS, n_rows * WHOLE_BYTES // max(n_bytes, 1))
-    return min(max(1, step), 1 << 30)
+    leaves = [leaf for field in file.schema_arrow for leaf in _leaves(field.type)]
+    widths = {j: byte_width(leaves[j]) for j in read}
+    n_bytes = sum(
+        max(chunk.total_uncompressed_size, chunk.num_values * (widths[j] or 0))
+        for j in read
+        for chunk in chunks[j]
+        if is_whole or widths[j] is None or is_.is_fixed_size_binary(leaves[j])
+    )
+    step = min(step, n_rows * STEP_BYTES // max(n_bytes, 1), WHOLE_ROWS if is_whole else 1 << 30)
+    dictionaries: list[str] = []
+    for j in read:
+        largest = max((chunk.total_uncompressed_size for chunk in chunks[j] if _shares(chunk)), default=0)
+        path = file.reader.column_paths[j]
+        n_values = step if len(path) == 1 else max((chunk.num_values for chunk in chunks[j]), default=0)
+        if widths[j] is None and largest * n_values > SHARED_BYTES:
+            # Of what is no dictionary a value is at most as long as all that is in the file of its column.
+            in_file = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks[j])
+            if in_file or leaves[j] not in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
+                step = min(step, SHARED_BYTES // largest)
+            else:
+                dictionaries.append(".".join(path))
+    return max(1, step), dictionaries
+
+
+def _shares(chunk: pq.ColumnChunkMetaData) -> bool:
+    """Whether a value may be in the file once, or in part, and in many rows."""
+    return not {"RLE_DICTIONARY", "PLAIN_DICTIONARY", "DELTA_BYTE_ARRAY"}.isdisjoint(chunk.encodings)
+
+
+def _leaves(type: pa.DataType) -> list[pa.DataType]:
+    """The types of the file's columns that a column is made of."""
+    if isinstance(type, pa.BaseExtensionType) and type.storage_type.num_fields:
+        return _leaves(type.storage_type)
+    if type.num_fields or is_.is_struct(type):
+        return [leaf for i in range(type.num_fields) for leaf in _leaves(type.field(i).type)]
+    return [type]
 
 
 def _indices(file: pq.ParquetFile, name: str) -> list[int]:

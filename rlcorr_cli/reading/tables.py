@@ -45,9 +45,9 @@ def in_memory(value: Any) -> InMemory | None:
     if type(value).__module__.startswith("polars.") and hasattr(value, "collect"):
         value = value.collect()  # a LazyFrame
     if hasattr(value, "__arrow_c_stream__"):
-        return InMemory(_decoded(pa.table(value)))
+        return InMemory(pa.table(value))
     if _is_dataset(value):
-        return InMemory(_decoded(value.with_format("arrow")[:]))
+        return InMemory(value.with_format("arrow")[:])
     if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
         names = dict.fromkeys(name for row in value for name in row)
         value = {name: [row.get(name) for row in value] for name in names}  # null where a row lacks the key
@@ -79,15 +79,6 @@ def one_table(portions: Sequence[OriginalRows]) -> Table:
 def _is_dataset(value: Any) -> bool:
     """Whether it is a Dataset of Hugging Face's `datasets`, which is not imported to find out."""
     return type(value).__module__.startswith("datasets.") and hasattr(value, "with_format") and hasattr(value, "select")
-
-
-def _decoded(table: pa.Table) -> pa.Table:
-    """Dictionaries as the values that they stand for, as other containers have them."""
-    for i, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            column = table.column(i).cast(field.type.value_type)
-            table = table.set_column(i, field.name, column)
-    return table
 
 
 def _column(name: str, values: Any) -> pa.Array:

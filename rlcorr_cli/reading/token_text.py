@@ -83,6 +83,10 @@ class Tokenizer:
         """Whether an id is one of its tokens."""
         return 0 <= token <= LARGEST_ID and self.inner.id_to_token(token) is not None
 
+    def unknown(self, ids: Sequence[int]) -> list[int]:
+        """Those that are none of its tokens."""
+        return [i for i in ids if not self.has(i)]
+
     def _bytes_of(self, token: int) -> bytes | None:
         """The bytes that a token stands for, where the vocabulary says so."""
         if token not in self._bytes:
@@ -112,7 +116,9 @@ def load(source: str) -> Tokenizer:
     if not os.path.isfile(path):
         path = _from_hub(source)
     try:
-        return Tokenizer(source, Inner.from_file(path))
+        inner = Inner.from_file(path)
+        inner.no_padding()  # it may ask for any length
+        return Tokenizer(source, inner)
     except BaseException as error:  # of damaged files the library raises a bare Exception, or a panic of Rust's
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
@@ -219,9 +225,11 @@ def _ends_by_windows(
 
 def _common(text: str, whole: str, start: int) -> int:
     """How many characters a text shares with another one from `start` on."""
-    if whole.startswith(text, start):
-        return len(text)
-    return next((i for i, c in enumerate(text) if whole[start + i : start + i + 1] != c), len(text))
+    least, most = 0, len(text)
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if whole.startswith(text[:middle], start) else (least, middle - 1)
+    return least
 
 
 def _closed(ends: list[int], whole: str) -> list[int]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.types as is_
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened, is_list
+from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, flattened, is_list
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
@@ -113,11 +113,20 @@ def texts(column: pa.Array) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 
+def values_used(column: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The values of a dictionary that its rows have, null where they have none, and the place of each row's."""
+    places, of_rows = np.unique(as_numpy(cast(column.indices, pa.int64()), null=-1), return_inverse=True)
+    return call("take", column.dictionary, as_arrow(places, places >= 0)), of_rows
+
+
 def coded(column: pa.Array) -> Coded:
     """A column of keys as codes into its distinct ones, None among them."""
+    if is_.is_dictionary(column.type):
+        used, of_rows = values_used(column)
+        codes, values = coded(used)
+        return codes[of_rows], values
     try:
-        encoded = call("take", column.dictionary, column.indices) if is_.is_dictionary(column.type) else column
-        encoded = call("dictionary_encode", encoded)
+        encoded = call("dictionary_encode", column)
     except pa.ArrowNotImplementedError:  # a view, an extension, runs
         values, codes = keys(column), np.arange(len(column))
     else:

@@ -32,7 +32,8 @@ from rlcorr_cli.reading.names import ENTROPIES, LEVELS, OF_ROWS, TOKENS
 from rlcorr_cli.reading.peek import TEXTS, NamedRow, find_rows
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.reading.token_text import Piece, Tokenizer, of_strings
+from rlcorr_cli.reading.token_text import Piece, of_strings
+from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
 from rlcorr_cli.results.inspected import OneRow, RejectionVote, TokenRows
 from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.computing import Computing
@@ -77,7 +78,7 @@ def token_rows(
     computing: Computing,
     choice: Choice,
     *,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: TokenizerProcess | None = None,
     scale: float = 1.0,
 ) -> TokenRows:
     """Rows of a dump token by token; bad ones are shown only where they are named.  scale: as of TokenRows."""
@@ -323,7 +324,7 @@ class _Texts:
     """Gives rows their text, and says where it comes from: the first that a row has of token strings, ids and a
     tokenizer, and a text that has as many tokens."""
 
-    tokenizer: Tokenizer | None
+    tokenizer: TokenizerProcess | None
     notes: list[str] = field(default_factory=list[str])
     _sources: set[str] = field(default_factory=set[str])
 
@@ -353,7 +354,7 @@ class _Texts:
             self._sources.add(f"token ids, decoded by {self.tokenizer.name}")
             ids = [int(i) for i in row.tokens]
             pieces = self.tokenizer.pieces(ids)
-            unknown = [i for i in ids if not self.tokenizer.has(i)]
+            unknown = self.tokenizer.unknown(ids)
             if unknown and not self.notes:
                 what = f"{self.tokenizer.name} has no token of {plural(len(unknown), 'id')} of a row"
                 self.notes.append(f"{what}, such as {unknown[0]}. {ANOTHER}")

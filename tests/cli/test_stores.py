@@ -4,6 +4,7 @@ import json
 import urllib.request
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 from limits import LIMIT_SECONDS
 from pyarrow import fs
 from running import BF16, STEPS, parquet, refused, row, run
-from stores import Proxy, files, put, server
+from stores import Answer, Proxy, files, put, server
 from stores import store as store
 
+from rlcorr_cli.files import stores
 from rlcorr_cli.files.stores import opened
 
 REGION = {"x-amz-bucket-region": "eu-central-1"}
@@ -281,3 +283,36 @@ def test_a_file_of_this_machine_may_be_named_by_a_uri(tmp_path: Path) -> None:
     path = tmp_path / "a b.parquet"
     path.write_bytes(Path(BF16).read_bytes())
     assert told(f"file://{tmp_path}/a%20b.parquet") == told(BF16)
+
+
+SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+
+
+@pytest.mark.parametrize(("status", "body"), [(429, b""), (503, SLOW_DOWN)])
+def test_a_store_that_is_asked_too_often_is_said_to_be(status: int, body: bytes, store: Proxy, tmp_path: Path) -> None:
+    store.answer = lambda method, path: (status, {}, body)
+    told = "too many of them" if status == 429 else "the endpoint fails"  # of a HEAD no body says more
+    refused(run("analyze", "s3://dumps/a.parquet"), 3, told, "bucket 'dumps'", "endpoint http://127.0.0.1")
+    refused(run("convert", BF16, "-o", "s3://dumps/new.parquet"), 4, "too many of them", "run it again")
+
+
+@pytest.mark.parametrize("keys", [(), ("d/a.parquet",)])
+@pytest.mark.parametrize("command", [("analyze",), ("watch", "--once", "--every", "0")])
+def test_a_listing_that_brings_no_new_key_ends(
+    keys: tuple[str, ...], command: tuple[str, ...], store: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "QUIET_S", 1)
+    found = "".join(
+        f"<Contents><Key>{key}</Key><Size>9</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
+        for key in keys
+    )
+
+    def page(method: str, path: str) -> Answer | None:
+        more = f"<IsTruncated>true</IsTruncated><NextContinuationToken>{uuid4().hex}</NextContinuationToken>"
+        body = f"<ListBucketResult><Name>dumps</Name><KeyCount>{len(keys)}</KeyCount>{more}{found}</ListBucketResult>"
+        return 200, {"Content-Type": "application/xml"}, body.encode()
+
+    store.answer = lambda method, path: page(method, path) if "list-type" in path else None
+    args = ("--state", "w.rlcorr") if command[0] == "watch" else ()
+    refused(run(command[0], "s3://dumps/d/", *command[1:], *args), 3, "its listing does not end", "bucket 'dumps'")
+    store.answer = lambda method, path: (500, {}, b"") if "list-type" in path else None  # so that the client stops

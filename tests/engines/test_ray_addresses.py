@@ -103,6 +103,27 @@ def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[
     assert left_in(places) == []
 
 
+@pytest.mark.parametrize("killed", ["raylet", "the run itself"])
+def test_where_the_process_of_a_run_is_lost_the_status_is_3_and_nothing_is_left(
+    killed: str, places: dict[str, str], tmp_path: Path
+) -> None:
+    arguments = ["filter", BF16, "--preset", "geo_rs", "--force", "-o", str(tmp_path / "kept.parquet")]
+    by_ray = [command(), *arguments, *BY_RAY, "--workers", "1"]
+    with Process(by_ray, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **places}) as process:
+        wait_for(lambda: any("ray::" in _command_line(pid) for pid in left_in(places)), process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        raylets = [pid for pid in os.listdir("/proc") if pid.isdigit() and "/raylet --" in _command_line(pid)]
+        for pid in (
+            children if killed != "raylet" else [pid for pid in raylets if places["TMPDIR"] in _command_line(pid)]
+        ):
+            os.kill(int(pid), signal.SIGKILL)
+        _, err = process.communicate()
+    assert process.returncode == 3, err
+    assert b"Ray cluster" in err
+    assert list(tmp_path.iterdir()) == []
+    assert left_in(places) == []
+
+
 def state_of(shard: Shard) -> Iterator[tuple[object, ...]]:
     """What work finds."""
     yield (shard.stamp, os.getcwd(), os.environ.get("AWS_REGION"), os.environ.get("AWS_SESSION_TOKEN"))
