@@ -49,6 +49,8 @@ AGREEING, MIN_AGREEING = 0.75, 16
 whose other tokens agree (rows that do not belong together have zeros anywhere)."""
 LONG, MIN_ROWS, EVERY_ROW = 8, 2, 8
 """Tokens of a row that is judged; rows that show it, and where the other column shows it, too, all of so many."""
+MANY_ROWS = 4
+"""Rows that begin alike, half of all together: fewer were joined wrongly, which `mispaired_rows` names."""
 DIFFERENT = 0.25
 """The mean difference, in nats, that two policies of the same tokens do not have."""
 REPEATS, CHANCE = 0.2, 4.0
@@ -157,19 +159,22 @@ def cycles(c: Column) -> Found:
             of_both[row], longer[row] = True, period > 1
             of_column[row] = (y[period:] != y[:-period]).any() and np.abs(x - y).mean() > DIFFERENT
     hit = of_both if of_both.all() and len(of_both) >= EVERY_ROW else of_column
+    hit = hit & ~(longer & (longer.sum() <= MIN_ROWS))  # rows that were joined wrongly may be filled up so
     return c.of_rows(
         hit, "has the same values again and again" if (longer & hit).any() else "has one value on all tokens"
     )
 
 
 def same_lists(c: Column) -> Found:
-    """Rows that begin as a row of other tokens does."""
+    """Rows that begin as rows of other tokens do."""
     rows = np.flatnonzero(c.sample.n_valid >= LONG)
     at = c.offsets[rows][:, None] + np.arange(LONG)
     rows, at = (of[(c.values[at] < UNSURE).sum(axis=1) >= LONG / 2] for of in (rows, at))
-    _, first, group = np.unique(c.values[at], axis=0, return_index=True, return_inverse=True)
-    others = at[first[group.ravel()]]
-    differ = np.abs(c.other[at] - c.other[others]).mean(axis=1) > DIFFERENT
+    _, first, group, n = np.unique(c.values[at], axis=0, return_index=True, return_inverse=True, return_counts=True)
+    others, many = at[first[group.ravel()]], n[group.ravel()] >= MANY_ROWS
+    differ = many & (np.abs(c.other[at] - c.other[others]).mean(axis=1) > DIFFERENT)
+    if 2 * many.sum() < c.sample.n_rows:
+        return None
     if c.ids is not None:
         differ &= (c.ids[at] != c.ids[others]).any(axis=1)
     return c.of_rows(np.isin(np.arange(c.sample.n_rows), rows[differ]), "has the values of another row")
@@ -276,8 +281,8 @@ OF_TOKENS: tuple[Test, ...] = (("floor_value", floor_value), ("unscored_zeros", 
 OF_ROWS: tuple[Test, ...] = (
     ("derived_values", running_total),
     ("repeated_values", cycles),
-    ("repeated_values", same_lists),
     ("repeated_values", few_values),
+    ("repeated_values", same_lists),
     ("repeated_values", held_values),
     ("derived_values", of_neighbours),
     ("derived_values", of_other),

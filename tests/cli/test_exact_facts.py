@@ -69,13 +69,13 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
         lambda i, x: np.where((np.arange(x.size) == 20) & (i < 5), -30, x),
     ),
     "log 1e-10 in bf16": ("floor_value", "all exactly -23", lambda i, x: rounded(some(np.log(1e-10), 0.01)(i, x))),
-    "limited at -6": ("floor_value", "all exactly -6 (the next one is -5.999)", lambda _, x: np.maximum(x, -6)),
+    "limited at -6": ("floor_value", "all exactly -6 (the next one is -5.99", lambda _, x: np.maximum(x, -6)),
     "drafts": ("unscored_zeros", "holds no value (0.0) on 4", drafted),
     "scattered zeros": ("unscored_zeros", "at all levels", some(0, 0.01)),
     "prefixes": (
         "unscored_zeros",
         "first in row 0",
-        lambda i, x: np.where((np.arange(x.size) < 6) & (i % 4 == 0), 0, x),
+        lambda i, x: np.where(np.arange(x.size) < 6 * (i % 4 == 0), 0, x),
     ),
     "means": ("repeated_values", "one value on all tokens in 64 of 64 rows", lambda _, x: np.full(x.size, x.mean())),
     "sums in 3 rows": (
@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
     "smoothed along": (
         "derived_values",
         "follows from",
-        lambda _, x: list(accumulate(x, lambda s, v: 0.7 * s + 0.3 * v)),
+        lambda _, x: [*accumulate(x, lambda s, v: 0.7 * s + 0.3 * v)],
     ),
     "divided by the length": ("derived_values", "one factor of the row", lambda _, x: x / x.size),
     "ranks": ("derived_values", "ranks", lambda i, x: -np.log(np.random.default_rng(i).integers(1, 40, x.size))),
