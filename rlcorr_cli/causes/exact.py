@@ -31,7 +31,7 @@ Test = tuple[str, Callable[["Column"], Found]]
 
 COPIES = "copies"
 """The fact that rows are copies of others."""
-MOST_TOKENS = 1 << 16
+MOST_TOKENS = 1 << 15
 """Facts of whole rows are sought in so many tokens of the sample; floors and zeros in all."""
 HIGHEST_FLOOR = -1.0
 NEIGHBOURS, DISTINCT = 64, 0.8
@@ -114,9 +114,10 @@ def floor_value(c: Column) -> Found:
     """
     low = float(c.values.min())
     hit = c.values == low
-    n, rest = int(hit.sum()), c.values[~hit]
-    if low > HIGHEST_FLOOR or n < A_FEW or not len(rest):
+    n = int(hit.sum())
+    if low > HIGHEST_FLOOR or not A_FEW <= n < len(hit):
         return None
+    rest = c.values[~hit]
     above, at = float(rest.min()), np.flatnonzero(hit)
     before = np.where(c.places[at] > 0, c.values[at - 1], 0.0)
     contexts = np.unique(np.stack([c.places[at], before, c.sample.prompts[c.rows[at]]]), axis=1).shape[1]
@@ -134,7 +135,10 @@ def floor_value(c: Column) -> Found:
 
 def unscored_zeros(c: Column) -> Found:
     """0.0 at all levels of the other column.  A last token's has a cause of its own."""
-    zero, sure = c.values == 0, c.other > SURE
+    zero = c.values == 0
+    if not zero.any():
+        return None
+    sure = c.other > SURE
     wrong = zero & (c.other < RULED_OUT)
     wrong[c.offsets[1:] - 1] = False
     if wrong.sum() < MIN_ZEROS or (sure.sum() >= MIN_SURE and (~zero & sure).sum() < LEFT_NONZERO * sure.sum()):
@@ -188,23 +192,22 @@ def held_values(c: Column) -> Found:
         line[1:-1] = np.abs(x[2:] - 2 * x[1:-1] + x[:-2]) <= 1e-6 * np.abs(x[1:-1])
         return (stays | (line & ~stays)) & (c.places > 0) & (x < UNSURE)
 
-    unsure = c.values[c.values < UNSURE]
-    hit, of_other = follow(c.values), follow(c.other)
-    by_chance = np.square(np.unique(unsure, return_counts=True)[1] / max(1, len(unsure))).sum()
-    if len(unsure) < NEIGHBOURS or hit.sum() < max(REPEATS, CHANCE * by_chance) * len(unsure):
+    unsure, hit = c.values[c.values < UNSURE], follow(c.values)
+    if len(unsure) < NEIGHBOURS or hit.sum() < REPEATS * len(unsure) or hit.sum() < CHANCE * follow(c.other).sum():
         return None
-    return (
-        (hit, f"{c.name} repeats the value before or lies between its neighbours")
-        if hit.sum() >= CHANCE * of_other.sum()
-        else None
-    )
+    by_chance = np.square(np.unique(unsure, return_counts=True)[1] / len(unsure)).sum()
+    if hit.sum() < CHANCE * by_chance * len(unsure):
+        return None
+    return hit, f"{c.name} repeats the value before or lies between its neighbours"
 
 
 def few_values(c: Column) -> Found:
     """A few values, which are not those of a few contexts, or one for each token id."""
-    n, far = len(np.unique(c.values)), float(np.abs(c.values - c.other).mean()) > DIFFERENT
-    if len(c.values) >= MIN_VALUES and n <= FEWEST and far and len(np.unique(c.other)) >= 10 * n:
-        return np.ones(len(c.values), np.bool_), f"{c.name} has only {n} different values"
+    n = len(np.unique(c.values[:MIN_VALUES]))
+    if len(c.values) >= MIN_VALUES and n <= FEWEST and np.abs(c.values - c.other).mean() > DIFFERENT:
+        n = len(np.unique(c.values))
+        if n <= FEWEST and len(np.unique(c.other)) >= 10 * n:
+            return np.ones(len(c.values), np.bool_), f"{c.name} has only {n} different values"
     if c.ids is None:
         return None
     order = np.lexsort((c.ids,))
