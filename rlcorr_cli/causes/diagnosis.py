@@ -280,6 +280,22 @@ class Gap(Record):
 
 
 @frozen(kw_only=True)
+class AnomalyFinding(Record):
+    """An anomaly of a dump: the first file that shows it, the evidence there, and how many files show it."""
+
+    name: str
+    path: str
+    evidence: str
+    fix: Annotated[str, Key(name="cure")]
+    n_files: int
+
+    @property
+    def voids(self) -> bool:
+        """Whether no number of such a file means what its name says."""
+        return self.name in ALL_CAUSES and ALL_CAUSES[self.name].voids
+
+
+@frozen(kw_only=True)
 class Diagnosis(Record):
     """Of a whole dump or a group of its rows.
 
@@ -304,6 +320,8 @@ class Diagnosis(Record):
     between_steps: Annotated[StepChange | None, Key(omit=True)] = None
     legs: Annotated[tuple[Leg, ...], Key(omit=True)] = ()
     """Where the dump has a third policy's log-probs."""
+    exact: Annotated[tuple[AnomalyFinding, ...], HIDDEN] = ()
+    """What columns show exactly, whatever the gap: no cause is looked for beside it."""
     hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
     """The steps that hold the gap, where no other column tells why."""
 
@@ -320,26 +338,25 @@ class Diagnosis(Record):
         return self.cause.certainty
 
 
-@frozen(kw_only=True)
-class AnomalyFinding(Record):
-    """An anomaly of a dump: the first file that shows it, the evidence there, and how many files show it."""
-
-    name: str
-    path: str
-    evidence: str
-    fix: Annotated[str, Key(name="cure")]
-    n_files: int
-
-    @property
-    def voids(self) -> bool:
-        """Whether no number of such a file means what its name says."""
-        return self.name in ALL_CAUSES and ALL_CAUSES[self.name].voids
+ZEROS = ("unscored_zeros", "unmasked_prompt", "unmasked_padding")
+MAKES = {
+    "floor_value": ("swapped_columns",),
+    "unscored_zeros": ("swapped_columns",),
+    **dict.fromkeys(("repeated_values", "derived_values"), ("swapped_columns", *ZEROS)),
+}
+"""What a column shows exactly -> anomalies of files that the same tokens make."""
 
 
 def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tuple[AnomalyFinding, ...]:
-    """The anomalies without those that the likely cause makes by itself."""
-    explained = () if diagnosis.cause is None else diagnosis.cause.explains
-    return tuple(each for each in anomalies if each.name not in explained)
+    """What columns show exactly, and the anomalies without those that this or the likely cause makes by itself."""
+    known = {each.name: each for each in anomalies}
+    # Zeros at the ends of rows are of a prompt or of padding.
+    exact = {each.name: each for each in diagnosis.exact if each.name != ZEROS[0] or not known.keys() & {*ZEROS[1:]}}
+    explained = {name for fact in exact for name in MAKES[fact]}
+    explained |= set(() if diagnosis.cause is None else diagnosis.cause.explains)
+    return tuple(
+        {**exact, **{name: each for name, each in known.items() if name not in explained | exact.keys()}}.values()
+    )
 
 
 def standing(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.between_steps import between_steps
 from rlcorr_cli.causes.columns import LAG
-from rlcorr_cli.causes.diagnosis import TOO_FEW, Diagnosis, Fact, Leg, SampledRows
+from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
+from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
@@ -41,6 +42,7 @@ FILE, STEP = "file", "step"
 """The column of levels that a dump's files are, and that of its steps."""
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """What comes before all else where the difference of weights grows with the step."""
+SPOILED = "No other cause is looked for beside values that no policy gives."
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
@@ -61,7 +63,10 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
     totals = _totals(sample, sums)
     diagnosis = diagnose(totals, context, sample)
-    if diagnosis.hot_steps:
+    exact = exact_facts(sample)
+    if exact:  # other causes would be of these values
+        diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=(), hot_steps=())
+    elif diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
@@ -72,11 +77,12 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
             *kept_set_facts(sample, context.rollout, context.train, kept),
             *head_facts(head),
             *_lag_facts(sample),
+            *copied_rows(sample),
         ),
         causes=tuple(replace(cause, sample=sampled) for cause in diagnosis.causes),
         gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
-        impossible=impossible_ratio(sample, sums),
-        legs=() if diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
+        impossible=None if exact else impossible_ratio(sample, sums),
+        legs=() if exact or diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample, sample.levels.get(STEP)),
     )
     return Search(diagnosis, totals)

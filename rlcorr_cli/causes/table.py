@@ -125,14 +125,49 @@ ANOMALIES: tuple[Cause, ...] = (
     ),
     Cause(
         kind="file",
+        name="floor_value",
+        meaning="The smallest log-probs of a column are all one value: a mark for a missing one, or a limit.",
+        looks="Several tokens share the smallest value bit for bit (-100, -1000, log 1e-10), after different contexts.",
+        certainty="Certain: 5 tokens, or 3 that lie 20 nats below the next value, and no ties like theirs above them.",
+        alike="A column on a coarse grid, or of a small vocabulary, where ties are natural: it needs a wider gap.",
+        advice="Mask those tokens (response_mask 0), or write the log-probs before they are limited.",
+        source="mlx-omni-server writes -inf as -100; frameworks take the log of max(p, 1e-10)",
+        effect="fault",
+    ),
+    Cause(
+        kind="file",
         name="unscored_zeros",
-        meaning="One column holds 0.0 on stretches it never scored (tool output, padding, or greedy tokens), and they "
-        "count.",
-        looks="Runs of exact zeros in one column, on which the other is surprised.",
-        certainty="As of unmasked_prompt: only runs that the other column contradicts count.",
+        meaning="One column holds 0.0 on tokens it never scored (accepted drafts, tool output, padding, or greedy "
+        "tokens), and they count.",
+        looks="Exact zeros in one column, in runs or scattered, on tokens of which the other is surprised.",
+        certainty="As of unmasked_prompt: only zeros that the other column contradicts count. Where a few tokens or "
+        "more stand alone, sure tokens must be left other than 0.",
         alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
+        effect="fault",
+    ),
+    Cause(
+        kind="file",
+        name="repeated_values",
+        meaning="A column repeats values: it holds no log-prob of each token.",
+        looks="One value on all tokens of a row, a few values again and again, the values of another row, one value "
+        "for each token id, or a few different values in all.",
+        certainty="Certain: the values are equal bit for bit where those of the other column are not.",
+        alike="grid: values on a coarse grid tie now and then. Copies of rows repeat both columns.",
+        advice="Write the log-prob of each sampled token, not one of the row, of the vocabulary or of another row.",
+        source="a log-prob depends on all tokens before it",
+        effect="fault",
+    ),
+    Cause(
+        kind="file",
+        name="derived_values",
+        meaning="A column is computed from other values: it holds no log-prob of each token.",
+        looks="A running total or mean, a smoothed column, the other column by a line or in reverse, ranks.",
+        certainty="Certain: an identity that holds on all tokens, or on all of the rows that are counted.",
+        alike="shifted_columns and other_base, which are found first.",
+        advice="Write the log-prob of each sampled token as the policy gave it.",
+        source="djl-serving #1355 has running totals in the place of log-probs",
         effect="fault",
     ),
     Cause(

@@ -58,7 +58,6 @@ from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
-from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
 
@@ -184,7 +183,8 @@ def analyze(
         if is_small and STDIN not in reading.paths and any(path.suffix.lower() in WITH_ROWS for path in outputs):
             from rlcorr_cli.runs.token_rows import Choice, token_rows
 
-            once_more, choice = replace(reading, group_by=(), bad_rows=BadRowPolicy("skip")), Choice(n_worst=N_WORST)
+            bad_rows = replace(reading.bad_rows, action="skip", quarantine=None, max_fraction=None)
+            once_more, choice = replace(reading, group_by=(), bad_rows=bad_rows), Choice(n_worst=N_WORST)
             worst = token_rows(once_more, chosen, compute, choice, tokenizer=text_of)
             report = replace(report, worst_rows=worst)
         return finished(report, notes, outputs, staging)

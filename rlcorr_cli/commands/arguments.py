@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
 
@@ -12,7 +13,7 @@ from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.bad_rows import BadRowPolicy, NonfiniteAction
+from rlcorr_cli.reading.bad_rows import AboveZeroAction, BadRowPolicy, NonfiniteAction
 from rlcorr_cli.reading.formats import NAMES, STREAMED
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
 from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS, TOTALLED_SHEETS
@@ -159,6 +160,16 @@ Nonfinite = Annotated[
         rare=True,
     ),
 ]
+AboveZero = Annotated[
+    AboveZeroAction,
+    Opt(
+        help="A log-prob a little above 0 (up to 0.25), as rounding to bf16 leaves: reject the row (error), or read 0 "
+        "(clamp).",
+        panel=READING,
+        default="error",
+        rare=True,
+    ),
+]
 Device = Annotated[
     str,
     Opt(
@@ -207,6 +218,7 @@ class Read(TypedDict, total=False):
         ),
     ]
     nonfinite: Nonfinite
+    above_zero: AboveZero
 
 
 class Computed(TypedDict, total=False):
@@ -457,14 +469,16 @@ def bad_row_policy(how: Read) -> BadRowPolicy:
     """What to do about bad rows."""
     action = one_of("--on-bad-row", how.get("on_bad_row", "error"), Literal["error", "skip"])
     nonfinite = one_of("--nonfinite", how.get("nonfinite", "error"), NonfiniteAction)
+    above_zero = one_of("--above-zero", how.get("above_zero", "error"), AboveZeroAction)
     quarantine, most = how.get("quarantine"), how.get("max_bad_fraction")
     if quarantine is not None and not isinstance(quarantine, str | Path):
         raise UsageError(f"--quarantine should be a path, not {kind_of(quarantine)}.", "Name a .jsonl or a .parquet.")
+    policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=nonfinite, above_zero=above_zero)
     if quarantine is not None:  # a file for bad rows asks to go on without them
-        return BadRowPolicy("quarantine", output_path("--quarantine", quarantine), most, nonfinite)
+        return replace(policy, action="quarantine", quarantine=output_path("--quarantine", quarantine))
     if action == "error" and most is not None:
         raise UsageError("--max-bad-fraction needs --on-bad-row skip or --quarantine.", "Add --on-bad-row skip.")
-    return BadRowPolicy(action, None, most, nonfinite)
+    return policy
 
 
 def kind_of(value: Any) -> str:

@@ -10,6 +10,7 @@ from rlcorr_cli.commands.arguments import (
     OBJECTIVE,
     OUTPUT,
     TEXT,
+    AboveZero,
     BatchBy,
     BatchTokens,
     Computed,
@@ -165,6 +166,7 @@ class CorrectOptions(ProfiledPlanOptions, total=False):
     map: Map
     batch_by: BatchBy
     nonfinite: Nonfinite
+    above_zero: AboveZero
     device: Device
     batch_tokens: BatchTokens
 
@@ -196,6 +198,7 @@ def correct(
             "map": how.get("map"),
             "batch_by": NO_BATCH if batch_by is None else batch_by,
             "nonfinite": how.get("nonfinite", "error"),
+            "above_zero": how.get("above_zero", "error"),
         },
     )
     computed: Computed = {

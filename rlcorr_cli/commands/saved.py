@@ -74,6 +74,7 @@ def added(
         "--quarantine": bad_rows.quarantine,
         "--max-bad-fraction": bad_rows.max_fraction is not None,
         "--nonfinite": bad_rows.nonfinite != "error",
+        "--above-zero": bad_rows.above_zero != "error",
     }
     for option, value in reading.items():
         if value:
@@ -108,7 +109,9 @@ def yardstick(clean: Any, how: How) -> "Yardstick | None":
         return yardstick_in(named[0])
     from rlcorr_cli.runs.diagnose import diagnose
 
-    reading = request(clean, {"map": how.get("map"), "nonfinite": how.get("nonfinite", "error")})
+    bad_rows = bad_row_policy(how)
+    read = {"map": how.get("map"), "nonfinite": bad_rows.nonfinite, "above_zero": bad_rows.above_zero}
+    reading = request(clean, read)
     with computing(how) as compute:
         clean_dump = diagnose(reading, computing=compute, watch=how.get("watch"))
     return yardstick_of(

@@ -16,11 +16,16 @@ from rlcorr_cli.records.record import Record
 ABOVE_ZERO = 1e-6
 """The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""
 
+CLAMPED = 0.25
+"""The largest log-prob that `--above-zero clamp` reads as 0: a log-softmax in bf16 that is not fused ends a step or two
+above it."""
+
 SENTINEL = -9000.0
 """A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
 
 BadRowAction = Literal["error", "skip", "quarantine"]
 NonfiniteAction = Literal["error", "mask", "keep"]
+AboveZeroAction = Literal["error", "clamp"]
 
 DEFAULT_MAX_FRACTION = 0.5
 """Who skips bad rows means to go on without them; that most of a dump is bad is another fault than bad rows."""
@@ -74,7 +79,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "above_zero",
         f"A log-prob above {ABOVE_ZERO:g} on a valid token.",
-        "Are these probabilities? Use --map to name the log-probs.",
+        f"--above-zero clamp reads one of {CLAMPED:g} at most as 0. For others, use --map to name the log-probs.",
         "open-instruct writes +1 for a token without a log-prob",
     ),
     Problem(
@@ -96,7 +101,7 @@ FIXES: Mapping[str, str] = {problem.name: problem.fix for problem in PROBLEMS}
 """Class of bad rows -> what to do about it."""
 
 
-@frozen
+@frozen(kw_only=True)
 class BadRowPolicy:
     """What to do about bad rows.
 
@@ -104,13 +109,15 @@ class BadRowPolicy:
     max_fraction: a larger share of bad rows stops the run; None is 0 with error, else DEFAULT_MAX_FRACTION.
     nonfinite: mask clears single tokens that are not finite instead, as if the mask were 0 there; keep lets a token
     stay whose rollout log-prob is null or NaN, and no other value that is looked at: there the rollout policy is taken
-    to agree with whichever policy it is compared with, so that the ratio is 1.
+    to agree with whichever policy it is compared with, so that the ratio is 1.  above_zero: clamp reads log-probs of
+    CLAMPED at most as 0.
     """
 
     action: BadRowAction = "error"
     quarantine: Path | None = None
     max_fraction: float | None = None
     nonfinite: NonfiniteAction = "error"
+    above_zero: AboveZeroAction = "error"
 
     @property
     def stops(self) -> bool:
@@ -158,12 +165,13 @@ Problems = Annotated[
 ]
 
 
-@frozen
+@frozen(kw_only=True)
 class BadRowCounts:
     """How many rows were bad, by class.  Counts add; the left operand's rows come first.
 
     rows: class -> bad rows.  first: class -> its first row.  By BadRowPolicy.nonfinite, cleared: tokens masked because
-    they were not finite; unscored: tokens kept without a rollout log-prob.  Plain numbers and places, so that counts
+    they were not finite; unscored: tokens kept without a rollout log-prob.  clamped: values above 0 that were read as
+    it.  Plain numbers and places, so that counts
     can be sent between processes.
     """
 
@@ -171,6 +179,7 @@ class BadRowCounts:
     first: Mapping[str, FirstBadRow] = field(default_factory=dict[str, FirstBadRow])
     cleared: int = 0
     unscored: int = 0
+    clamped: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -179,8 +188,30 @@ class BadRowCounts:
 
     def __add__(self, other: "BadRowCounts") -> "BadRowCounts":
         rows = {name: self.rows.get(name, 0) + other.rows.get(name, 0) for name in {**self.rows, **other.rows}}
-        cleared, unscored = self.cleared + other.cleared, self.unscored + other.unscored
-        return BadRowCounts(rows, {**other.first, **self.first}, cleared, unscored)
+        return BadRowCounts(
+            rows=rows,
+            first={**other.first, **self.first},
+            cleared=self.cleared + other.cleared,
+            unscored=self.unscored + other.unscored,
+            clamped=self.clamped + other.clamped,
+        )
+
+    @property
+    def changed_notes(self) -> list[str]:
+        """What was read otherwise than it stands, counted."""
+        return [
+            f"{n:,} {'token' if n == 1 else 'tokens'} {what}"
+            for n, what in (
+                (self.cleared, "masked for values that are not finite."),
+                (
+                    self.unscored,
+                    "without a rollout log-prob kept at ratio 1; every metric of differences counts a difference of 0 "
+                    "there.",
+                ),
+                (self.clamped, f"with a log-prob above 0 ({CLAMPED:g} at most) read as 0, as bf16 rounds."),
+            )
+            if n
+        ]
 
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""

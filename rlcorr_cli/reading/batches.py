@@ -18,12 +18,13 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import is_list, take
 from rlcorr_cli.reading.bad_rows import (
+    ABOVE_ZERO,
+    CLAMPED,
     FIXES,
     GO_ON,
     BadRowCounts,
     BadRowPolicy,
     FirstBadRow,
-    NonfiniteAction,
     worded,
 )
 from rlcorr_cli.reading.batch import Batch
@@ -138,7 +139,7 @@ def checked_batches(
         fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
         last = min(max(fitting, first + 1), first + BATCH_ROWS)
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows.nonfinite), bad_rows, seen)
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows), bad_rows, seen)
         first = last
 
 
@@ -157,24 +158,35 @@ class _Cut:
     rows: Rows
     lists: Mapping[str, Lists]
     roles: Roles
-    nonfinite: NonfiniteAction
+    policy: BadRowPolicy
 
     @cached_property
     def unscored(self) -> NDArray[np.bool_] | None:
         """Tokens that are kept without a rollout log-prob, bool over all; None where there are none."""
-        if self.nonfinite != "keep" or not self.roles.trained:
+        if self.policy.nonfinite != "keep" or not self.roles.trained:
             return None
         missing = np.isnan(self.lists[self.roles.rollout].values)
         return missing if missing.any() else None
 
     @cached_property
     def looked_at(self) -> Mapping[str, Lists]:
-        """The lists, with the trained policy's log-probs in the place of those that the engine did not give."""
-        if self.unscored is None:
-            return self.lists
-        rollout = self.lists[self.roles.rollout]
-        filled = np.where(self.unscored, self.lists[self.roles.train].values, rollout.values)
-        return {**self.lists, self.roles.rollout: replace(rollout, values=filled)}
+        """The lists, with 0 for log-probs a little above it where that is asked for, and with the trained policy's in
+        the place of those that the engine did not give."""
+        lists = dict(self.lists)
+        if self.policy.above_zero == "clamp":
+            for name, above in self.above_zero.items():
+                lists[name] = replace(lists[name], values=np.where(above, 0, lists[name].values))
+        if self.unscored is not None:
+            rollout = lists[self.roles.rollout]
+            filled = np.where(self.unscored, lists[self.roles.train].values, rollout.values)
+            lists[self.roles.rollout] = replace(rollout, values=filled)
+        return lists
+
+    @cached_property
+    def above_zero(self) -> Mapping[str, NDArray[np.bool_]]:
+        """Column -> the tokens on which it lies a little above 0."""
+        columns = ((name, self.lists[name].values) for name in self.roles.log_probs)
+        return {name: (x > ABOVE_ZERO) & (x <= CLAMPED) for name, x in columns}
 
     @cached_property
     def tokens(self) -> tuple[Valid, int]:
@@ -187,10 +199,10 @@ class _Cut:
             lengths = np.diff(self.lists[roles.rollout].offsets)
             advantages = np.repeat(checks.numbers(self.rows.data.column(name)), lengths)
         valid = checks.valid(self.looked_at, roles.log_probs, mask=roles.mask, advantages=advantages)
-        if valid.sound or self.nonfinite != "mask":
+        if valid.sound or self.policy.nonfinite != "mask":
             return valid, 0
         bad = checks.not_finite(self.lists, roles.log_probs, advantages if name in self.lists else None)
-        cleared = checks.valid(self.lists, roles.log_probs, mask=roles.mask, advantages=advantages, finite=~bad)
+        cleared = checks.valid(self.looked_at, roles.log_probs, mask=roles.mask, advantages=advantages, finite=~bad)
         return cleared, int(valid.of(bad).sum())
 
     @cached_property
@@ -217,11 +229,13 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterato
         if faults:
             rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
             yield set_aside
-            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, cut.nonfinite)
+            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, bad_rows)
     valid, n_cleared = cut.tokens
     n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
-    if n_cleared or n_unscored:
-        yield BadRows(BadRowCounts(cleared=n_cleared, unscored=n_unscored))
+    clamps = cut.policy.above_zero == "clamp"
+    n_clamped = sum(int(valid.of(above).sum()) for above in cut.above_zero.values()) if clamps else 0
+    if n_cleared or n_unscored or n_clamped:
+        yield BadRows(BadRowCounts(cleared=n_cleared, unscored=n_unscored, clamped=n_clamped))
     if cut.rows.data.num_rows:
         yield _checked_rows(cut, valid)
 
@@ -273,7 +287,9 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
     if bad_rows.stops:
         fault = next(iter(fault_of.values()))
         place = resolved(rows.places[fault.row]).text
-        raise DataError(f"{worded(fault.problem, place, fault.message)}.", f"{FIXES[fault.problem]} {GO_ON}.")
+        raise DataError(
+            f"{worded(fault.problem, place, fault.message)}.", f"{fault.fix or FIXES[fault.problem]} {GO_ON}."
+        )
     counts: dict[str, int] = {}
     first: dict[str, FirstBadRow] = {}
     for row, fault in fault_of.items():
@@ -281,7 +297,7 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
         first.setdefault(fault.problem, FirstBadRow(rows.places[row], fault.message))
     sound = np.ones(rows.data.num_rows, np.bool_)
     sound[list(fault_of)] = False
-    totals = BadRowCounts(counts, first)
+    totals = BadRowCounts(rows=counts, first=first)
     rest = rows.take(np.flatnonzero(sound))
     if not bad_rows.keeps:
         return rest, BadRows(totals)

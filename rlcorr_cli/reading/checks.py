@@ -5,6 +5,7 @@ only looked for once something is known to be wrong.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,21 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened
-from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, SENTINEL
+from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, CLAMPED, SENTINEL
 
 Flags = NDArray[np.bool_]
+ABOVE, NAME_THEM = "; a log-prob cannot be above 0", "Use --map to name the log-probs."
 
 
 @frozen
 class Fault:
     """What is wrong with a row.  problem: its class.  message: a clause without the row's place; of a line that could
-    not be read, its predicate."""
+    not be read, its predicate.  fix: what to do, if that is not the same for all of the class."""
 
     row: int
     problem: str
     message: str
+    fix: str = ""
 
 
 @frozen(kw_only=True)
@@ -160,15 +163,37 @@ def of_values(
         values = lists[mask].values
         wrong = ~((values == 1) | (values == 0))
         yield from _first(lists[mask], wrong, "mask_values", "; a mask holds 0 and 1")
-    tests: tuple[tuple[str, Callable[[NDArray[Any]], Flags], str], ...] = (
-        ("not_finite", lambda x: ~np.isfinite(x), ""),
-        ("above_zero", lambda x: (x > ABOVE_ZERO) & np.isfinite(x), "; a log-prob cannot be above 0"),
-        ("sentinel", lambda x: (x <= SENTINEL) & np.isfinite(x), ""),
+    tests: tuple[tuple[str, Callable[[NDArray[Any]], Flags]], ...] = (
+        ("not_finite", lambda x: ~np.isfinite(x)),
+        ("above_zero", lambda x: (x > ABOVE_ZERO) & np.isfinite(x)),
+        ("sentinel", lambda x: (x <= SENTINEL) & np.isfinite(x)),
     )
-    for problem, test, more in tests:
+    for problem, test in tests:
         for name in log_probs:
-            bad = test(lists[name].values)
-            yield from _first(lists[name], bad if keep is None else bad & keep, problem, f" on a valid token{more}")
+            values = lists[name].values
+            bad = test(values) if keep is None else test(values) & keep
+            more, fix = _above_zero(values if keep is None else values[keep]) if problem == "above_zero" else ("", "")
+            faults = _first(lists[name], bad, problem, f" on a valid token{more}")
+            yield from (replace(fault, fix=fix) for fault in faults)
+
+
+def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
+    """What a column with values above 0 may hold, and what to do.  values: those on valid tokens."""
+    values = values[np.isfinite(values)]
+    above = values[values > ABOVE_ZERO]
+    if not len(above):
+        return "", ""
+    low, high = float(values.min()), float(above.max())
+    if low >= 0 and high <= 1 + ABOVE_ZERO:
+        return ABOVE, f"Are these probabilities? {NAME_THEM}"
+    if high > 1 or float(np.median(values)) >= 0:
+        return ABOVE, f"Are these logits, or negative log-probs (nll)? {NAME_THEM}"
+    if high > CLAMPED:
+        return f"{ABOVE} (the largest is {high:g})", f"More than {CLAMPED:g} is no rounding. {NAME_THEM}"
+    grid = next((2**k for k in range(11) if not (above * 2**k % 1).any()), 0)
+    on_grid = f" on a grid of 1/{grid}" if grid else ""
+    counted = f"{len(above):,} of {len(values):,} values here are, up to {high:g}{on_grid}"
+    return f"{ABOVE}: {counted}, as of a log-softmax in bf16", "--above-zero clamp reads them as 0, and counts them."
 
 
 def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:

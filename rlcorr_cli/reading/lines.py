@@ -16,6 +16,8 @@ from rlcorr_cli.reading.names import KEPT_SETS
 LARGEST = 2**1023
 DEEPEST = 20
 """Lists within lists whose type is told; deeper ones are no column that is read."""
+NOT_FINITE = ("NaN", "nan", "Infinity", "-Infinity", "inf", "-inf")
+"""Text in a list of numbers that stands for one that is not finite: ART and others write it so."""
 KINDS: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
 
 
@@ -165,6 +167,8 @@ def _value(value: Any, type: pa.DataType, is_mask: bool) -> Any:
 
 
 def _number(value: Any, booleans: bool) -> Any:
+    if isinstance(value, str) and value in NOT_FINITE:
+        return float(value)
     if isinstance(value, int) and abs(value) > LARGEST:
         raise _UnfitError("an integer that no float holds")
     if value is None or (isinstance(value, int | float) and (booleans or not isinstance(value, bool))):
@@ -212,7 +216,9 @@ def _type(value: Any, depth: int = 0) -> pa.DataType:
     if value is None or isinstance(value, dict):
         return pa.null() if value is None else pa.struct([])
     if isinstance(value, list):
-        inner = next((_type(item, depth + 1) for item in value if item is not None), pa.null())
+        told = [item for item in value if item is not None]
+        number = 0.0 if told else None
+        inner = _type(next((item for item in told if item not in NOT_FINITE), number), depth + 1)
         return pa.list_(pa.float64() if inner == pa.int64() else inner)
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
 

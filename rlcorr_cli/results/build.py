@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import standing
+from rlcorr_cli.causes.exact import COPIES
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
@@ -153,7 +154,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         diagnosis = search(measured.sample, clean=clean).diagnosis
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
-        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
+        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in (*FACTS, COPIES)))
         report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
     follows_steps = provenance.adds_step and step_at is not None
     return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
@@ -271,11 +272,7 @@ def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int
     notes = [QUANTILE_NOTE]
     left_out = problems.by_class().items()
     notes += [f"{name}: {plural(problem.rows, 'row')} left out; {problem.first}." for name, problem in left_out]
-    if problems.cleared:
-        notes.append(f"{plural(problems.cleared, 'token')} masked for values that are not finite.")
-    if problems.unscored:
-        kept = f"{plural(problems.unscored, 'token')} without a rollout log-prob kept at ratio 1"
-        notes.append(f"{kept}; every metric of differences counts a difference of 0 there.")
+    notes += problems.changed_notes
     if (values["logprob_abs_diff_max"] or 0) > 340:
         notes.append("Some log-ratios are beyond ±340; metrics that float64 cannot hold are null.")
     # Intervals do not tell how far means of e^S may be off where a handful of sequences makes them, nor that a tail

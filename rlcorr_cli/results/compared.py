@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
+from rlcorr_cli.causes.diagnosis import unexplained
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
@@ -262,9 +263,14 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         clusters=clusters,
         skipped=run.skipped,
         story=story,
-        anomalies=anomalies,
+        anomalies=anomalies if diagnosis is None else unexplained(anomalies, diagnosis),
         problems=run.problems.by_class(),
-        notes=(*run.notes, *(() if clusters is None else clusters.notes), *([NO_SHIFT] if lacks_shift else [])),
+        notes=(
+            *run.notes,
+            *run.problems.changed_notes,
+            *(() if clusters is None else clusters.notes),
+            *([NO_SHIFT] if lacks_shift else []),
+        ),
     )
 
 

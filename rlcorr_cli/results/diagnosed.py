@@ -238,7 +238,7 @@ def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> Diagnosed
         course=None if run.sample.level else course_of_sample(run.sample),
         anomalies=unexplained(run.anomalies, whole.diagnosis),
         problems=run.problems.by_class(),
-        notes=run.notes,
+        notes=(*run.notes, *run.problems.changed_notes),
     )
 
 

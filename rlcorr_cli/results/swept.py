@@ -237,7 +237,7 @@ def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapp
         n_units=curve.n_units,
         points=tuple(reading.point_at(place) for place in _shown(curve, swept, n_points)),
         target=reading.target(targets, candidates),
-        notes=run.notes,
+        notes=(*run.notes, *run.problems.changed_notes),
         story=story,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import standing
+from rlcorr_cli.causes.exact import COPIES
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import NoTrainedPolicy
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -69,9 +70,11 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
             tally += of_shard
             if sample is not None:
                 samples_of_shards.add(sample)
-        cause = None
+        cause, facts = None, list[str]()
         if (sample := samples_of_shards.sample) is not None:
-            anomalies, cause = standing(anomalies, search(sample).diagnosis)
+            diagnosis = search(sample).diagnosis
+            anomalies, cause = standing(anomalies, diagnosis)
+            facts = [fact.sentence for fact in diagnosis.facts if fact.name == COPIES]
         step = {} if dump.step is None else {"step": dump.step}  # read as `analyze` reads it, which follows steps
         return Inspected(
             inputs=tuple(replace(file, columns={**file.columns, **step}) for file in reading.inputs),
@@ -82,7 +85,7 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
             problems=reading.problems,
             anomalies=anomalies,
             cause=cause,
-            notes=(*((lacks,) if lacks else ()), *dump.notes),
+            notes=(*((lacks,) if lacks else ()), *dump.notes, *reading.log.counts.changed_notes, *facts),
         )
 
 

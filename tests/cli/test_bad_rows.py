@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from running import BF16, STEPS, analyzed, jsonl, parquet, row, run
 
+import rlcorr_cli
+
 NAN, INF = float("nan"), float("inf")
 Rows = list[dict[str, Any]]
 SKIP = ("--on-bad-row", "skip", "--max-bad-fraction", "1")
@@ -411,3 +413,60 @@ def test_text_says_what_was_left_out(tmp_path: Path) -> None:
     assert "null_list: 1 row left out;" in text
     summary = " ".join(run("filter", path, "--is", "token", *SKIP, "--dry-run").out.split())
     assert "4 rows in = 3 out + 0 dropped + 1 skipped." in summary
+
+
+def above(largest: float, at: int = 0) -> Rows:
+    """Rows of bf16 log-probs, a few of which are rounded to just above 0."""
+    rows = good(8)
+    rows[at]["old_log_probs"][0] = largest
+    rows[5]["old_log_probs"][1] = 0.03125
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("values", "says", "do"),
+    [
+        (above(0.125), "2 of 16 values here are, up to 0.125 on a grid of 1/32", "--above-zero clamp"),
+        (above(0.3), "(the largest is 0.3)", "More than 0.25 is no rounding."),
+        (above(63.212), "63.212 on a valid token", "Are these logits, or negative log-probs (nll)?"),
+        ([row([-0.5, -1.0], [0.5, 0.25])], "0.5 on a valid token", "Are these probabilities?"),
+    ],
+)
+def test_a_value_above_zero_is_called_what_it_looks_like(tmp_path: Path, values: Rows, says: str, do: str) -> None:
+    ran = run("analyze", parquet(tmp_path / "d.parquet", values))
+    assert ran.status == 3
+    problem, remedy = ran.err.splitlines()
+    assert says in problem
+    assert do in remedy
+
+
+@pytest.mark.parametrize("command", ["analyze", "diagnose", "compare", "inspect"])
+def test_values_a_little_above_zero_are_read_as_zero_and_counted(command: str, tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", above(0.125))
+    ran = run(command, dump, "--above-zero", "clamp", "--json")
+    assert "2 tokens with a log-prob above 0 (0.25 at most) read as 0" in ran.out, ran.err
+
+
+def test_clamped_values_measure_as_zeros_do_and_filter_takes_them(tmp_path: Path) -> None:
+    rows, zeros = above(0.125), above(0.0)
+    zeros[5]["old_log_probs"][1] = 0.0
+    clamped = analyzed(parquet(tmp_path / "d.parquet", rows), "--above-zero", "clamp")
+    assert clamped["metrics"] == analyzed(parquet(tmp_path / "z.parquet", zeros))["metrics"]
+    out = tmp_path / "out.parquet"
+    assert (
+        run(
+            "filter", str(tmp_path / "d.parquet"), "--above-zero", "clamp", "--preset", "token_is", "-o", str(out)
+        ).status
+        == 0
+    )
+    assert rlcorr_cli.correct(pa.Table.from_pylist(rows), preset="token_is", above_zero="clamp") is not None
+    assert run("analyze", parquet(tmp_path / "e.parquet", above(0.3)), "--above-zero", "clamp").status == 3
+
+
+def test_not_finite_numbers_as_text_are_read_as_such(tmp_path: Path) -> None:
+    """ART writes NaN so; it may be the first value of a list."""
+    rows = good(8)
+    rows[0]["rollout_log_probs"][0], rows[3]["old_log_probs"][1] = "NaN", "-Infinity"
+    dump = jsonl(tmp_path / "d.jsonl", rows)
+    assert "line 1: rollout_log_probs[0] is nan on a valid token" in run("analyze", dump).err
+    assert "2 tokens masked" in " ".join(analyzed(dump, "--nonfinite", "mask")["notes"])

@@ -320,7 +320,7 @@ def test_rows_set_aside_come_back_from_the_workers(tmp_path: Path, processes: Ki
     for path in (tmp_path / "dump").iterdir():
         path.write_text(path.read_text().replace("-1.5]", "7.0]", 1))
     for name, computing in (("one", here()), ("many", apart(processes))):
-        policy = BadRowPolicy("quarantine", quarantine=tmp_path / f"{name}.jsonl", max_fraction=0.5)
+        policy = BadRowPolicy(action="quarantine", quarantine=tmp_path / f"{name}.jsonl", max_fraction=0.5)
         result = filtered(dump, tmp_path / name, computing, Case(TOKEN, {}, {"bad_rows": policy}))
         assert (result.rows_in, result.rows_bad, result.rows_out) == (90, 3, 87)
     assert (tmp_path / "many.jsonl").read_bytes() == (tmp_path / "one.jsonl").read_bytes()
@@ -332,7 +332,7 @@ def test_rows_whose_id_came_before_are_left_out_by_workers_too(tmp_path: Path, p
     dump = cut(GOLDEN, tmp_path / "dump")
     again = pa.concat_tables(pq.read_table(tmp_path / "dump" / f"{i}.parquet") for i in (3, 0, 4))
     pq.write_table(again, tmp_path / "dump" / "4.parquet")
-    policy = BadRowPolicy("skip", max_fraction=1.0)
+    policy = BadRowPolicy(action="skip", max_fraction=1.0)
     for name, computing in (("one", here()), ("many", apart(processes))):
         case = Case(TOKEN, {"rows_per_file": 10}, {"bad_rows": policy})
         result = filtered(dump, tmp_path / name, computing, case)

@@ -71,7 +71,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
     else:
         path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     chosen = ChosenPlan(plan=preset("m2po").plan)
-    bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
+    bad_rows = BadRowPolicy(action="quarantine", max_fraction=1.0)
     dump = opened(ReadRequest(paths=(str(path),), bad_rows=bad_rows), chosen)
     return Case(dump, chosen, Observation(plans=(chosen.plan,), pictures=True))
 

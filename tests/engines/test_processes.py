@@ -77,7 +77,7 @@ def dump(request: pytest.FixtureRequest, tmp_path: Path) -> Dump:
             pq.write_table(pa.Table.from_pylist(rows), path)
         else:
             path.write_text("".join(json.dumps(values) + "\n" for values in rows))
-    bad_rows = BadRowPolicy("quarantine", max_fraction=1.0)
+    bad_rows = BadRowPolicy(action="quarantine", max_fraction=1.0)
     chosen = ChosenPlan(plan=preset("geo_rs").plan)
     return opened(ReadRequest(paths=(str(tmp_path),), group_by=("step",), bad_rows=bad_rows), chosen)
 

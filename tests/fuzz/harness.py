@@ -110,7 +110,7 @@ def added(read: Sequence[CheckedRows]) -> tuple[int, int]:
 
 def check_setting_aside(dump: Dump, error: RlcorrError | None) -> None:
     """Rows go on or aside, each once, and aside only where reading would have stopped."""
-    dump = replace(dump, request=replace(dump.request, bad_rows=BadRowPolicy("quarantine")))
+    dump = replace(dump, request=replace(dump.request, bad_rows=BadRowPolicy(action="quarantine")))
     state = dump.reader.state()
     read = [portion for shard in dump.shards for portion in dump.reader.checked(shard, BATCH_TOKENS, state)]
     kept = [portion for portion in read if isinstance(portion, CheckedRows)]

@@ -188,9 +188,9 @@ unit_totals = st.builds(
 
 bad_row_counts = st.builds(
     lambda rows, n_rows: BadRowCounts(
-        {name: n for name, (n, _) in rows.items()},
-        {name: FirstBadRow(Place("a.parquet", "row", first), name) for name, (_, first) in rows.items()},
-        n_rows,
+        rows={name: n for name, (n, _) in rows.items()},
+        first={name: FirstBadRow(Place("a.parquet", "row", first), name) for name, (_, first) in rows.items()},
+        cleared=n_rows,
     ),
     st.dictionaries(
         st.sampled_from([problem.name for problem in PROBLEMS]), st.tuples(st.integers(1, 99), st.integers(0, 999))
