@@ -165,11 +165,7 @@ def measurements_of(report: Report) -> Measurements:
     steps = report.by_step
     judged = report.judged_steps
     groups = () if report.groups is steps else report.groups
-    last: tuple[Any, Level] | None = None
-    ends = judged[-1].of_steps[-1:] or tuple(judged[-1].plain_key.values()) if judged else ()
-    if steps and ends == tuple(steps[-1].plain_key.values()):
-        (step,) = judged[-1].plain_key.values()
-        last = step, report.verdict_on(judged[-1]).level
+    last = report.last_step
     ranges = {step: group.of_steps for group in report.ranges for step in group.key.values()}
     return Measurements(
         inputs=report.inputs,
@@ -181,7 +177,7 @@ def measurements_of(report: Report) -> Measurements:
         situation=report.situation,
         column=next(iter(steps[0].key)) if steps else "",
         ranges=ranges,
-        last_step=last,
+        last_step=None if last is None else (last.step, last.verdict.level),
         story=report.story,
         notes=(
             *report.search_notes,
