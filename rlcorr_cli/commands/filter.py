@@ -38,7 +38,7 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Opt, PythonOnly, filled
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -189,23 +189,12 @@ def correct(
 
     chosen = chosen_plan(how)
     _refuse_idle(chosen)
-    batch_by = how.get("batch_by")
-    reading = request(
-        table,
-        {
-            "map": how.get("map"),
-            "batch_by": NO_BATCH if batch_by is None else batch_by,
-            "nonfinite": how.get("nonfinite", "error"),
-        },
-    )
-    computed: Computed = {
-        "device": how.get("device", "auto"),
-        "batch_tokens": how.get("batch_tokens"),
-        "engine": "threads",
-        "workers": 1,
-    }
+    named = filled(CorrectOptions, how)
+    batch_by = NO_BATCH if named["batch_by"] is None else named["batch_by"]
+    reading = request(table, {"map": named["map"], "batch_by": batch_by, "nonfinite": named["nonfinite"]})
+    on_one_thread: Computed = {"device": named["device"], "batch_tokens": named["batch_tokens"]}
     try:
-        with computing(computed) as compute:
+        with computing({**on_one_thread, "engine": "threads", "workers": 1}) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
         error.word(lambda text: text.replace(f" {GO_ON}.", ""))
