@@ -44,8 +44,8 @@ LOOK_AT_RUNS = (
 CLEAN_CORE = 0.001
 NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
-    "A clean dump of the same model tells whether weights were changed (--clean-dump): 8-bit weights or an adapter may "
-    "look like this."
+    "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
+    "8-bit weights or an adapter may look like this."
 )
 IF_ROUNDING = "If it is rounding, nothing in the data is wrong."
 FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-bit weights 10 and more"

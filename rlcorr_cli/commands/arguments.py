@@ -452,6 +452,24 @@ def one_of(option: str, value: Any, choices: Any) -> Any:
     return value
 
 
+def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names in 'top_p,min_p' of --fail-on; one that is none is refused before the dump is read.
+
+    also: what a command that judges numbers, too, can fail on.
+    """
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
+    from rlcorr_cli.results.policy import FLAGS
+
+    listed = tuple(name for text in names("fail_on", fail_on) for name in text.split(","))
+    for name in listed:
+        if name in FLAGS and name not in also:
+            message = f"--fail-on {name} is of numbers, and diagnose looks for causes."
+            raise UsageError(message, f"Write `rlcorr check DUMP --fail-on {name}`.")
+        if name not in (ANY_CAUSE, *ALL_CAUSES, *also):
+            raise not_one_of("--fail-on", name, (ANY_CAUSE, *also, *ALL_CAUSES))
+    return listed
+
+
 def bad_row_policy(how: Read) -> BadRowPolicy:
     """What to do about bad rows."""
     named = filled(Read, how)

@@ -205,6 +205,10 @@ def check_names(overrides: Mapping[str, str]) -> None:
     """Refuse overrides that are wrong whatever the dump holds."""
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
+        if canonical not in ALIASES and column in ALIASES:
+            raise UsageError(
+                f"--map {canonical}={column} is the wrong way round.", f"Write --map {column}={canonical}."
+            )
         if canonical not in ALIASES:
             raise UsageError(f"--map: unknown name '{canonical}'.", f"Canonical names: {', '.join(ALIASES)}.")
         if column in taken:

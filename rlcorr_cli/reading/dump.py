@@ -17,7 +17,7 @@ from rlcorr_cli.reading.columns import Roles, candidates, check_names
 from rlcorr_cli.reading.container import Index, partitions, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
 from rlcorr_cli.reading.formats import container
-from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
+from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
 from rlcorr_cli.reading.shards import ShardReader
@@ -115,6 +115,20 @@ class Dump:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
         columns = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
         return {name: column for name, column in columns.items() if column is not None}
+
+    @property
+    def uses(self) -> dict[str, str]:
+        """Column -> what it is used for beside its name, of those that are looked at for causes and intervals."""
+        roles, others = self.roles, {**self.columns, **self.marks}.values()
+        of_tokens = {"token ids": roles.token_ids, "versions of tokens": roles.versions, "kept sets": roles.kept_sets}
+        uses = {column: use for use, column in of_tokens.items() if column is not None}
+        uses |= {column: "compared" for _, column in roles.levels}
+        uses |= {
+            column: "policy version, for lag" for name, column in roles.levels if name in ("policy_version", "lag")
+        }
+        if roles.cluster is not None:
+            uses[roles.cluster] = "prompt" if roles.cluster in PROMPTS else "cluster"
+        return {column: use for column, use in uses.items() if column not in others}
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
+from rlcorr_cli.causes.table import ANY_CAUSE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Input
@@ -68,7 +69,6 @@ ABSENT = "absent"
 """The rule on a fault, or on a flag, in a word."""
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
-CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
 CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
 
 
@@ -214,7 +214,8 @@ def _story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:
     accepted passes and says so.  Nothing of a story that tells of nothing."""
     found = [(fault.name, fault.what, fault.do, True) for fault in story.faults]
     if story.effect == "warning":
-        found.append((story.first, story.headline, next(iter(story.do), ""), bool(CAUSE_FLAGS & policy.fail_on)))
+        fails = not policy.fail_on.isdisjoint((ANY_CAUSE, story.first))
+        found.append((story.first, story.headline, next(iter(story.do), ""), fails))
     return tuple(_of_story(name, what, do, policy, fails=fails) for name, what, do, fails in found)
 
 
