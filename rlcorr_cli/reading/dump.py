@@ -122,12 +122,10 @@ class Dump:
         roles, others = self.roles, {**self.columns, **self.marks}.values()
         of_tokens = {"token ids": roles.token_ids, "versions of tokens": roles.versions, "kept sets": roles.kept_sets}
         uses = {column: use for use, column in of_tokens.items() if column is not None}
-        uses |= {column: "compared" for _, column in roles.levels}
-        uses |= {
-            column: "policy version, for lag" for name, column in roles.levels if name in ("policy_version", "lag")
-        }
-        if roles.cluster is not None:
-            uses[roles.cluster] = "prompt" if roles.cluster in PROMPTS else "cluster"
+        by_name = {"policy_version": "policy version, for lag", "lag": "lag"}
+        uses |= {column: by_name.get(name, "compared") for name, column in roles.levels}
+        prompts = [column for column in (roles.cluster, *uses) if column in PROMPTS]
+        uses |= dict.fromkeys(prompts[:1], "prompt")
         return {column: use for column, use in uses.items() if column not in others}
 
     def has(self, name: str) -> bool:

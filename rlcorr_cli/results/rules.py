@@ -94,8 +94,8 @@ _SPREAD = (
 
 
 _RAW_SPREAD = (
-    "Use weights of tokens, which spread less than those of sequences (--is token:,2); if that does not help, the policies "
-    "differ too much to reuse this data."
+    "Use weights of tokens, which spread less than those of sequences (--is token:,2); if that does not help, the "
+    "policies differ too much to reuse this data."
 )
 
 
