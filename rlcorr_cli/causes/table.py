@@ -469,7 +469,7 @@ _OF_A_GAP = (
         reading="a few tokens far off",
         rank=2,
         meaning="A few tokens are far off, all over the rows, and the others are close.",
-        looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
+        looks="Tokens beyond six times the typical spread carry the gap.",
         certainty="Router flips look so: the two engines send a token to different experts, and single tokens are far "
         "off, each by itself. In which layers they do is not in the dump, nor whether the model has experts at all, so "
         "any other fault that single tokens meet looks the same. Tokens that are far off one after the other are no "
