@@ -206,8 +206,8 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - noise_share(case)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
-        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout on "
-        f"{spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
+        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
+        f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
             f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
             f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "

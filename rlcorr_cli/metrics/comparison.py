@@ -64,7 +64,7 @@ def _variance(totals: "ComparedTotals") -> float:
 
 
 def _shift_and_error(totals: "ComparedTotals") -> tuple[float, float]:
-    """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS), F_i and W_i the f_i and e^S divided by their sums with F = f and W = e^S of mean 1."""
+    """The shift and its standard error, from F_i (A_i - A_f) - W_i (A_i - A_IS) with F = f and W = e^S of mean 1."""
     own, variance = totals.plan, _variance(totals)
     assert totals.logs is not None
     if variance == 0 or effective_sequences(totals.logs.__getitem__) < FEWEST_EFFECTIVE:
@@ -129,7 +129,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
     ),
     Metric(
         name="shift_se",
-        formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS), F_i and W_i the f_i and e^S divided by their sums",
+        formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS), F_i, W_i the shares of f_i, e^S",
         unit="standard deviations",
         meaning="How far shift may be off by chance.",
         value=lambda totals: _shift_and_error(totals)[1],
