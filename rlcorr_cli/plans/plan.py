@@ -103,7 +103,7 @@ _STATISTICS: tuple[Statistic, ...] = (
     ),
     Statistic(
         name="binary_kl_float32",
-        formula="like binary_kl, but infinite if float32 rounds a probability to 1 (AReaL)",
+        formula="like binary_kl, but infinite if float32 rounds either probability to 1 (AReaL)",
         nonnegative=True,
     ),
 )
