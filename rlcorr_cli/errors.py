@@ -14,6 +14,8 @@ from rlcorr_cli.places import without_secrets
 LONGEST = 600
 """Characters of a message; names and values come from outside, and may be of any length."""
 LONGEST_VALUE = 80
+MOST_LISTED = 12
+"""Choices that an error lists; of more it names the nearest."""
 LONGEST_NAME = 100
 """Beyond this nobody mistypes a name, and looking for the nearest takes long."""
 
@@ -116,6 +118,8 @@ def require_address_space(n_bytes: int) -> None:
 def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
     """The error for an option's value that is none of its choices."""
     allowed = tuple(choices)
+    if len(allowed) > MOST_LISTED:
+        return UsageError(f"{name} does not know {shortened(value)}.", f"Try {nearest(str(value), allowed)}.")
     message = f"{name} must be one of {', '.join(allowed)}, got {shortened(value)}."
     return UsageError(message, f"Try {nearest(str(value), allowed, 1)}.")
 

@@ -4,6 +4,7 @@ import inspect as signatures
 import json
 import keyword
 import math
+import os
 import pickle
 import pydoc
 import re
@@ -351,3 +352,53 @@ def test_every_command_is_a_function(capsys: pytest.CaptureFixture[str]) -> None
     for line in (["explain", "seq_ess"], ["presets", "geo_rs"], ["help", "python"]):
         assert main.run(line) == 0
     assert called == capsys.readouterr().out
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    **{command: {} for command in ("analyze", "check", "diagnose", "compare", "inspect")},
+    "sweep": {"vary": "ratio.seq_mean"},
+    "filter": {"preset": "geo_rs", "dry_run": True},
+    "correct": {"preset": "geo_rs"},
+}
+"""Command -> what it cannot do without."""
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_an_argument_left_out_is_what_its_signature_says(command: str) -> None:
+    function, given = getattr(rlcorr_cli, command), CALLS[command]
+    parameters = signatures.signature(function).parameters
+    defaults = {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not signatures.Parameter.empty and name not in given
+    }
+    table = pq.read_table(BF16).slice(0, 40)
+    left_out, named = function(table, **given), function(table, **given, **defaults)
+    if command == "correct":
+        assert left_out.equals(named)
+        return
+    seen, expected = (json.dumps(result.to_dict()) for result in (left_out, named))
+    assert re.sub(r"<table in memory[^>]*>", "", seen) == re.sub(r"<table in memory[^>]*>", "", expected)
+
+
+def test_defaults_are_written_once_where_the_argument_is_declared() -> None:
+    every = {name for command in app.COMMANDS for name in signatures.signature(getattr(rlcorr_cli, command)).parameters}
+    again = re.compile(r"\.get\(\"(\w+)\", ")
+    for file in (ROOT / "rlcorr_cli" / "commands").glob("*.py"):
+        assert every.isdisjoint(again.findall(file.read_text())), file.name
+
+
+@pytest.mark.parametrize(("device", "looks"), [("", False), (", device='auto'", True)])
+def test_correct_looks_for_no_gpu_unless_asked(device: str, looks: bool) -> None:
+    code = f"""
+import sys, rlcorr_cli, pyarrow.parquet as pq
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args)) if event == "ctypes.dlopen" else None)
+rlcorr_cli.correct(pq.read_table({str(BF16)!r}), preset="token_is"{device})
+print(any("cuda" in each for each in opened))
+"""
+    env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_SECONDS, env=env, check=True
+    )
+    assert ran.stdout.strip() == str(looks)

@@ -171,14 +171,16 @@ def legs_words(legs: tuple[Leg, ...]) -> str:
     prefill_log_probs, and 3% between prefill_log_probs and old_log_probs.'; empty of none."""
     if not legs:
         return ""
+    if min(leg.share for leg in legs) < -1:
+        return f"{legs[0].first} and {legs[-1].last} agree, and {legs[0].last} lies apart from both."
     first, *others = [f"between {leg.first} and {leg.last}" for leg in legs]
     shares = [percent(leg.share) for leg in legs]
     rest = "".join(f", and {share} {words}" for share, words in zip(shares[1:], others, strict=True))
     return f"Of the gap between {legs[0].first} and {legs[-1].last}, {shares[0]} lies {first}{rest}."
 
 
-LITTLE = 0.1
-"""A smaller share of a change is not told."""
+LITTLE, OPPOSED = 0.1, 1.5
+"""A smaller share of a change is not told; nor are shares that cancel beyond this."""
 
 
 @frozen(kw_only=True)
@@ -202,6 +204,8 @@ class StepChange(Record):
         """'The error grew; the mix of tokens hardly changed.'"""
         grew = self.mean_after > self.mean_before
         of_change = "of the change in the mean squared log-ratio"
+        if max(map(abs, (self.error, self.surprise, self.length))) > OPPOSED:
+            return "The error and the mix of tokens changed in opposite directions: no shares of the change are told."
         if self.error >= self.surprise + self.length:
             words = f"The error {'grew' if grew else 'fell'}"
             if max(abs(self.surprise), abs(self.length)) < LITTLE:

@@ -461,8 +461,8 @@ _OF_A_GAP = (
         certainty="It is certain that they differ, not why. Needs 16 rows.",
         alike="column, where the dump names what these rows share; mispaired_rows, where the columns do not go "
         "together at all.",
-        advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and compare rows by other columns, too (by "
-        "COLUMN).",
+        advice="Look at some of them (`rlcorr inspect DUMP --row ID`), and compare rows by other columns, too "
+        "(`rlcorr diagnose DUMP --by COLUMN`).",
     ),
     Cause(
         name="stale_policy",
@@ -504,7 +504,7 @@ _OF_A_GAP = (
         reading="a few tokens far off",
         rank=2,
         meaning="A few tokens are far off, all over the rows, and the others are close.",
-        looks="Tokens beyond six times the typical spread carry the gap, in both directions.",
+        looks="Tokens beyond six times the typical spread carry the gap.",
         certainty="Router flips look so: the two engines send a token to different experts, and single tokens are far "
         "off, each by itself. In which layers they do is not in the dump, nor whether the model has experts at all, so "
         "any other fault that single tokens meet looks the same. Tokens that are far off one after the other are no "
@@ -521,7 +521,7 @@ _OF_A_GAP = (
         "give.",
         certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
         "these, a dump cannot tell. With few tokens or prompts rounding and changed weights look alike; a clean "
-        "dump of the same model (--clean-dump) tells them apart.",
+        "dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,
     ),
@@ -535,7 +535,8 @@ _OF_A_GAP = (
         looks="The log-odds differ by one spread at all levels of surprise, no rows gain or lose as a whole, and "
         "the mean of e^l is 1.",
         certainty="How wide rounding spreads log-odds depends on the model: bf16 leaves 0.01 to 0.1. By a clean dump "
-        "of the same model at the same temperature (--clean-dump) up to 1.5 times its spread is noise. Raw log-probs "
+        "of the same model at the same temperature (`rlcorr diagnose DUMP --clean-dump FILE`) up to 1.5 times its "
+        "spread is noise. Raw log-probs "
         "on both sides hide any temperature and cut that was sampled with.",
         alike="Weights that were changed a little, in a dump without token_ids or of few tokens.",
         advice="Nothing in the data is wrong. Token-level weights correct what noise leaves; a higher precision of the "

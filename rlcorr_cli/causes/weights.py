@@ -44,8 +44,8 @@ LOOK_AT_RUNS = (
 CLEAN_CORE = 0.001
 NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
-    "A clean dump of the same model tells whether weights were changed (--clean-dump): 8-bit weights or an adapter may "
-    "look like this."
+    "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
+    "8-bit weights or an adapter may look like this."
 )
 IF_ROUNDING = "If it is rounding, nothing in the data is wrong."
 FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-bit weights 10 and more"
@@ -185,7 +185,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 
 
 def heavy_tail(case: Case) -> CauseFinding | None:
-    """Some tokens far off, to both sides, as another expert's choice or a glitch makes them.
+    """Some tokens far off, to either side, as another expert's choice or a glitch makes them.
 
     Flips leave single tokens far off; what stays in a row, as in a KV cache, leaves runs of them.
     """
@@ -197,16 +197,17 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         return None
     runs = far_in_runs(case)
     advice = CAUSES["heavy_tail"].advice
-    how, what = "in", "router flips of a mixture of experts, or another fault of single tokens"
+    how, what = "", "router flips of a mixture of experts, or another fault of single tokens"
     if runs is not None and runs >= IN_RUNS:
-        how, what, advice = "in runs and in", "a fault that stays in a row for a while, as in a KV cache", LOOK_AT_RUNS
+        how, what, advice = ", in runs", "a fault that stays in a row for a while, as in a KV cache", LOOK_AT_RUNS
     elif runs is not None:
-        how = "each by itself and in"
+        how = ", each by itself"
     return CauseFinding(
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - noise_share(case)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
-        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off, {how} both directions: {what}",
+        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
+        f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
             f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
             f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
@@ -324,6 +325,7 @@ def _noise_evidence(case: Case) -> list[str]:
 
 def _of_token(share: float) -> str:
     """A share in whole percent; in tenths near BY_TOKEN, and never rounded to it from below."""
+    share = min(share, 1.0)  # an estimate may lie above
     if percent(share) != percent(BY_TOKEN):
         return percent(share)
     tenths = round(1000 * share) if share >= BY_TOKEN else int(1000 * share)

@@ -29,6 +29,7 @@ from rlcorr_cli.commands.arguments import (
     Seed,
     SheetOutputs,
     TotalledOutputs,
+    causes_named,
     computing,
     names,
     one_of,
@@ -54,7 +55,7 @@ from rlcorr_cli.commands.saved import (
     saved_parts,
     yardstick,
 )
-from rlcorr_cli.errors import UsageError, not_one_of, shortened
+from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
@@ -234,7 +235,7 @@ def diagnose(
     if how.get("batch_by") is not None:
         raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", by) if name]
-    failing = _causes(fail_on)
+    failing = causes_named(fail_on)
     outputs = sheet_files(output, forms.TOTALLED_SHEETS)
     places = forms.sheet_destinations(outputs, overwrite)
     if parts := saved_parts(dumps, allow_overlap=allow_overlap):
@@ -260,17 +261,6 @@ def diagnose(
             clean=yardstick(clean_dump, how),
         )
         return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
-
-
-def _causes(fail_on: Names) -> tuple[str, ...]:
-    """The names in 'top_p,min_p'; one that is none is refused before the dump is read."""
-    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
-
-    listed = tuple(name for text in names("fail_on", fail_on) for name in text.split(","))
-    for name in listed:
-        if name != ANY_CAUSE and name not in ALL_CAUSES:
-            raise not_one_of("--fail-on", name, (ANY_CAUSE, *ALL_CAUSES))
-    return listed
 
 
 Rank = Literal["gap", "k3", "weight", "rejected", "length", "reward"]

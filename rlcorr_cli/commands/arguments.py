@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, filled
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -359,19 +359,20 @@ Junit = Annotated[
 
 def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
     """The dump to read, and how."""
-    refuse_outside(1, MOST_ROWS, limit=how.get("limit"))
+    named = filled(Read, how)
+    refuse_outside(1, MOST_ROWS, limit=named["limit"])
     if cluster_by is not None:
         names("cluster_by", cluster_by)
     return ReadRequest(
         paths=paths(dumps),
-        format=how.get("format", "auto"),
-        columns=mapping(how.get("map")),
+        format=named["format"],
+        columns=mapping(named["map"]),
         group_by=names("group_by", group_by),
         cluster_by=cluster_by,
-        batch_by=how.get("batch_by"),
-        limit=how.get("limit"),
+        batch_by=named["batch_by"],
+        limit=named["limit"],
         bad_rows=bad_row_policy(how),
-        sample=_sample(how.get("sample")),
+        sample=_sample(named["sample"]),
     )
 
 
@@ -390,11 +391,9 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts."""
     from rlcorr_cli.runs import computing as engines
 
-    workers, batch_tokens = how.get("workers"), how.get("batch_tokens")
-    # Callers from Python may pass anything.
-    device: Any = how.get("device", "cpu")
-    engine: Any = how.get("engine", "auto")
-    ray_address: Any = how.get("ray_address")
+    named = filled(Computed, how)  # callers from Python may pass anything
+    workers, batch_tokens, ray_address = named["workers"], named["batch_tokens"], named["ray_address"]
+    device, engine = named["device"], named["engine"]
     refuse_outside(1, MOST_WORKERS, workers=workers)
     refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
     if not isinstance(device, str):
@@ -465,12 +464,31 @@ def one_of(option: str, value: Any, choices: Any) -> Any:
     return value
 
 
+def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names in 'top_p,min_p' of --fail-on; one that is none is refused before the dump is read.
+
+    also: what a command that judges numbers, too, can fail on.
+    """
+    from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
+    from rlcorr_cli.results.policy import FLAGS
+
+    listed = tuple(name for text in names("fail_on", fail_on) for name in text.split(","))
+    for name in listed:
+        if name in FLAGS and name not in also:
+            message = f"--fail-on {name} is of numbers, and diagnose looks for causes."
+            raise UsageError(message, f"Write `rlcorr check DUMP --fail-on {name}`.")
+        if name not in (ANY_CAUSE, *ALL_CAUSES, *also):
+            raise not_one_of("--fail-on", name, (ANY_CAUSE, *also, *ALL_CAUSES))
+    return listed
+
+
 def bad_row_policy(how: Read) -> BadRowPolicy:
     """What to do about bad rows."""
-    action = one_of("--on-bad-row", how.get("on_bad_row", "error"), Literal["error", "skip"])
-    nonfinite = one_of("--nonfinite", how.get("nonfinite", "error"), NonfiniteAction)
-    above_zero = one_of("--above-zero", how.get("above_zero", "error"), AboveZeroAction)
-    quarantine, most = how.get("quarantine"), how.get("max_bad_fraction")
+    named = filled(Read, how)
+    action = one_of("--on-bad-row", named["on_bad_row"], Literal["error", "skip"])
+    nonfinite = one_of("--nonfinite", named["nonfinite"], NonfiniteAction)
+    above_zero = one_of("--above-zero", named["above_zero"], AboveZeroAction)
+    quarantine, most = named["quarantine"], named["max_bad_fraction"]
     if quarantine is not None and not isinstance(quarantine, str | Path):
         raise UsageError(f"--quarantine should be a path, not {kind_of(quarantine)}.", "Name a .jsonl or a .parquet.")
     policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=nonfinite, above_zero=above_zero)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -21,6 +21,7 @@ from rlcorr_cli.commands.arguments import (
     Paths,
     Pool,
     RareCleanDump,
+    causes_named,
     computing,
     kind_of,
     names,
@@ -110,11 +111,12 @@ def check(
     fail_on: Annotated[
         Names,
         Opt(
-            help="Also fail on cause (any but noise), moved, far or outliers (`rlcorr explain compare`). Repeatable.",
+            help="Also fail on a cause (`rlcorr explain causes`; cause: any but noise), or on moved, far or outliers "
+            "(`rlcorr explain compare`). Repeatable.",
             panel=RULES,
             typed=TEXTS,
-            metavar="NAME",
-            offers=("cause", "moved", "far", "outliers"),
+            metavar="NAME,...",
+            offers=completion.failures,
         ),
     ] = (),
     accept: Accept = (),
@@ -146,7 +148,7 @@ def check(
     """
     from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
     from rlcorr_cli.results.checked import check as judged
-    from rlcorr_cli.results.policy import FailOn, policy, read_rules, refuse_impossible
+    from rlcorr_cli.results.policy import FLAGS, policy, read_rules, refuse_impossible
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 
@@ -168,11 +170,7 @@ def check(
     report = saved(source)
     chosen = chosen_plan(how if report is None else {})
     wanted = objective_under(chosen, how)
-    listed = names("fail_on", fail_on)
-    known: tuple[FailOn, ...] = get_args(FailOn)
-    for value in listed:
-        if value not in known:
-            raise not_one_of("--fail-on", value, known)
+    failing = causes_named(fail_on, also=FLAGS)
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
         file=None if rules is None else read_rules(str(rules)),
@@ -181,7 +179,7 @@ def check(
         max_increase=bounds_texts("--max-increase", max_increase),
         max_decrease=bounds_texts("--max-decrease", max_decrease),
         baseline=_baseline(baseline, is_first=is_first),
-        fail_on=tuple(value for value in known if value in listed),
+        fail_on=failing,
         strict=strict,
         accept=(*accepted(accept), *(() if expect is None else EXPECTED[expect][1])),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,

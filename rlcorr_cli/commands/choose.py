@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName, kind_of, one_of
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Opt, PythonOnly, filled
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
@@ -95,8 +95,8 @@ class ProfiledPlanOptions(PlanOptions, total=False):
 def asks_for_plan(options: PlanOptions) -> bool:
     """Whether any option asks for a plan, or turns a knob of one."""
     given: Mapping[str, Any] = options
-    default = {"profile": CANONICAL}
-    return any(given.get(name) not in (None, (), [], default.get(name)) for name in ProfiledPlanOptions.__annotations__)
+    defaults = filled(ProfiledPlanOptions, {})
+    return any(given.get(name) not in (None, (), [], default) for name, default in defaults.items())
 
 
 def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
@@ -110,8 +110,8 @@ def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
 
 def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
     """The plan that is asked for among the options of a command."""
-    knobs: ProfiledPlanOptions = {**options}
-    plan, preset = knobs.get("plan"), knobs.get("preset")
+    knobs = filled(ProfiledPlanOptions, options)
+    plan, preset = knobs["plan"], knobs["preset"]
     if plan is not None and preset is not None:
         raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
     rs, veto, mode = knobs.get("rs") or (), knobs.get("veto"), knobs.get("mode")
@@ -121,7 +121,7 @@ def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
         raise UsageError(f"--is should be text such as 'token:,2', not {kind_of(weights)}.", 'Write is_="token:,2".')
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     turned = any(knob is not None for knob in (weights, normalize, veto))
-    chosen = _resolved(plan, preset, knobs.get("profile", CANONICAL), turned=bool(rejections) or turned)
+    chosen = _resolved(plan, preset, knobs["profile"], turned=bool(rejections) or turned)
     vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,

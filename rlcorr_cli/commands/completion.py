@@ -110,6 +110,13 @@ def causes() -> Offers:
     return offers_of({ANY_CAUSE: "Any but noise.", **{name: row.meaning for name, row in ALL_CAUSES.items()}})
 
 
+def failures() -> Offers:
+    """What `check` may fail on."""
+    from rlcorr_cli.results.policy import FLAGS
+
+    return [*causes(), *((flag, "") for flag in FLAGS)]
+
+
 def group_columns(ctx: Any) -> list[str]:
     """The columns that rows can be grouped by: those of single values."""
     return [name for name, is_list in _columns(ctx).items() if not is_list]

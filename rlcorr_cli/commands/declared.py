@@ -109,6 +109,12 @@ def declared(function: Callable[..., Any]) -> list[Declared]:
     return [*own[:n_by_place], *shared, *own[n_by_place:]]
 
 
+def filled(arguments: Any, how: Mapping[str, Any]) -> dict[str, Any]:
+    """What was named of a TypedDict's arguments, and of the others the defaults that they declare."""
+    marks = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in arguments.__annotations__.items()}
+    return {name: getattr(mark, "default", None) for name, mark in marks.items()} | dict(how)
+
+
 def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:
     marks = (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Opt | PythonOnly))
     kind = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint

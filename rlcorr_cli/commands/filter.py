@@ -39,7 +39,7 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, filled
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -191,24 +191,13 @@ def correct(
 
     chosen = chosen_plan(how)
     _refuse_idle(chosen)
-    batch_by = how.get("batch_by")
-    reading = request(
-        table,
-        {
-            "map": how.get("map"),
-            "batch_by": NO_BATCH if batch_by is None else batch_by,
-            "nonfinite": how.get("nonfinite", "error"),
-            "above_zero": how.get("above_zero", "error"),
-        },
-    )
-    computed: Computed = {
-        "device": how.get("device", "auto"),
-        "batch_tokens": how.get("batch_tokens"),
-        "engine": "threads",
-        "workers": 1,
-    }
+    named = filled(CorrectOptions, how)
+    batch_by = NO_BATCH if named["batch_by"] is None else named["batch_by"]
+    read = {"map": named["map"], "nonfinite": named["nonfinite"], "above_zero": named["above_zero"]}
+    reading = request(table, {**read, "batch_by": batch_by})
+    on_one_thread: Computed = {"device": named["device"], "batch_tokens": named["batch_tokens"]}
     try:
-        with computing(computed) as compute:
+        with computing({**on_one_thread, "engine": "threads", "workers": 1}) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
         error.word(lambda text: text.replace(f" {GO_ON}.", ""))

@@ -9,6 +9,7 @@ import gc
 import mmap
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
@@ -225,6 +226,9 @@ def parsed(args: list[str]) -> int:
         if instead is not None:
             return _show(UsageError(f"{option} is gone.", instead), args)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
+        dump = next((arg for arg in args if not arg.startswith("-")), "")
+        if command is None and (os.path.exists(dump) or re.search(r"[./]", dump)):
+            hint = f"A command comes first: did you mean `rlcorr analyze {shlex.quote(dump)}`?"
         return _show(RlcorrError(error.format_message(), hint), args, status=2)
     except typer.Abort as aborted:  # what typer makes of an EOFError, as if one had been asked something
         raise aborted.__cause__ or aborted from None

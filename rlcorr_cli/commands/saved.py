@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from rlcorr_cli.commands.arguments import READING, How, bad_row_policy, computing, paths, request, several
-from rlcorr_cli.commands.declared import Opt
+from rlcorr_cli.commands.arguments import READING, How, Read, bad_row_policy, computing, paths, request, several
+from rlcorr_cli.commands.declared import Opt, filled
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.plan import Plan
@@ -64,12 +64,12 @@ def added(
     """
     from rlcorr_cli.runs.saved import added as add
 
-    bad_rows = bad_row_policy(how)
+    bad_rows, named = bad_row_policy(how), filled(Read, how)
     reading: Mapping[str, Any] = {
-        "--format": how.get("format", "auto") != "auto",
-        "--map": how.get("map"),
-        "--batch-by": how.get("batch_by"),
-        "--limit": how.get("limit"),
+        "--format": named["format"] != filled(Read, {})["format"],
+        "--map": named["map"],
+        "--batch-by": named["batch_by"],
+        "--limit": named["limit"],
         "--on-bad-row": bad_rows.action != "error",
         "--quarantine": bad_rows.quarantine,
         "--max-bad-fraction": bad_rows.max_fraction is not None,
@@ -109,8 +109,8 @@ def yardstick(clean: Any, how: How) -> "Yardstick | None":
         return yardstick_in(named[0])
     from rlcorr_cli.runs.diagnose import diagnose
 
-    bad_rows = bad_row_policy(how)
-    read = {"map": how.get("map"), "nonfinite": bad_rows.nonfinite, "above_zero": bad_rows.above_zero}
+    bad_rows, given = bad_row_policy(how), filled(How, how)
+    read = {"map": given["map"], "nonfinite": bad_rows.nonfinite, "above_zero": bad_rows.above_zero}
     reading = request(clean, read)
     with computing(how) as compute:
         clean_dump = diagnose(reading, computing=compute, watch=how.get("watch"))

@@ -17,6 +17,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
 from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
 
@@ -172,7 +173,7 @@ def _rejection(rejection: Rejection, plan: Plan) -> tuple[object, ...]:
     if statistic in ("k1", "log_ratio") and rejection.scope in ("token", "seq_sum", "seq_mean"):
         if statistic == "k1":
             low, high = (None if high is None else -high), (None if low is None else -low)
-        statistic, low, high = "ratio", *(None if end is None else math.exp(end) for end in (low, high))
+        statistic, low, high = "ratio", *(None if end is None else exp(end) for end in (low, high))
     of = "mismatch" if plan.mode == "bypass" else rejection.of
     low = None if STATISTICS[statistic].nonnegative and not low else low
     acts = (of, rejection.gate, rejection.gates_tokens, rejection.applied)

@@ -38,6 +38,7 @@ from rlcorr_cli.frameworks.framework import (
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
 from rlcorr_cli.totals.families import family_of
+from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import Numbers
 
 MODE_KEYS = (
@@ -240,7 +241,9 @@ def _divergence_options(plan: Plan) -> dict[str, Any]:
         statistic = "k1" if each.statistic == "ratio" else each.statistic
         names.append(statistic if statistic in KPOP else f"{each.scope}_{statistic}")
         is_pair = statistic == "k1" and low is not None and high is not None
-        ends = [math.exp(low), math.exp(high)] if is_pair else [high]
+        ends = [exp(low), exp(high)] if is_pair else [high]
+        if is_pair and not (ends[0] and math.isfinite(exp(high))):
+            return {}  # no number of a config says it
         thresholds.append("_".join(scalar(end) for end in ends))
     return {"rollout_rs": ",".join(names), "rollout_rs_threshold": ",".join(thresholds)} if names else {}
 
@@ -297,8 +300,8 @@ def inverse_notes(plan: Plan) -> tuple[str, ...]:
         low, high = rejection.bounds.low, rejection.bounds.high
         if rejection.statistic == "k1" and low is not None and high is not None and abs(low + high) > 1e-9:
             notes.append(
-                f"{rejection.name}: verl tests -l, so bounds {math.exp(low):g}_{math.exp(high):g} keep ratios from "
-                f"{math.exp(-high):.4g} to {math.exp(-low):.4g}, the inverse of what its documents say."
+                f"{rejection.name}: verl tests -l, so bounds {exp(low):g}_{exp(high):g} keep ratios from "
+                f"{exp(-high):.4g} to {exp(-low):.4g}, the inverse of what its documents say."
             )
     return tuple(notes)
 

@@ -8,6 +8,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.families import StatisticFamily, Value, Values, family_of
+from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.normalize import BatchMean
 from rlcorr_cli.totals.view import Numbers
 
@@ -160,7 +161,7 @@ def _range(family: StatisticFamily, numbers: Numbers) -> Values:
     low = extreme(family.min("log"), numbers, 0.0, min)
     return {
         "max": None if high is None else math.exp(min(high, LIMIT)),
-        "min": None if low is None else math.exp(low),
+        "min": None if low is None or low > LARGEST_LOG else math.exp(low),
     }
 
 

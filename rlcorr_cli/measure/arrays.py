@@ -99,6 +99,11 @@ def host(values: Array) -> NDArray[Any]:
     return values if isinstance(values, np.ndarray) else values.cpu().numpy()
 
 
+def product(values: Array, factors: Array) -> Array:
+    """values times factors; 0 where either is, be the other beyond float64."""
+    return namespace(values).where((values == 0) | (factors == 0), 0.0, values * factors)
+
+
 def as_floats(values: Array) -> Array:
     """Flags, whole numbers or narrower floats as float64."""
     xp = namespace(values)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.advantages import advantage_parts, weighted_advantages
-from rlcorr_cli.measure.arrays import Array, as_floats, host
+from rlcorr_cli.measure.arrays import Array, as_floats, host, product
 from rlcorr_cli.measure.correct import keeps, pair, weigh
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
@@ -94,14 +94,14 @@ class Comparing:
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
         f = self._token_f(plan, *_token_records(plan))
-        f = f * self.tokens.rows.spread(self._scale(plan))
+        f = product(f, self.tokens.rows.spread(self._scale(plan)))
         kept, rho = as_floats(f > 0), self.tokens.limited_rho(RATIO_LIMIT)
         parts = {
             "kept": kept,
-            "k3": kept * self._k3,
+            "k3": product(kept, self._k3),
             "f_tokens": f,
-            "score": f * self._score,
-            "score_squared": f * f * self._score,
+            "score": product(f, self._score),
+            "score_squared": product(f * f, self._score),
             "ratio": rho,
             "ratio_squared": rho * rho,
         }
@@ -114,10 +114,10 @@ class Comparing:
         units = [self._units(plan) for plan in plans]
         sums = {name: np.stack([getattr(each, name) for each in token_sums]) for name in TokenSums.__dataclass_fields__}
         stays = scales > 0
-        f_tokens = _product(sums["f"], scales)
+        f_tokens = product(sums["f"], scales)
         f, advantage = f_tokens / self.tokens.rows.sizes, self._advantage
         kept = np.where(stays, sums["kept"], 0.0)
-        mass = _product(sums["mass"], scales)
+        mass = product(sums["mass"], scales)
         with np.errstate(divide="ignore"):
             log_f = np.log(f) + self.tokens.log_ratio_sum
         squares = f**2
@@ -128,11 +128,11 @@ class Comparing:
             "f": f,
             "f_squared": squares,
             "f_tokens": f_tokens,
-            "f_advantage": f * advantage,
-            "f_squared_advantage": squares * advantage,
-            "f_squared_advantage_squared": squares * advantage**2,
-            "score": _product(sums["score"], scales),
-            "score_squared": _product(sums["score_squared"], scales**2),
+            "f_advantage": product(f, advantage),
+            "f_squared_advantage": product(squares, advantage),
+            "f_squared_advantage_squared": product(squares, advantage**2),
+            "score": product(sums["score"], scales),
+            "score_squared": product(sums["score_squared"], scales**2),
             "mass": mass,
             "weight": np.stack([weight for weight, _, _ in units]),
             "weight_squared": np.stack([square for _, square, _ in units]),
@@ -210,14 +210,14 @@ class Comparing:
         )
 
     def _afresh(self, f: Array) -> TokenSums:
-        total, kept, score = self.tokens.rows.sum, f > 0, f * self._score
+        total, kept, score = self.tokens.rows.sum, f > 0, product(f, self._score)
         return TokenSums(
             kept=self.tokens.rows.count(kept),
-            k3=total(self._k3 * kept),
+            k3=total(self.tokens.xp.where(kept, self._k3, 0.0)),
             f=total(f),
             score=total(score),
-            score_squared=total(f * score),
-            mass=total(f * self._size),
+            score_squared=total(product(f, score)),
+            mass=total(product(f, self._size)),
         )
 
     @cached_property
@@ -250,7 +250,8 @@ class Comparing:
         """k3 of each sequence without its far tokens."""
         if not len(self._far_tokens):
             return self._untouched.k3
-        return self.tokens.rows.sum(self._k3 * (abs(self.tokens.log_ratio) <= np.log(NEAR_WEIGHT)))
+        near = abs(self.tokens.log_ratio) <= np.log(NEAR_WEIGHT)
+        return self.tokens.rows.sum(self.tokens.xp.where(near, self._k3, 0.0))
 
     def _far_k3(self, f: Array) -> Floats | float:
         """k3 of each sequence's far tokens that f keeps."""
@@ -318,13 +319,6 @@ def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:
         return replace(record, normalize="none"), plan.log_ratio_limit, plan.limit_on == "first"
     same = record if isinstance(record, Budget) else replace(record, name="rule")
     return same, plan.log_ratio_limit, plan.limit_on
-
-
-def _product(values: Floats, scales: Floats) -> Floats:
-    """values times scales; 0 where either is, whatever the other."""
-    product = values * scales
-    product[(values == 0) | (scales == 0)] = 0.0
-    return product
 
 
 def _exp(logs: Floats) -> Floats:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace
+from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace, product
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens, exp_as_rho
@@ -124,10 +124,10 @@ def _weights(tokens: Tokens, weighted: Weighted, keep: Array | None) -> Columns:
     if keep is not None:
         # A sequence's weight counts by the share of its tokens that is kept.
         if per_token:
-            kept = weighted.applied * keep
+            kept = tokens.xp.where(keep, weighted.applied, 0.0)
             sums |= {"kept": rows.sum(kept), "kept_sq": rows.sum(kept * kept)}
         else:
-            kept = weighted.applied * rows.count(keep) / rows.sizes
+            kept = product(weighted.applied, rows.count(keep) / rows.sizes)
             sums |= {"kept": kept, "kept_sq": kept**2}
     applied = Columns(sums, {"unit": moments.low, "seq": mean}, {"unit": moments.high, "seq": mean})
     return raw.prefixed("weight.") | applied.prefixed("applied.")

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, Segments, namespace
+from rlcorr_cli.measure.arrays import Array, Segments, namespace, product
 from rlcorr_cli.measure.correct import Corrected
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
@@ -84,8 +84,8 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
             "coef": rows.sum(own.coef),
             "abs": mass,
             "square": squares,
-            "positive": rows.sum(magnitude * (advantages > 0)),
-            "negative": rows.sum(magnitude * (advantages < 0)),
+            "positive": rows.sum(tokens.xp.where(advantages > 0, magnitude, 0.0)),
+            "negative": rows.sum(tokens.xp.where(advantages < 0, magnitude, 0.0)),
             "mass_square": mass**2,
         },
         maxs={"abs": rows.max(magnitude)},
@@ -212,8 +212,8 @@ def _losses(
     elif objective.loss_constant is not None:
         factor = factor / objective.loss_constant
     return TokenLosses(
-        loss=of_token.loss * factor,
-        coef=of_token.slope * factor,
+        loss=product(of_token.loss, factor),
+        coef=product(of_token.slope, factor),
         clipped=of_token.clipped & keep,
         dual_clipped=of_token.dual_clipped & keep,
         keep=keep,
@@ -227,7 +227,7 @@ def _beside(rows: Segments, own: TokenLosses, other: TokenLosses) -> Columns:
         sums={
             "loss": rows.sum(other.loss),
             "square": rows.sum(other.coef * other.coef),
-            "dot": rows.sum(other.coef * own.coef),
+            "dot": rows.sum(product(other.coef, own.coef)),
         }
     )
 
@@ -238,7 +238,7 @@ def _sequence_weighted(tokens: Tokens, own: TokenLosses, reference: TokenLosses)
     A product may have either sign, and a log has none: those of the positive and of the negative sequences add apart.
     """
     rows, log_weight = tokens.rows, tokens.log_ratio_sum
-    dot = rows.sum(reference.coef * own.coef)
+    dot = rows.sum(product(reference.coef, own.coef))
     with np.errstate(divide="ignore"):
         logs = {
             "sequence_is.square": np.log(rows.sum(reference.coef * reference.coef)) + 2 * log_weight,

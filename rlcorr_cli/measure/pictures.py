@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, product
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
@@ -29,7 +29,7 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
     of_all = Histogram.counting(weights)
     gradient = Histogram.empty()
     if tokens.advantages is not None:
-        gradient = Histogram.counting(rows.sum(kept * abs(tokens.advantages)))
+        gradient = Histogram.counting(rows.sum(product(kept, abs(tokens.advantages))))
     return BinnedTotals(
         counts=counts,
         spread={

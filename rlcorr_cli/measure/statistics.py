@@ -92,7 +92,11 @@ def binary_kl_signed(tokens: "Tokens") -> Array:
     xp, q = tokens.xp, tokens.rollout_prob
     others = xp.clip(-xp.expm1(tokens.rollout_logp), 0.0, None)
     x = xp.clip(-tokens.prob_gap / (others + ADDED), -others / (others + ADDED), None)
-    divergence = q * k3(tokens.log_ratio) + others * _excess(x) + ADDED * x
+    own = q * k3(tokens.log_ratio)
+    if tokens.out_of_float_range is not None:
+        # q (e^l - 1 - l) as p - q - q l, where e^l is beyond float64.
+        own = xp.where(tokens.out_of_float_range, tokens.prob_gap - q * tokens.log_ratio, own)
+    divergence = own + others * _excess(x) + ADDED * x
     return xp.where(tokens.log_ratio < 0, -divergence, divergence)
 
 

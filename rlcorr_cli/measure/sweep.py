@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Device, host
+from rlcorr_cli.measure.arrays import Device, host, product
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, pair, reduce_log_ratio, weigh
 from rlcorr_cli.measure.observe import Observation, Observed, observe
@@ -114,7 +114,7 @@ def _weight_units(tokens: Tokens, swept: Swept) -> Units:
     columns = _parts(tokens, swept, replace(swept.base, weighting=None))
     columns |= {"weight": np.ones(len(weights)), "weight_squared": np.ones(len(weights))}
     with np.errstate(over="ignore", invalid="ignore"):
-        raw = {name: column * weights ** DEGREES[name] for name, column in columns.items() if name in DEGREES}
+        raw = {name: product(column, weights ** DEGREES[name]) for name, column in columns.items() if name in DEGREES}
     # Zeroed weights are never capped.
     capped = {f"{CAPPED}{name}": columns[name] for name in raw if record.outside != "zero"}
     values = _log_weights(tokens, swept, record)

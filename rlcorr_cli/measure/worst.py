@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.measure.arrays import EXP_LIMIT, Device, host
+from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.measure.decisions import BudgetBounds, decide_batch
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.measure.tokens import Tokens
@@ -41,7 +42,7 @@ def rank_values(batch: Batch, rank: str, plan: Plan, *, device: Device, budget_b
         case "weight":  # the largest weight of a token
             weights = decide_batch(batch, plan, device, budget_bounds).weights
             assert weights is not None, "a plan that weights nothing has been refused"
-            values[filled] = np.maximum.reduceat(weights, starts)
+            values[filled] = np.maximum.reduceat(np.minimum(weights, MAX_WEIGHT), starts)
         case "rejected":  # how many tokens are rejected
             decision = decide_batch(batch, plan, device, budget_bounds)
             values[filled] = (decision.n_valid - decision.n_kept)[filled]

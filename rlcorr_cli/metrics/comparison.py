@@ -95,7 +95,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
     ),
     Metric(
         name="kept_sequence_fraction",
-        formula="share of sequences with a token of f > 0",
+        formula="share of sequences with tokens of f > 0",
         unit="share",
         meaning="The share of the sequences of which any token stays in the loss.",
         value=lambda totals: totals.plan["kept_sequences"] / totals.diagnostics["sequences"],
@@ -129,7 +129,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
     ),
     Metric(
         name="shift_se",
-        formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS)",
+        formula="standard error of shift, from F_i (A_i - A_f) - W_i (A_i - A_IS), F_i, W_i the shares of f_i, e^S",
         unit="standard deviations",
         meaning="How far shift may be off by chance.",
         value=lambda totals: _shift_and_error(totals)[1],

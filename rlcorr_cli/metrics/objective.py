@@ -110,7 +110,7 @@ OBJECTIVE: tuple[Metric, ...] = (
     ),
     Metric(
         name="cos_to_sequence_is",
-        formula="cosine of c with what it is under w = e^S, unbounded and nothing rejected",
+        formula="cosine of c with what it is under weights e^S, unbounded and nothing rejected",
         unit="none",
         meaning="How near the step is to the unbiased one, which is mostly noise if seq_ess is small.",
         worry="A low value alone means nothing: without a correction it is about the square root of seq_ess, even "

@@ -179,7 +179,7 @@ KEPT: tuple[Metric, ...] = (
     ),
     Metric(
         name="kept_sequences",
-        formula="number of sequences with a kept token",
+        formula="number of sequences with kept tokens",
         unit="sequences",
         meaning="The sequences that are left to learn from.",
         value=lambda kept: kept.sequences,

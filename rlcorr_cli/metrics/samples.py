@@ -190,7 +190,7 @@ SAMPLES: tuple[Metric, ...] = (
     Metric(
         name="reward_mean",
         can_be_negative=True,
-        formula="mean reward of the sequences that have a valid token and a reward",
+        formula="mean reward of the sequences that have valid tokens and rewards",
         unit="the reward's own",
         meaning="The mean reward of the dump.",
         worry="kept_reward_mean far from it: the plan selects by reward.",

@@ -15,7 +15,8 @@ WEIGHTS: tuple[Metric, ...] = (
         formula="tok w",
         unit="ratio",
         ideal=1.0,
-        meaning="The mean raw weight. Its expectation is 1 for any two policies, if the sample covers both.",
+        meaning="The mean raw weight. Of tokens and sequences its expectation is 1 for any two policies, if the sample "
+        "covers both; of the geometric mean (--is geometric) it is smaller.",
         measured=(1.0, 1.0, 1.0),
         source=_GUIDE,
         value=lambda w: w.raw.mean(),

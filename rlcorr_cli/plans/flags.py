@@ -43,6 +43,12 @@ def parse_weights(text: str) -> WeightFlag:
     """'SCOPE', 'SCOPE:LOW,HIGH' or 'SCOPE:LOW,HIGH:zero' -> WeightFlag; either bound may be left empty: 'token:,2'."""
     scope, *rest = (part.strip() for part in text.split(":"))
     ends = rest[0].split(",") if rest else []
+    if scope[:1].isdigit() or scope[:1] in (".", ","):
+        bounds = scope if "," in scope else f",{scope}"
+        raise UsageError(f"The weights '{text}' name no scope.", f"Write --is token:{bounds} to bound token weights.")
+    if len(ends) == 1 and len(rest) == 1 and ends[0]:
+        hint = f"Write --is {scope}:,{ends[0]} for an upper bound, or {scope}:{ends[0]}, for a lower one."
+        raise UsageError(f"The weights '{text}' have one bound, and do not say which.", hint)
     if len(rest) > 2 or len(ends) not in (0, 2):
         raise UsageError(
             f"Cannot read the weights '{text}'.",

@@ -88,22 +88,22 @@ _STATISTICS: tuple[Statistic, ...] = (
     Statistic(name="ratio_gap", formula="|rho - 1| (VACO)", nonnegative=True, budgetable=True),
     Statistic(
         name="binary_kl",
-        formula="the larger of KL(p || q) and KL(q || p) of the sampled token against all others, with p = e^a and q = "
-        "e^b in float32, KL(p || q) = p ln(p / q) + (1 - p) ln((1 - p) / (1 - q)) (KPop)",
+        formula="the larger of KL(training || rollout) and KL(rollout || training) of the sampled token against all "
+        "others, in float32; the first is e^a (a - b) + (1 - e^a) ln((1 - e^a) / (1 - e^b)) (KPop)",
         nonnegative=True,
     ),
     Statistic(
         name="binary_kl_forward",
-        formula="KL(q || p) of the sampled token against all others, rollout from training (FlashREINFORCE)",
+        formula="KL(rollout || training) of the sampled token against all others (FlashREINFORCE)",
         nonnegative=True,
     ),
     Statistic(
         name="binary_kl_signed",
-        formula="KL(q || p) of the sampled token against all others, with the sign of l (DPPO)",
+        formula="KL(rollout || training) of the sampled token against all others, with the sign of l (DPPO)",
     ),
     Statistic(
         name="binary_kl_float32",
-        formula="like binary_kl, but infinite if float32 rounds a probability to 1 (AReaL)",
+        formula="like binary_kl, but infinite if float32 rounds either probability to 1 (AReaL)",
         nonnegative=True,
     ),
 )

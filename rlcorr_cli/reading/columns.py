@@ -218,6 +218,10 @@ def check_names(overrides: Mapping[str, str]) -> None:
     """Refuse overrides that are wrong whatever the dump holds."""
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
+        if canonical not in ALIASES and column in ALIASES:
+            raise UsageError(
+                f"--map {canonical}={column} is the wrong way round.", f"Write --map {column}={canonical}."
+            )
         if canonical not in ALIASES:
             meant = next((name for name, aliases in ALIASES.items() if canonical in aliases), None)
             hint = f"Write --map {meant}={column}." if meant else f"Canonical names: {', '.join(ALIASES)}."

@@ -18,7 +18,7 @@ from rlcorr_cli.reading.columns import Roles, candidates, check_names, hinting
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
 from rlcorr_cli.reading.formats import STREAMED, container
-from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, ROLLOUTS, STEPS
+from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, PROMPTS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
 from rlcorr_cli.reading.shards import ShardReader
@@ -121,6 +121,18 @@ class Dump:
         """Canonical -> column of what tells rows and files apart, whether or not rows are grouped by it."""
         columns = {"sample_id": next(iter(self.roles.ids), None), "step": self.step}
         return {name: column for name, column in columns.items() if column is not None}
+
+    @property
+    def uses(self) -> dict[str, str]:
+        """Column -> what it is used for beside its name, of those that are looked at for causes and intervals."""
+        roles, others = self.roles, {**self.columns, **self.marks}.values()
+        of_tokens = {"token ids": roles.token_ids, "versions of tokens": roles.versions, "kept sets": roles.kept_sets}
+        uses = {column: use for use, column in of_tokens.items() if column is not None}
+        by_name = {"policy_version": "policy version, for lag", "lag": "lag"}
+        uses |= {column: by_name.get(name, "compared") for name, column in roles.levels}
+        prompts = [column for column in (roles.cluster, *uses) if column in PROMPTS]
+        uses |= dict.fromkeys(prompts[:1], "prompt")
+        return {column: use for column, use in uses.items() if column not in others}
 
     def has(self, name: str) -> bool:
         """Whether `name`, canonical or a column's own, stands for one column that every file has."""

@@ -330,4 +330,4 @@ def _batch_notes(run: RunTotals) -> list[str]:
         n_batches = 0 if run.measured.totals is None else len({batch for batch, *_ in run.totals.keys})
         values = "one value" if n_batches == 1 else f"{n_batches:,} values"
         return [f"{what}: {values} of {column}." for what in does]
-    return [f"{what}, over the whole dump as one batch (batch-by COLUMN makes several)." for what in does]
+    return [f"{what}, over the whole dump as one batch (--batch-by COLUMN makes several)." for what in does]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
+from rlcorr_cli.causes.table import ANY_CAUSE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Input
@@ -68,7 +69,6 @@ ABSENT = "absent"
 """The rule on a fault, or on a flag, in a word."""
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
-CAUSE_FLAGS: frozenset[FailOn] = frozenset({"cause"})
 CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
 
 
@@ -165,11 +165,7 @@ def measurements_of(report: Report) -> Measurements:
     steps = report.by_step
     judged = report.judged_steps
     groups = () if report.groups is steps else report.groups
-    last: tuple[Any, Level] | None = None
-    ends = judged[-1].of_steps[-1:] or tuple(judged[-1].plain_key.values()) if judged else ()
-    if steps and ends == tuple(steps[-1].plain_key.values()):
-        (step,) = judged[-1].plain_key.values()
-        last = step, report.verdict_on(judged[-1]).level
+    last = report.last_step
     ranges = {step: group.of_steps for group in report.ranges for step in group.key.values()}
     return Measurements(
         inputs=report.inputs,
@@ -181,7 +177,7 @@ def measurements_of(report: Report) -> Measurements:
         situation=report.situation,
         column=next(iter(steps[0].key)) if steps else "",
         ranges=ranges,
-        last_step=last,
+        last_step=None if last is None else (last.step, last.verdict.level),
         story=report.story,
         notes=(
             *report.search_notes,
@@ -218,7 +214,8 @@ def _story_findings(story: Story, policy: Policy) -> tuple[Finding, ...]:
     accepted passes and says so.  Nothing of a story that tells of nothing."""
     found = [(fault.name, fault.what, fault.do, True) for fault in story.faults]
     if story.effect == "warning":
-        found.append((story.first, story.headline, next(iter(story.do), ""), bool(CAUSE_FLAGS & policy.fail_on)))
+        fails = not policy.fail_on.isdisjoint((ANY_CAUSE, story.first))
+        found.append((story.first, story.headline, next(iter(story.do), ""), fails))
     return tuple(_of_story(name, what, do, policy, fails=fails) for name, what, do, fails in found)
 
 

@@ -18,6 +18,7 @@ from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import HIDDEN, Form, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import course_of_sample, sequence_distances
+from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -245,7 +246,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         counts=counts,
         diagnosed=metrics,
         story=story,
-        far_end="" if steps is None or steps.failing_end is None else f"{steps.column} {steps.failing_end}",
+        steps=steps,
         drawn=measured,
         n_batches=n_batches,
         clusters=clusters,
@@ -303,12 +304,12 @@ def _group(
     counts: Mapping[str, int],
     diagnosed: Values,
     story: Story,
-    far_end: str = "",
+    steps: Course | None = None,
     drawn: Measured | None = None,
     n_batches: int = 1,
     clusters: Clusters | None = None,
 ) -> ComparedGroup:
-    """The group at a place.  diagnosed: its diagnostics.  story, far_end: of the dump.  drawn: what has replicates, for
+    """The group at a place.  diagnosed: its diagnostics.  story, steps: of the dump.  drawn: what has replicates, for
     intervals."""
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
@@ -341,10 +342,11 @@ def _group(
             plan=nothing,
             causes=(story.first,) if story.voids else (),
             clusters=clusters,
+            broken_in_steps=() if steps is None else steps.broken_metrics,
         ).usable,
         bounds=_bounds(totals, at, {named.plan.mode for named in plans}),
         story=story,
-        far_end=far_end,
+        far_end="" if steps is None or steps.failing_end is None else f"{steps.column} {steps.failing_end}",
     )
     return ComparedGroup(key=key, counts=counts, metrics=metrics, plans=values, recommendation=recommend(evidence))
 

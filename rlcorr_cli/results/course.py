@@ -50,8 +50,8 @@ RESTS_ON = {
     "seq_ess": ("seq_ess", "sequences"),
 }
 """Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
-BREAKS_AT_END = "But {step}, the last, breaks rules that fail: {act} before you train on more such steps."
-"""What is said beside a verdict or a plan that would do for all steps together."""
+BREAKS_AT_END = "{step} rules that fail: {act} before you train on more such steps."
+"""What is said before a verdict or a plan that would do for all steps together; step: 'Step 59, the last, breaks'."""
 FEWEST_EFFECTIVE = 10
 """Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
 
@@ -172,6 +172,11 @@ class Course(Record):
     broken: tuple[BrokenRule, ...]
     rise: Rise | None
     small: Annotated[tuple[str, ...], HIDDEN] = ()
+
+    @property
+    def broken_metrics(self) -> tuple[str, ...]:
+        """The metrics whose rule a judged step breaks."""
+        return tuple(rule.metric for rule in self.broken)
 
     @property
     def failing_end(self) -> Scalar:

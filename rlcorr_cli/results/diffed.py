@@ -371,7 +371,7 @@ def _change(
     is_ratio = min(a, b) > 0 and bool((draws_a > 0).all() and (draws_b > 0).all())
     changes = np.log(draws_b) - np.log(draws_a) if is_ratio else draws_b - draws_a
     with np.errstate(over="ignore", invalid="ignore"):
-        change, spread = (math.log(b / a) if is_ratio else b - a), float(changes.std(ddof=1))
+        change, spread = (math.log(b) - math.log(a) if is_ratio else b - a), float(changes.std(ddof=1))
     half_width = t_quantile(1 - LEVEL / 2, n_clusters) * spread
     ends = change, change - half_width, change + half_width
     if not all(map(math.isfinite, ends)):

@@ -96,13 +96,14 @@ class Inspected(Output):
     """A dump as it is read.
 
     schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
-    tell rows and files apart.  problems, cause: as of a Report.
+    tell rows and files apart.  uses: column -> what it is used for, of others.  problems, cause: as of a Report.
     """
 
     OUTPUT = "inspect"
     inputs: Inputs
     schema: Annotated[Mapping[str, str], Key(about="Column to type, of the first file.")]
     columns: Annotated[Mapping[str, str], Key(about="Canonical name to the dump's column.")]
+    uses: Annotated[Mapping[str, str], Key(about="Of other columns, what each is used for.")]
     problems: Problems
     anomalies: Suspicions
     cause: CauseFinding | None = None
@@ -110,6 +111,11 @@ class Inspected(Output):
 
     tally: Annotated[DumpCounts, HIDDEN]
     bad_rows: Annotated[int, HIDDEN]
+
+    @property
+    def read_as(self) -> dict[str, str]:
+        """Column -> what it is read as, or else used for."""
+        return {**self.uses, **{column: name for name, column in self.columns.items()}}
 
     def __repr__(self) -> str:
         bad = plural(self.bad_rows, "bad row")

@@ -329,8 +329,8 @@ def _by(now: float, baseline: float, size: bool) -> str:
     return f" ({of}{'up' if change > 0 else 'down'} {abs(100 * change):.3g}%)"
 
 
-FailOn = Literal["moved", "far", "outliers", "cause"]
-"""What `check` may fail on beside its rules and faults: `compare`'s flags of a gap, and any cause but noise."""
+FailOn = Literal["moved", "far", "outliers"]
+"""What `check` may fail on beside its rules, faults and causes: `compare`'s flags of a gap."""
 FLAGS: tuple[FailOn, ...] = ("moved", "far", "outliers")
 EXAMPLE = "Name a rule, such as --max kl=0.1."
 
@@ -355,7 +355,7 @@ class Policy:
     rules: tuple[NamedRule, ...]
     limits: tuple[Limit, ...] = ()
     baseline: Baseline | None = None
-    fail_on: frozenset[FailOn] = frozenset()
+    fail_on: frozenset[str] = frozenset()
     strict: bool = False
     accept: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
@@ -375,7 +375,7 @@ def policy(
     max_increase: Sequence[str] = (),
     max_decrease: Sequence[str] = (),
     baseline: Baseline | None = None,
-    fail_on: Iterable[FailOn] = (),
+    fail_on: Iterable[str] = (),
     strict: bool = False,
     accept: Iterable[str] = (),
     own_names: bool = True,

@@ -265,15 +265,13 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
     acts = _acts(chosen.plan)
     act = "shorten the lag" if flags[0] == "moved" and evidence.story.to_fix in STALE else evidence.story.act
     start = _STARTS.get(flags[0], "").format(act=act.capitalize())
-    end = (
-        f" {BREAKS_AT_END.format(step=evidence.far_end, act=evidence.story.act)}"
-        if evidence.far_end and flags[0] != "far"
-        else ""
-    )
+    if evidence.far_end and flags[0] != "far":
+        step = f"{evidence.far_end[0].upper()}{evidence.far_end[1:]}, the last, breaks"
+        start = f"{BREAKS_AT_END.format(step=step, act=evidence.story.act)} {start}"
     use = "use" if start.endswith(": ") else "Use"
     if not acts:
-        return f"{start}{use} {chosen.name}: no other of these plans is better than correcting nothing.{end}"
-    return f"{start}{use} {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts.{end}"
+        return f"{start}{use} {chosen.name}: no other of these plans is better than correcting nothing."
+    return f"{start}{use} {chosen.name}: it {', '.join(acts)}; {share(chosen.info)} of the batch counts."
 
 
 _WEIGHTS = {

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
@@ -47,7 +48,7 @@ from rlcorr_cli.results.rules import (
 )
 from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.verdict import Verdict, verdict
+from rlcorr_cli.results.verdict import OF_SEQUENCES, StepVerdict, Verdict, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -132,6 +133,11 @@ class Group(Record):
     def plain_key(self) -> dict[str, Any]:
         """The key as JSON has it."""
         return plain_key(self.key)
+
+    @property
+    def steps(self) -> tuple[Scalar, ...]:
+        """The steps of a range, or of a step the only one."""
+        return self.of_steps or tuple(self.plain_key.values())
 
     @classmethod
     def of_keys(cls, values: dict[str, Any]) -> Self:
@@ -272,9 +278,24 @@ class Report(Output):
         return judge([Section(group.plain_key, group.values)], self.rules)
 
     @cached_property
-    @computed(after="profile", optional=True)
+    @computed("Null without steps, and where the last is too small to be judged.", after="profile", optional=True)
+    def last_step(self) -> StepVerdict | None:
+        """The verdict on the last step alone, which the next one will be like."""
+        judged, steps = self.judged_steps, self.by_step
+        if not steps or not judged or judged[-1].steps[-1] != steps[-1].steps[-1]:
+            return None
+        (step,) = judged[-1].plain_key.values()
+        breaking = [*takewhile(self._refuses_sequences, reversed(judged))]
+        since = breaking[-1].steps[0] if breaking else None
+        return StepVerdict(step=step, since=since, verdict=self.verdict_on(judged[-1]))
+
+    def _refuses_sequences(self, step: Group) -> bool:
+        return any(finding.broken and finding.metric in OF_SEQUENCES for finding in self.findings(step))
+
+    @cached_property
+    @computed(after="last_step", optional=True)
     def verdict(self) -> Verdict:
-        """How close the policies are, and which weights that leaves usable."""
+        """How close the policies are over the whole dump, and which weights that leaves usable in each of its steps."""
         return verdict(
             self.whole.counts,
             self.whole.values,
@@ -282,11 +303,20 @@ class Report(Output):
             plan=self.plan,
             causes=self.causes,
             clusters=self.clusters,
+            broken_in_steps=() if self._course is None else self._course.broken_metrics,
         )
 
     def verdict_on(self, group: Group) -> Verdict:
         """The verdict on one group alone."""
-        return verdict(group.counts, group.values, health=self.findings(group), plan=self.plan, causes=self.causes)
+        findings = self.findings(group)
+        return verdict(
+            group.counts,
+            group.values,
+            health=findings,
+            plan=self.plan,
+            causes=self.causes,
+            broken_in_steps=[finding.metric for finding in findings if finding.broken],
+        )
 
     @property
     def by_step(self) -> tuple[Group, ...]:
@@ -307,7 +337,7 @@ class Report(Output):
     @cached_property
     def _judged_for(self) -> Mapping[Any, Group]:
         """Step -> what is held to rules for it: the step itself, or the range of small steps that it is in."""
-        return {step: judged for judged in self.judged_steps for step in judged.of_steps or judged.plain_key.values()}
+        return {step: judged for judged in self.judged_steps for step in judged.steps}
 
     def findings_on(self, group: Group) -> tuple[Finding, ...]:
         """What rules find on a group; on a small step those of the range that it is judged in, none without one."""
@@ -320,9 +350,14 @@ class Report(Output):
     @computed(after="cause", optional=True)
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
-        unit = "sequence" if self.clusters is None else self.clusters.unit
-        found = course(self.by_step, self.judged_steps, self.rules, known=self.whole.values, unit=unit)
+        found = self._course
         return None if found is None else replace(found, broken=self._with_remedies(found.broken))
+
+    @cached_property
+    def _course(self) -> Course | None:
+        """The same before the situation is known, on which remedies depend."""
+        unit = "sequence" if self.clusters is None else self.clusters.unit
+        return course(self.by_step, self.judged_steps, self.rules, known=self.whole.values, unit=unit)
 
     def _with_remedies(self, broken: tuple[BrokenRule, ...]) -> tuple[BrokenRule, ...]:
         remedies = [self.situation.remedy(each.metric, each.remedy) or "" for each in broken]
@@ -358,7 +393,8 @@ class Report(Output):
         return trends(self.pictures, normalizes=self.plan.normalizes)
 
     def __repr__(self) -> str:
-        words = f"{amount_words(self.whole.counts)}, plan {self.plan.name}, {self.verdict.level}"
+        last = "" if self.last_step is None else f"step {self.last_step.step} {self.last_step.verdict.level}, all "
+        words = f"{amount_words(self.whole.counts)}, plan {self.plan.name}, {last}{self.verdict.level}"
         return f"<Report of {of_inputs(self.inputs)}: {words}>"
 
     def to_polars(self) -> "polars.DataFrame":

@@ -16,6 +16,7 @@ from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.tail import Tail
 
 TARGET = 0.9
@@ -110,12 +111,12 @@ class _Reach:
     @property
     def low(self) -> float:
         """The lower bound of a ratio."""
-        return shortest(math.exp(-self.end), math.exp(-self.least), upward=False)
+        return shortest(exp(-self.end), exp(-self.least), upward=False)
 
     @property
     def high(self) -> float:
         """The upper bound of a ratio."""
-        return shortest(math.exp(self.least), math.exp(self.end), upward=True)
+        return shortest(exp(self.least), exp(self.end), upward=True)
 
     @property
     def value(self) -> float:

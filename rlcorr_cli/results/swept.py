@@ -432,7 +432,7 @@ def _tightened(swept: Swept, distance: float) -> Bounds:
 
 
 def _rounded(value: float, round_: Any) -> float:
-    scale = 10.0 ** (5 - math.floor(math.log10(value)))
+    scale = 10.0 ** min(5 - math.floor(math.log10(value)), 300)
     return float(round_(value * scale) / scale)
 
 

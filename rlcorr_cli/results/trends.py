@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
-from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.binned import POSITION, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Bins, Octaves
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import Floats, Histogram
@@ -30,7 +30,9 @@ SURPRISE_FACTOR = 2.0
 SHIFTED_ERRORS, SHIFTED_SHARE = 5.0, 0.5
 """A mean of so many standard errors, and of such a share of the spread, is no noise."""
 POSITION_FACTOR = 1.2
-"""The same of the two halves of the positions."""
+"""The same of the last positions against the first."""
+LAST_TOKENS = 500
+"""The last positions are those of the last bins that hold so many tokens: of fewer the spread is chance."""
 
 
 class Missing(Exception):
@@ -207,11 +209,14 @@ class SurpriseTrend(Record):
 
 @frozen(kw_only=True)
 class PositionTrend(Record):
-    """Whether the gap widens along the sequence; std in nats of the first and the last half of the positions' bins."""
+    """Whether the gap widens along the sequence; std in nats up to position `early_end` and from `late_start` on,
+    counted from 1."""
 
     change: Literal["widens", "narrows", "level"]
     early_std: float
     late_std: float
+    early_end: int
+    late_start: int
 
 
 @frozen(kw_only=True)
@@ -270,6 +275,19 @@ def surprise_trend(by_surprise: Profile) -> SurpriseTrend | None:
     return SurpriseTrend(change=change, likely_std=likely, unlikely_std=unlikely)
 
 
+def turn(bins: Profile, factor: float, *ends: float) -> tuple[Literal["largest", "smallest"], int] | None:
+    """The bin between the ends where the spread is so many times larger than at either, or smaller; None without one.
+
+    Bins of fewer than LAST_TOKENS say nothing here.
+    """
+    (known,) = np.nonzero(bins.count >= LAST_TOKENS)
+    if len(known) and bins.std[known].max() > factor * max(ends):
+        return "largest", int(known[bins.std[known].argmax()])
+    if len(known) and factor * bins.std[known].min() < min(ends):
+        return "smallest", int(known[bins.std[known].argmin()])
+    return None
+
+
 def shifted_mean(by_surprise: Profile) -> tuple[float, float] | None:
     """The log-prob where the mean log-ratio lies furthest from 0, and that mean; None where noise may leave them all.
 
@@ -286,21 +304,33 @@ def shifted_mean(by_surprise: Profile) -> tuple[float, float] | None:
 
 
 def position_trend(by_position: Profile) -> PositionTrend | None:
-    """Whether the spread grows along the sequence: the first half of the bins against the last, by counts.
+    """Whether the spread grows along the sequence: the last bins that hold LAST_TOKENS against the first half of all.
 
     None of a single bin.
     """
-    if len(by_position.std) < 2:
+    n_bins, half = len(by_position.std), len(by_position.std) // 2
+    if n_bins < 2:
         return None
-    half = len(by_position.std) // 2
-    early, late = (
-        float(np.average(by_position.std[part], weights=by_position.count[part]))
-        for part in (slice(half), slice(half, None))
-    )
+    from_end = np.cumsum(by_position.count[: half - 1 if half else None : -1])
+    last = max(half, n_bins - 1 - int(np.searchsorted(from_end, LAST_TOKENS)))
+    early, late = _pooled_std(by_position, slice(half)), _pooled_std(by_position, slice(last, None))
     change: Literal["widens", "narrows", "level"] = "level"
     if late > POSITION_FACTOR * early or late < early / POSITION_FACTOR:
         change = "widens" if late > early else "narrows"
-    return PositionTrend(change=change, early_std=early, late_std=late)
+    edges = POSITION.edges
+    return PositionTrend(
+        change=change,
+        early_std=early,
+        late_std=late,
+        early_end=math.ceil(edges[by_position.bins[half - 1] + 1]) - 1,
+        late_start=math.ceil(edges[by_position.bins[last]]),
+    )
+
+
+def _pooled_std(bins: Profile, part: slice) -> float:
+    """The std of all values in some bins."""
+    n, mean = bins.count[part], float(np.average(bins.mean[part], weights=bins.count[part]))
+    return math.sqrt(float(np.average(bins.std[part] ** 2 + (bins.mean[part] - mean) ** 2, weights=n)))
 
 
 def length_trend(by_length: Profile) -> LengthTrend | None:

@@ -5,12 +5,13 @@ it, so it never calls usable what a failing rule refuses; `usable.py` says what 
 it is too small to tell.  A new level is a row of `Level` and its branch in `_level`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.records.fields import Scalar
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.rules import Finding
@@ -50,6 +51,19 @@ class Verdict(Record):
     kept_fraction: float | None
 
 
+@frozen(kw_only=True)
+class StepVerdict(Record):
+    """The verdict on the last step, or on the range of small steps in which it is judged.
+
+    since: the first of the last steps that all break the rule on the effective share of sequences; null where the last
+    one keeps it.
+    """
+
+    step: Scalar
+    since: Scalar
+    verdict: Verdict
+
+
 def verdict(
     counts: Mapping[str, int],
     values: Mapping[str, Value],
@@ -58,22 +72,28 @@ def verdict(
     plan: Plan,
     causes: tuple[str, ...] = (),
     clusters: Clusters | None = None,
+    broken_in_steps: Collection[str] = (),
 ) -> Verdict:
     """The verdict on a dump of these counts and canonical metrics, whose findings are `health`.
 
-    causes: names of what was found in the data that voids the numbers.  clusters: as of a Report.
+    causes: names of what was found in the data that voids the numbers.  clusters: as of a Report.  broken_in_steps: the
+    metrics whose rule a judged step breaks; those that weights rest on make them unusable for the whole dump.
     """
     findings = {finding.metric: finding for finding in health if finding.broken}
     too_few = counts["sequences"] < FEWEST_SEQUENCES or (clusters is not None and clusters.too_few)
     level = _level(values, findings, causes, too_few=too_few)
+    failing = tuple(name for name, finding in findings.items() if finding.status == "fail")
     kept = values.get("kept_tokens")
     return Verdict(
         level=level,
         causes=causes,
         usable=_unrefused(
-            usable_weights(values, counts["sequences"] if clusters is None else clusters.n), level, findings, plan
+            usable_weights(values, counts["sequences"] if clusters is None else clusters.n),
+            level,
+            (*failing, *({*OF_SEQUENCES} & {*broken_in_steps})),
+            plan,
         ),
-        failing=tuple(name for name, finding in findings.items() if finding.status == "fail"),
+        failing=failing,
         n_sequences=counts["sequences"],
         kept_fraction=None if kept is None or not counts["tokens"] else kept / counts["tokens"],
     )
@@ -96,15 +116,14 @@ def _level(
     return "close" if k3 < CLOSE_K3 else "apart"
 
 
-def _unrefused(usable: Usable, level: Level, broken: Mapping[str, Finding], plan: Plan) -> Usable:
-    """Which weights are usable: what the sample says, unless the level or a failing rule refuses them."""
+def _unrefused(usable: Usable, level: Level, failing: Collection[str], plan: Plan) -> Usable:
+    """Which weights are usable: what the sample says, unless the level or a rule refuses them."""
     if level == "too few":
         return Usable(token="unsure", sequence="unsure")
-    failing = {name for name, finding in broken.items() if finding.status == "fail"}
-    refused = not failing.isdisjoint(WEIGHTS)
+    refused = not set(WEIGHTS).isdisjoint(failing)
     of_tokens = plan.weighting is not None and plan.weighting.scope == "token"
     if level in ("far", "void") or (refused and of_tokens):
         return Usable(token="no", sequence="no")
-    if refused or not failing.isdisjoint(OF_SEQUENCES):
+    if refused or not set(OF_SEQUENCES).isdisjoint(failing):
         return replace(usable, sequence="no")
     return usable

@@ -11,6 +11,7 @@ from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record, Result
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.report import Report
+from rlcorr_cli.totals.row_keys import GroupRows
 
 
 @frozen(kw_only=True)
@@ -86,6 +87,29 @@ class Coefs(Record):
 
 
 @frozen(kw_only=True)
+class PromptCounts(Record):
+    """Prompts that several rows share: how many there were, how many have a row left, and how many of these lost one.
+
+    exact: whether they were counted; of more than 262,144 a sample tells.
+    """
+
+    before: int
+    after: int
+    incomplete: int
+    exact: bool = True
+
+    @classmethod
+    def of(cls, groups: GroupRows | None) -> "PromptCounts | None":
+        """None where no prompt has several rows."""
+        if groups is None or groups.before.max(initial=0) < 2:
+            return None
+        left = groups.after > 0
+        counts = (len(left), int(left.sum()), int((left & (groups.after < groups.before)).sum()))
+        before, after, incomplete = (round(n / groups.share) for n in counts)
+        return cls(before=before, after=after, incomplete=incomplete, exact=groups.share == 1)
+
+
+@frozen(kw_only=True)
 class FilterOutput(Record):
     """Where the rows went.  rejected_rows: by the rejection that took them."""
 
@@ -95,6 +119,7 @@ class FilterOutput(Record):
     rows: Annotated[RowsIn, Key(inline=True)]
     rejected_rows: Mapping[str, int]
     empty_steps: Annotated[tuple[Scalar, ...], Key(about="Steps of which no row went out.", omit=True)]
+    prompts: Annotated[PromptCounts | None, Key(about="Null where no prompt has several rows.")]
     coefs: Coefs | None
 
 
@@ -104,7 +129,7 @@ class Filtered(Result):
 
     rows_in = rows_out + rows_dropped + rows_bad; with a resampling, rows_out counts the draws, and rows_dropped the
     rows never drawn.  quarantine: where bad rows went, None if nowhere.  empty_steps: of n_steps, those of which no row
-    went out.
+    went out.  prompts: None with a resampling, too.
     """
 
     OUTPUT = "filter"
@@ -119,6 +144,7 @@ class Filtered(Result):
     rejected_rows: Annotated[Mapping[str, int], HIDDEN]
     n_steps: Annotated[int, HIDDEN] = 0
     empty_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
+    prompts: Annotated[PromptCounts | None, HIDDEN] = None
 
     @property
     def rows(self) -> RowsIn:
@@ -163,6 +189,7 @@ class Filtered(Result):
             rows=self.rows,
             rejected_rows=self.rejected_rows,
             empty_steps=self.empty_steps,
+            prompts=self.prompts,
             coefs=self.coefs,
         )
 

@@ -32,7 +32,7 @@ from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport
-from rlcorr_cli.results.written import Filtered, Target
+from rlcorr_cli.results.written import Filtered, PromptCounts, Target
 from rlcorr_cli.runs.analyze import opened, run_totals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
@@ -64,7 +64,7 @@ def filter_dump(
 ) -> Filtered:
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
-    plan, dump = chosen.plan, opened(request, chosen, target.objective)
+    plan, dump = chosen.plan, opened(request, chosen, target.objective, clusters=True)
     _check(dump, plan, target)
     places = kept_rows(target), rejected_rows(target)
     computing = computing or Computing()
@@ -100,6 +100,7 @@ def filter_dump(
             quarantine=request.bad_rows.quarantine,
             n_bytes=0,
             rejected_rows=counts.rejected,
+            prompts=None if target.resample is not None else PromptCounts.of(counts.groups),
             n_steps=len(counts.of_steps),
             empty_steps=tuple(plain(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]),
         )
@@ -210,7 +211,7 @@ def _notes(plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output 
     if n_clamped:
         yield (
             f"Weights above {MAX_WEIGHT:.3g}, the largest float32, are written as that: {plural(n_clamped, 'token')}. "
-            "A bound (is token:,1000) avoids this."
+            "A bound (--is token:,1000) avoids this."
         )
     losses = [output.losses for output in outputs if output is not None]
     n_numbers, n_texts = sum(loss.numbers for loss in losses), sum(loss.texts for loss in losses)

@@ -22,7 +22,7 @@ from rlcorr_cli.reading.batch import Decision, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.datasets import Output
 from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.reading.names import PROMPTS, STEPS
 from rlcorr_cli.reading.rows_out import corrected
 from rlcorr_cli.reading.values import coded
 from rlcorr_cli.reading.whole_rows import OriginalRows
@@ -35,6 +35,7 @@ from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
+from rlcorr_cli.totals.row_keys import GroupRows, Keys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import GroupKey
 from rlcorr_cli.totals.view import Numbers
@@ -50,7 +51,8 @@ class FilteredRows:
     stays: bool[B], rows that keep a token, or are kept all the same.  n_tokens: valid ones.  longest: tokens of the
     longest row, masked too.  written: the corrected rows that stay, or all where rows are yet to be drawn.  dropped:
     the others, where they are to be written.  Both are None where nothing is written.  steps: of each row as a code,
-    and what codes stand for; None of a dump without steps.  The rest adds up.
+    and what codes stand for; None of a dump without steps.  groups: the rows of each prompt; None of a dump that names
+    none.  The rest adds up.
     """
 
     written: OriginalRows | None
@@ -60,6 +62,7 @@ class FilteredRows:
     longest: int
     row_weights: Floats
     steps: tuple[NDArray[np.int64], tuple[Any, ...]] | None
+    groups: GroupRows | None
     measured: Measured
     rejected: Mapping[str, int]
     n_clamped: int
@@ -75,6 +78,7 @@ class RowCounts:
     n_clamped: int = 0
     rejected: Counter[str] = field(default_factory=Counter[str])
     of_steps: Counter[Any] = field(default_factory=Counter[Any])
+    groups: GroupRows | None = None
 
     def add(self, rows: FilteredRows, times: NDArray[np.int64]) -> None:
         """Add one batch.  times: how often each of its rows is written."""
@@ -87,6 +91,7 @@ class RowCounts:
         there = np.bincount(codes, minlength=len(steps)) > 0
         out = np.bincount(codes, times if steps else None, len(steps)).astype(int).tolist()
         self.of_steps.update({step: n for step, n, is_there in zip(steps, out, there, strict=True) if is_there})
+        self._add_groups(rows.groups)
 
     def add_all(self, others: "RowCounts") -> None:
         """Add what became of another part of the dump."""
@@ -96,6 +101,19 @@ class RowCounts:
         self.n_clamped += others.n_clamped
         self.rejected.update(others.rejected)
         self.of_steps.update(others.of_steps)
+        self._add_groups(others.groups)
+
+    def _add_groups(self, groups: GroupRows | None) -> None:
+        if groups is not None:
+            self.groups = groups if self.groups is None else self.groups + groups
+
+
+def _groups(keys: Keys | None, stays: NDArray[np.bool_]) -> GroupRows | None:
+    """The rows of each prompt in a batch; rows that name none (0) are of no group."""
+    if keys is None:
+        return None
+    named = keys != 0
+    return GroupRows.of(keys[named], np.ones(int(named.sum()), np.int64), stays[named].astype(np.int64))
 
 
 @frozen(kw_only=True)
@@ -158,6 +176,7 @@ class FilterShard:
             longest=int(np.diff(rows.offsets).max(initial=0)),
             row_weights=decision.row_weights,
             steps=None if step is None else coded(rows.data.column(step)),
+            groups=_groups(batch.cluster_keys, stays) if self.reading.reader.roles.cluster in PROMPTS else None,
             measured=Measured(
                 provenance=self.provenance,
                 totals=None if observed is None else observed.totals,

@@ -80,6 +80,7 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
             inputs=tuple(replace(file, columns={**file.columns, **step}) for file in reading.inputs),
             schema={field.name: str(field.type) for field in next(iter(dump.all_columns.values()))},
             columns={**dump.columns, **dump.marks, **dump.of_rows},
+            uses=dump.uses,
             tally=tally,
             bad_rows=reading.n_bad_rows,
             problems=reading.problems,

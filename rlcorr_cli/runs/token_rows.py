@@ -19,6 +19,7 @@ from rlcorr_cli.errors import DataError, UsageError, plural, shortened
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
+from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.measure.decisions import decide_batch, rule_results
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.measure.tokens import trained_policies
@@ -247,8 +248,14 @@ def one_row(
     start, end = int(rows.offsets[at]), int(rows.offsets[at + 1])
     training_logp, _ = trained_policies(batch, plan.mode)
     decision = decide_batch(batch, plan, device, budget_bounds)
+    largest_float = np.finfo(np.float64).max  # JSON has no larger one
     says = [
-        RejectionVote(rule.name, rule.rule, None if rule.scope == "token" else float(value[0]), tuple(keep.tolist()))
+        RejectionVote(
+            rule.name,
+            rule.rule,
+            None if rule.scope == "token" else float(np.minimum(value[0], largest_float)),
+            tuple(keep.tolist()),
+        )
         for rule, value, keep in rule_results(batch, plan, device, budget_bounds)
     ]
     valid = (True,) * (end - start) if rows.valid is None else tuple(rows.valid[start:end].tolist())
@@ -257,7 +264,7 @@ def one_row(
         valid=valid,
         log_probs={column: tuple(values[column]) for column in shown.log_probs},
         log_ratios=tuple((training_logp.astype(np.float64) - batch.rollout_logp).tolist()),
-        weights=None if decision.weights is None else tuple(decision.weights.tolist()),
+        weights=None if decision.weights is None else tuple(np.minimum(decision.weights, MAX_WEIGHT).tolist()),
         says=tuple(says),
     )
 

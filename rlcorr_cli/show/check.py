@@ -36,7 +36,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, more, plural
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
-from rlcorr_cli.show.words import step_named
+from rlcorr_cli.show.words import APART, step_named
 
 SHOWN = 8
 """How many sections of a broken rule are shown; the others are counted."""
@@ -55,13 +55,10 @@ def document(checked: Checked) -> Document:
         command=checked.command,
         title=named(measurements.inputs),
         summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
+        trend=last_step(checked),
         headline=counts(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
-        reasons=[
-            clean(text)
-            for text in (*checked.notes, last_step(checked), baseline_update(checked), of_rules(checked))
-            if text
-        ],
+        reasons=[clean(text) for text in (*checked.notes, baseline_update(checked), of_rules(checked)) if text],
         sections=_sections(checked),
         json=json_text(checked.to_dict),
         records=(_record(finding) for finding in checked.findings),
@@ -123,6 +120,9 @@ def _record(finding: Finding) -> dict[str, object]:
 
 
 def _lines(checked: Checked) -> Iterator[Block]:
+    if last := last_step(checked):
+        yield Note(last, "bold")
+        yield BLANK
     for note in checked.notes:
         yield Note(clean(note), "dim")
     if checked.notes:
@@ -135,8 +135,6 @@ def _lines(checked: Checked) -> Iterator[Block]:
             yield Note(text, indent=8)
     if any(finding.broken for finding in checked.findings):
         yield BLANK
-    if last := last_step(checked):
-        yield Note(last)
     if updated := baseline_update(checked):
         yield Note(updated)
     if rules := of_rules(checked):
@@ -187,18 +185,6 @@ def _line(finding: Finding) -> Line:
         message=finding.message,
         remedy=finding.remedy or "",
     )
-
-
-APART = {
-    "equal": "equal on every token",
-    "same": "the same policy, to rounding",
-    "close": "close",
-    "apart": "apart",
-    "far": "far apart",
-    "too few": "too few sequences for a verdict",
-    "void": "no verdict, because of a fault of the whole dump",
-}
-"""Level -> how far apart the policies of a step are."""
 
 
 def last_step(checked: Checked) -> str:
@@ -346,7 +332,7 @@ def summary(checked: Checked) -> str:
 
     broken = list(together(checked, worst_first(checked.findings)))
     passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
-    sentences = [counts(checked), last_step(checked), baseline_update(checked), of_rules(checked), *checked.notes]
+    sentences = [last_step(checked), counts(checked), baseline_update(checked), of_rules(checked), *checked.notes]
     lines = ["### rlcorr check", ""]
     lines += [line for text in sentences if text for line in (escaped(clean(text)), "")]
     if broken:

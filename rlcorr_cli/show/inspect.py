@@ -73,7 +73,7 @@ def _headline(inspected: Inspected) -> str:
 
 def _sections(inspected: Inspected) -> Iterator[Section]:
     """Columns, amounts and problems, then what was read."""
-    roles = {column: name for name, column in inspected.columns.items()}
+    roles = inspected.read_as
     yield from sections_of(_schema(inspected.schema, roles), "Columns")
     yield from sections_of(_amounts(inspected), "Rows and tokens")
     yield from sections_of(_problems(inspected), "Problems")
@@ -82,7 +82,7 @@ def _sections(inspected: Inspected) -> Iterator[Section]:
 
 def _columns(inspected: Inspected) -> Iterator[Mapping[str, object]]:
     """A line for each column: its type, what it is read as, and the ends and mean of its values on valid tokens."""
-    roles = {column: name for name, column in inspected.columns.items()}
+    roles = inspected.read_as
     for column, type_of in inspected.schema.items():
         values = inspected.tally.values.get(column)
         summary = {} if values is None else values.summary.to_dict()
@@ -100,7 +100,7 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
     if not inspected.counts["tokens"]:
         yield Note(NOTHING)
     yield BLANK
-    yield from _schema(inspected.schema, {column: name for name, column in inspected.columns.items()})
+    yield from _schema(inspected.schema, inspected.read_as)
     yield from _amounts(inspected)
     yield from _problems(inspected)
     yield from anomaly_notes(inspected.anomalies)

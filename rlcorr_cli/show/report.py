@@ -69,11 +69,11 @@ from rlcorr_cli.show.words import (
     anomaly_notes,
     broken_group,
     cause_notes,
-    course_sentence,
     fixes,
     impossible_sentence,
     left_out_notes,
     next_step,
+    opening_sentence,
     suggestion,
     suggestion_notes,
     told_cause,
@@ -95,7 +95,8 @@ def document(report: Report) -> Document:
         title=named(report.inputs, LONGEST),
         summary=_summary(report),
         causes=_causes(report),
-        headline=" ".join(filter(None, [course_sentence(report.course, report.story), verdict(report)])),
+        trend=opening_sentence(report),
+        headline=verdict(report),
         status=_status(report),
         sections=_sections(report),
         source=source(report),
@@ -135,7 +136,7 @@ SHIFT = "advantage_shift"
 
 def _lines(report: Report) -> Iterator[Block]:
     yield from opening(report)
-    if sentence := course_sentence(report.course, report.story):
+    if sentence := opening_sentence(report):
         yield Note(sentence, "bold")
         yield BLANK
     yield from cause_notes(report.cause)

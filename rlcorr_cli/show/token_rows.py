@@ -27,6 +27,7 @@ from rlcorr_cli.show.document import (
 from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.show.numbers import number, signed
 from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.totals.limits import exp
 
 N_FAR = 5
 """Tokens of a row that are listed below its text."""
@@ -256,7 +257,7 @@ def far_table(row: OneRow) -> Table:
 def _exp(value: Any) -> float | None:
     if not isinstance(value, int | float):
         return None
-    return math.exp(value) if value < 700 else math.inf
+    return exp(value)
 
 
 def _cell(value: Any) -> Cell:

@@ -43,9 +43,28 @@ USABLE: dict[tuple[Answer, Answer], str] = {
     ("no", "no"): "the weights of this plan are not usable.",
 }
 """Whether weights of tokens and of sequences are usable -> what a verdict says."""
+OF_STEP: dict[tuple[Answer, Answer], str] = {
+    ("yes", "yes"): "token-level and sequence-level weights are usable",
+    ("yes", "unsure"): "token-level weights are usable, and it is too small to tell if sequence-level weights are",
+    ("yes", "no"): "sequence-level weights are not usable",
+    ("unsure", "unsure"): "it is too small to tell which weights are usable",
+    ("unsure", "no"): "sequence-level weights are not usable",
+    ("no", "no"): "no weights are usable",
+}
+"""The same of the last step, which is told before the verdict on all of them."""
+APART = {
+    "equal": "equal on every token",
+    "same": "the same policy, to rounding",
+    "close": "close",
+    "apart": "apart",
+    "far": "far apart",
+    "too few": "too few sequences for a verdict",
+    "void": "no verdict, because of a fault of the whole dump",
+}
+"""Level -> how far apart the policies of a step are."""
 LOOK = "Find the cause of the gap; until then,"
-BY_TOKEN = "use token weights (preset token_is)."
-AT_NO_COST = "Token weights (preset token_is) correct the gap at almost no cost."
+BY_TOKEN = "use token weights (--preset token_is)."
+AT_NO_COST = "Token weights (--preset token_is) correct the gap at almost no cost."
 WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -63,7 +82,7 @@ def verdict(report: Report) -> str:
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
         level = level_sentence(conclusion, report.clusters, _over(report), report.story.act)
-        sentences = [level, _at_end(report) or _next(report), _failing(conclusion)]
+        sentences = [level, "" if _fails_at_end(report) else _next(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
@@ -147,12 +166,30 @@ def _cause(name: str) -> str:
     return f"the {WORDS[name]}" if name in WORDS else name
 
 
-def _at_end(report: Report) -> str:
-    """That the last step is worse than the verdict on all of them; empty where it is not."""
-    last = None if report.course is None else report.course.failing_end
-    if last is None or report.course is None or report.verdict.level not in ("close", "apart"):
+def opening_sentence(report: Report) -> str:
+    """The verdict on the last step, then the course that led there; empty without steps."""
+    return " ".join(filter(None, [_last_step(report), course_sentence(report.course, report.story)]))
+
+
+def _last_step(report: Report) -> str:
+    """'Step 59: apart; sequence-level weights are not usable since step 47.'"""
+    last, course = report.last_step, report.course
+    if last is None or course is None or last.verdict.level in ("void", "too few"):
         return ""
-    return BREAKS_AT_END.format(step=clean(steps_named([last], report.course.column)), act=report.story.act)
+    named, level = clean(steps_named([last.step], course.column)), last.verdict.level
+    weights = ""
+    if level in ("close", "apart") and _fault(report) is None:
+        weights = f"; {OF_STEP[last.verdict.usable.token, last.verdict.usable.sequence]}"
+        if last.since not in (None, last.step):
+            weights += f" since {clean(steps_named([last.since], course.column))}"
+    breaks = f" {BREAKS_AT_END.format(step='It breaks', act=report.story.act)}" if _fails_at_end(report) else ""
+    return f"{named[0].upper()}{named[1:]}: {APART[level]}{weights}.{breaks}"
+
+
+def _fails_at_end(report: Report) -> bool:
+    """Whether the last step breaks a rule that fails, where the verdict on all of them does not say so."""
+    course = report.course
+    return course is not None and course.failing_end is not None and report.verdict.level in ("close", "apart")
 
 
 def _next(report: Report) -> str:

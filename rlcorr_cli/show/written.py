@@ -50,7 +50,7 @@ def _of_filtered(filtered: Filtered) -> Document:
         causes=causes,
         headline=_kept(filtered),
         status="warn" if causes or report.suggestions or filtered.empty_steps else "ok",
-        reasons=[text for text in (_accounts(filtered), _emptied(filtered)) if text],
+        reasons=[text for text in (_accounts(filtered), _incomplete(filtered), _emptied(filtered)) if text],
         sections=_sections(filtered),
         source=source(report),
         json=json_text(filtered.to_dict),
@@ -59,7 +59,12 @@ def _of_filtered(filtered: Filtered) -> Document:
 
 
 def _row_counts(filtered: Filtered) -> dict[str, int]:
-    return {**filtered.rows, **{f"rejected_by_{name}": n for name, n in filtered.rejected_rows.items()}}
+    prompts = {} if filtered.prompts is None else filtered.prompts.to_dict()
+    return {
+        **filtered.rows,
+        **{f"prompts_{name}": n for name, n in prompts.items() if name != "exact"},
+        **{f"rejected_by_{name}": n for name, n in filtered.rejected_rows.items()},
+    }
 
 
 def _sections(filtered: Filtered) -> Iterator[Section]:
@@ -89,8 +94,28 @@ def _filtered(filtered: Filtered) -> Iterator[Block]:
     yield from notes(report)
     yield BLANK
     yield Note(_accounts(filtered))
+    if incomplete := _incomplete(filtered):
+        yield Note(incomplete, "yellow" if filtered.prompts is not None and filtered.prompts.incomplete else "")
     if emptied := _emptied(filtered):
         yield Note(emptied, "yellow")
+
+
+def _incomplete(filtered: Filtered) -> str:
+    """How many prompts lose rows, and what that does to advantages; empty where the dump has no groups of rows."""
+    prompts = filtered.prompts
+    if prompts is None:
+        return ""
+    about, n = "" if prompts.exact else "about ", f"{prompts.before:,}"
+    if prompts.before == prompts.after and not prompts.incomplete:
+        return f"All {about}{n} prompts keep all their rows."
+    are = "is" if prompts.incomplete == 1 else "are"
+    counts = f"Prompts: {about}{n} -> {prompts.after:,}, of which {prompts.incomplete:,} {are} incomplete."
+    if not prompts.incomplete:
+        return counts
+    return (
+        f"{counts} Advantages that were computed over whole groups no longer fit these: compute them again from the "
+        "rewards that are left, or keep all rows (--rejected keep)."
+    )
 
 
 def _emptied(filtered: Filtered) -> str:

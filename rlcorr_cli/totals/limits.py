@@ -1,5 +1,17 @@
 """Limits that several parts go by."""
 
+import math
+import sys
+
+LARGEST_LOG = math.log(sys.float_info.max)
+"""709.78: beyond it float64 has no exponential."""
+
+
+def exp(log: float) -> float:
+    """e^log, inf beyond LARGEST_LOG, where `math.exp` raises."""
+    return math.exp(log) if log <= LARGEST_LOG else math.inf
+
+
 LARGEST_SHAPE = 0.7
 """The Pareto shape above which no mean of weights is to be trusted, however many there are (Vehtari et al. 2024).
 

@@ -4,6 +4,7 @@ A key is a sum over a row's values of value times a random odd number of its pla
 two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.lists import first_of_each
 
 Keys = NDArray[np.uint64]
-SKETCH_SIZE = 1024
+SKETCH_SIZE, MOST_GROUPS = 1024, 1 << 18
 HASHED_AT_ONCE = 1 << 15
 """Values of whole rows: few enough for a processor's cache."""
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -157,6 +158,34 @@ class KeySample:
     def reach(self) -> int:
         """The largest key of which the sketch would know; every key there is while it is not full."""
         return int(self.keys[-1]) if len(self.keys) == SKETCH_SIZE else (1 << 64) - 1
+
+
+@frozen(eq=False)
+class GroupRows:
+    """How many rows of each group there were, and how many of them stay: i64[K] each, of keys u64[K] ascending.
+
+    Keys are as good as random: of more than MOST_GROUPS the smallest are a fair sample.  + keeps these.  share: of all
+    groups that the keys are.
+    """
+
+    keys: Keys
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, keys: Keys, before: NDArray[np.int64], after: NDArray[np.int64]) -> "GroupRows":
+        """Of some rows, or of groups that are counted already; a key may stand there more than once."""
+        distinct, places = np.unique(keys, return_inverse=True)
+        share = 1.0 if len(distinct) <= MOST_GROUPS else int(distinct[MOST_GROUPS - 1]) / 2.0**64
+        n_before, n_after = (np.bincount(places, each, len(distinct)).astype(np.int64) for each in (before, after))
+        return cls(distinct[:MOST_GROUPS], n_before[:MOST_GROUPS], n_after[:MOST_GROUPS], share)
+
+    def __add__(self, other: "GroupRows") -> "GroupRows":
+        keys = np.concatenate([self.keys, other.keys])
+        before, after = np.concatenate([self.before, other.before]), np.concatenate([self.after, other.after])
+        added = GroupRows.of(keys, before, after)
+        return replace(added, share=min(self.share, other.share, added.share))
 
 
 def shared_fraction(a: KeySample, b: KeySample) -> float:

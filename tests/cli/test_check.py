@@ -59,8 +59,9 @@ def test_four_updates_fail_a_floor_under_the_sample_size() -> None:
     states = {one["key"].get("step"): one["status"] for one in found["findings"] if one["metric"] == "seq_ess"}
     assert states == {None: "fail", 0: "ok", 1: "ok", 2: "fail", 3: "fail", 4: "fail"}
     lines = run("check", *given).out.splitlines()
-    assert lines[1].strip() == "fail  steps 2 to 4: seq_ess is 0.0156 to 0.0458, should be >= 0.3."
-    assert lines[2].strip() == SEQUENCE
+    assert lines[0].strip() == "The last, step 4: apart; it fails seq_ess and warns of prob_abs_diff_mean."
+    assert lines[2].strip() == "fail  steps 2 to 4: seq_ess is 0.0156 to 0.0458, should be >= 0.3."
+    assert lines[3].strip() == SEQUENCE
     assert lines[-1] == "  Failed: 4 of 32 checks, 5 warned; 6 rules on smollm2_steps.parquet, 5 steps."
     assert max(map(len, lines)) <= 80
 

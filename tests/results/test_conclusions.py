@@ -184,7 +184,7 @@ def test_bounds_too_wide_to_correct_anything_are_not_advised(capsys: pytest.Capt
         for high in (10.1, 10.0)
     )
     keeps = share(bounds.kept_fraction)
-    assert "No bounds on ratio seq_sum work here: use token weights (preset token_is)." in wide
+    assert "No bounds on ratio seq_sum work here: use token weights (--preset token_is)." in wide
     assert "--rs" not in wide
     assert f"To keep {keeps} of them: --rs" in narrow
 

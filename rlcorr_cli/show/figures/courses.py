@@ -20,6 +20,8 @@ from rlcorr_cli.totals.histogram import Floats
 
 DENSE = 60
 """From so many places on, a curve has no markers."""
+PEAK = 1.5
+"""How many times larger than at its ends a curve is where a caption names that place, too; or smaller."""
 WIDE = 30.0
 """From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
 INTERVAL = "95% interval"
@@ -45,8 +47,9 @@ def staleness(ax: Axes, report: Report) -> str:
     ticks.linear(ax.yaxis)
     if len(places) < 2:
         return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(averages[0]))}."
-    first, last = float(averages[0]), float(averages[-1])
-    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}."
+    first, last, i = float(averages[0]), float(averages[-1]), int(averages.argmax())
+    peak = f"; it is largest, {number(float(averages[i]))}, at {places[i]:g}" if 0 < i < len(places) - 1 else ""
+    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}{peak}."
 
 
 def _place_ticks(ax: Axes, places: Floats) -> None:
@@ -141,11 +144,18 @@ def _rule_lines(
 
 def _went(what: str, curves: Course, name: str) -> str:
     """'k3_kl goes from 0.0017 to 0.032': from the first group to the last, or between the ends of unordered ones."""
-    known = curves.values[name][np.isfinite(curves.values[name])]
+    is_known = np.isfinite(curves.values[name])
+    known = curves.values[name][is_known]
     first, last = (number(float(end)) for end in (np.sort(known) if curves.labels else known)[[0, -1]])
-    if first == last:
-        return f"{what} is {first}."
-    return f"{what} lies between {first} and {last}." if curves.labels else f"{what} goes from {first} to {last}."
+    if curves.labels:
+        return f"{what} is {first}." if first == last else f"{what} lies between {first} and {last}."
+    went, size = f"{what} is {first}" if first == last else f"{what} goes from {first} to {last}", np.abs(known)
+    if name.endswith(("ess", "sample_size", KEPT_SIZE.name)):  # the smaller the worse
+        extreme, at, is_far = "smallest", int(size.argmin()), PEAK * size.min() < min(size[0], size[-1])
+    else:
+        extreme, at, is_far = "largest", int(size.argmax()), size.max() > PEAK * max(size[0], size[-1])
+    place = f"{style.label(curves.name)} {curves.places[is_known][at]:g}"
+    return f"{went}; it is {extreme}, {number(float(known[at]))}, at {place}." if is_far else f"{went}."
 
 
 def mean_weight(ax: Axes, report: Report) -> str:

@@ -15,6 +15,8 @@ from rlcorr_cli.plans.plan import Bounds
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import (
     MIN_LENGTH_COUNT,
+    POSITION_FACTOR,
+    SURPRISE_FACTOR,
     Missing,
     Profile,
     length_trend,
@@ -23,6 +25,7 @@ from rlcorr_cli.results.trends import (
     profile,
     shifted_mean,
     surprise_trend,
+    turn,
 )
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.data import rebinned, unbroken, whole_centres
@@ -33,6 +36,8 @@ from rlcorr_cli.totals.bins import Binned, Grid, Octaves
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 ASIDE = "Advantages are not counted: `rlcorr plot DUMP --kind weights` counts them where the dump has any."
+LONGER = 1.1
+"""Responses of late steps are longer beyond this factor."""
 LINEAR_BELOW = 8.0
 """Weights that lie within this factor of one another stand on a linear axis."""
 
@@ -202,6 +207,9 @@ def surprise(ax: Axes, report: Report) -> str:
         return apart
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
+    if (turned := turn(bins, SURPRISE_FACTOR, trend.likely_std, trend.unlikely_std)) is not None:
+        size, at = turned
+        words = f"is {size} at log-probs near {-bins.centre[at]:.2g}, {number(float(bins.std[at]))} nats"
     spread = f"The spread {words}: std {likely} nats for the likeliest tokens, {unlikely} for the unlikeliest."
     return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
 
@@ -256,9 +264,31 @@ def position(ax: Axes, report: Report) -> str:
     ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
     if apart := _apart(report):
         return apart
-    words = {"level": "does not change"}.get(trend.change, trend.change)
-    early, late = number(trend.early_std), number(trend.late_std)
-    return f"The gap {words} along the sequence: std {early} nats at the first positions, {late} at the last."
+    words = {"level": "does not change along the sequence"}.get(trend.change, f"{trend.change} along the sequence")
+    if (turned := turn(bins, POSITION_FACTOR, trend.early_std, trend.late_std)) is not None:
+        size, at = turned
+        words = f"is {size} near position {places[at]:,.0f}, std {number(float(bins.std[at]))} nats"
+    early = f"std {number(trend.early_std)} nats up to position {trend.early_end:,}"
+    late = f"{number(trend.late_std)} from {trend.late_start:,} on"
+    return f"The gap {words}: {early}, {late}. {_late_steps(report) if trend.change == 'widens' else ''}".rstrip()
+
+
+def _late_steps(report: Report) -> str:
+    """That late positions are of late steps, where the gap rises over steps whose responses become longer."""
+    steps = report.by_step
+    if report.course is None or report.course.rise is None:
+        return ""
+    quarter = max(1, len(steps) // 4)
+    early, late = (
+        sum(step.counts["tokens"] for step in some) / max(1, sum(step.counts["sequences"] for step in some))
+        for some in (steps[:quarter], steps[-quarter:])
+    )
+    if late < LONGER * early:
+        return ""
+    return (
+        "At least in part that is because long responses are of late steps, whose gap is larger: --by-step draws each "
+        "step by itself."
+    )
 
 
 def length_spread(ax: Axes, report: Report) -> str:

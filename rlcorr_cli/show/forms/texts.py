@@ -191,6 +191,7 @@ def prose(sentence: str) -> str:
 def markdown(document: Document, pictures: Mapping[str, tuple[str, str]]) -> str:
     """A document as Markdown.  pictures: name of each that could be drawn -> the link to it, and what it shows."""
     lines = [f"# {escaped(document.name)}", "", escaped(document.summary), ""]
+    lines += [f"**{prose(document.trend)}**", ""] if document.trend else []
     for cause in document.causes:
         lines += [f"**! {escaped(cause.finding)}**{' ' if cause.fix else ''}{prose(cause.fix)}", ""]
     lines += [f"**{prose(document.headline)}**", "", *(f"- {prose(reason)}" for reason in document.reasons)]
