@@ -84,17 +84,17 @@ class Rule:
 
 _TAIL = (
     "A few tokens carry the gap: look at them first (`rlcorr inspect DUMP --worst 5`). Only clamped weights are "
-    "safe with them (--preset token_is)."
+    "safe with them (`--preset token_is`)."
 )
 
 
 _SPREAD = (
-    "Limit the weights more (--is token:,2); if that does not help, the policies differ too much to reuse this data."
+    "Limit the weights more (`--is token:,2`); if that does not help, the policies differ too much to reuse this data."
 )
 
 
 _RAW_SPREAD = (
-    "Use weights of tokens, which spread less than those of sequences (--is token:,2); if that does not help, the "
+    "Use weights of tokens, which spread less than those of sequences (`--is token:,2`); if that does not help, the "
     "policies differ too much to reuse this data."
 )
 
@@ -113,7 +113,7 @@ _ENGINE = (
 )
 
 
-_SEQUENCE = "Do not use sequence weights on this data: use token weights (--preset token_is)."
+_SEQUENCE = "Do not use sequence weights on this data: use token weights (`--preset token_is`)."
 
 
 RULES: tuple[Rule, ...] = (
@@ -445,8 +445,8 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     if situation.sequence == "unsure":
         reason = "This dump is too small to tell if sequence weights are usable"
     return (
-        f"{reason}: use token weights (--preset token_is), or geometric rejection "
-        f"(--rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}), which keeps "
+        f"{reason}: use token weights (`--preset token_is`), or geometric rejection "
+        f"(`--rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}`), which keeps "
         f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}% of the dump's sequences."
     )
 

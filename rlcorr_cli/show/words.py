@@ -63,8 +63,8 @@ APART = {
 }
 """Level -> how far apart the policies of a step are."""
 LOOK = "Find the cause of the gap; until then,"
-BY_TOKEN = "use token weights (--preset token_is)."
-AT_NO_COST = "Token weights (--preset token_is) correct the gap at almost no cost."
+BY_TOKEN = "use token weights (`--preset token_is`)."
+AT_NO_COST = "Token weights (`--preset token_is`) correct the gap at almost no cost."
 WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}

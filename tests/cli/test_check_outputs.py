@@ -95,8 +95,8 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "max": None,
         "severity": "fail",
         "status": "fail",
-        "remedy": "Do not use sequence weights on this data: use token weights (--preset token_is), or geometric "
-        "rejection (--rs ratio.seq_mean:0.895,1.118), which keeps 90% of the dump's sequences.",
+        "remedy": "Do not use sequence weights on this data: use token weights (`--preset token_is`), or geometric "
+        "rejection (`--rs ratio.seq_mean:0.895,1.118`), which keeps 90% of the dump's sequences.",
         "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
@@ -181,8 +181,8 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(lines) == 6
     assert lines[1] == (
         "::error title=rlcorr check%3A seq_ess%2C steps 2 to 4::steps 2 to 4: seq_ess is 0.0156 to 0.0458, should "
-        "be >= 0.3. Do not use sequence weights on this data: use token weights (--preset token_is), or geometric "
-        "rejection (--rs ratio.seq_mean:0.895,1.118), which keeps 90%25 of the dump's sequences."
+        "be >= 0.3. Do not use sequence weights on this data: use token weights (`--preset token_is`), or geometric "
+        "rejection (`--rs ratio.seq_mean:0.895,1.118`), which keeps 90%25 of the dump's sequences."
     )
     assert lines[2].startswith("::warning title=rlcorr check%3A stale_policy%2C whole dump::")
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[3:5])

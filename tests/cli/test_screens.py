@@ -115,7 +115,7 @@ def _plain(name: str) -> object:
 
 def test_the_geometric_rejection_of_a_remedy_can_be_typed() -> None:
     out = re.sub(r"\s+", " ", run("analyze", STEPS).out)
-    (bounds,) = set(re.findall(r"\((--rs ratio\.seq_mean:[\d.,]+)\)", out))
+    (bounds,) = set(re.findall(r"\(`(--rs ratio\.seq_mean:[\d.,]+)`\)", out))
     assert run("filter", STEPS, *bounds.split(), "--dry-run").status == 0
 
 

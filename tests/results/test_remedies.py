@@ -53,7 +53,7 @@ def remedy(metric: str, plan: Plan = PLAIN, **situation: Any) -> str | None:
 
 
 def test_token_weights_leave_a_larger_sample_than_sequence_weights(spread: str) -> None:
-    assert "token weights (--preset token_is)" in (remedy("seq_ess") or "")
+    assert "token weights (`--preset token_is`)" in (remedy("seq_ess") or "")
     assert value(spread, "rollout_is_eff_sample_size", preset="token_is") > value(spread, "seq_ess")
 
 
@@ -61,7 +61,7 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
     report = analyze(spread)
     (finding,) = (finding for finding in report.health if finding.metric == "seq_ess")
     assert finding.remedy is not None
-    bounds, share = finding.remedy.split("(--rs ratio.seq_mean:")[1].split("), which keeps ")
+    bounds, share = finding.remedy.split("(`--rs ratio.seq_mean:")[1].split("`), which keeps ")
     kept = value(spread, "kept_sequences", rs=f"ratio.seq_mean:{bounds}") / report.whole.counts["sequences"]
     assert 0.9 <= kept < 0.9 + 1 / report.whole.counts["sequences"]
     assert kept == report.situation.geometric_kept

@@ -32,7 +32,7 @@ APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
 SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
 LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
 OVER = "over all 5 steps"
-LOOK = "Find the cause of the gap; until then, use token weights (--preset token_is)."
+LOOK = "Find the cause of the gap; until then, use token weights (`--preset token_is`)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ CASES = {
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (--preset token_is) "
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (`--preset token_is`) "
         "correct the gap at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
@@ -84,18 +84,18 @@ CASES = {
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
         says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
-        "(--preset token_is).",
+        "(`--preset token_is`).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
         says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
-        "(--preset token_is).",
+        "(`--preset token_is`).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
         says=f"Close {OVER}: token-level weights are usable; 8 prompts are too few to tell if sequence-level "
         "weights are. "
-        "Use token weights (--preset token_is).",
+        "Use token weights (`--preset token_is`).",
     ),
     "equal columns": Case(
         values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},
@@ -222,7 +222,7 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
 
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
-    weigh = "use token weights (--preset token_is)."
+    weigh = "use token weights (`--preset token_is`)."
     assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until stale_policy is fixed, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)
     far = "weights cannot repair this. {} before you train on it. Failing: k3_kl."
