@@ -75,8 +75,8 @@ CASES = {
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (`--preset token_is`) "
-        "correct the gap at almost no cost.",
+        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (`--preset "
+        "token_is`) correct the gap at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
         values=CLOSE, plan=TOKEN, says=f"Close {OVER}: token-level and sequence-level weights are both usable."
