@@ -176,12 +176,12 @@ def _last_step(report: Report) -> str:
     last, course = report.last_step, report.course
     if last is None or course is None or last.verdict.level in ("void", "too few"):
         return ""
-    named, level = clean(steps_named([last.step], course.column)), last.verdict.level
+    named, level = step_named(clean(course.column), clean(f"{last.step}")), last.verdict.level
     weights = ""
     if level in ("close", "apart") and _fault(report) is None:
         weights = f"; {OF_STEP[last.verdict.usable.token, last.verdict.usable.sequence]}"
         if last.since not in (None, last.step):
-            weights += f" since {clean(steps_named([last.since], course.column))}"
+            weights += f" since {step_named(clean(course.column), clean(f'{last.since}'))}"
     breaks = f" {BREAKS_AT_END.format(step='It breaks', act=report.story.act)}" if _fails_at_end(report) else ""
     return f"{named[0].upper()}{named[1:]}: {APART[level]}{weights}.{breaks}"
 

@@ -57,6 +57,13 @@ def test_the_last_step_is_told_before_the_whole_in_every_form(drifting: str, tmp
     assert run("check", drifting).out.lstrip().startswith("The last, step 11: apart")
 
 
+def test_the_last_of_small_steps_are_told_together(drifting: str, tmp_path: Path) -> None:
+    rows = pq.read_table(drifting).to_pylist()
+    pq.write_table(pa.Table.from_pylist([row for i, row in enumerate(rows) if i % 64 < 16]), tmp_path / "small.parquet")
+    words = re.sub(r"\s+", " ", run("analyze", str(tmp_path / "small.parquet")).out)
+    assert " Steps 9 to 11: close; " in words
+
+
 def test_weights_are_not_usable_where_a_step_refuses_them(drifting: str) -> None:
     report = rlcorr_cli.analyze(drifting)
     assert report.whole.values["seq_ess"] is not None
