@@ -17,7 +17,7 @@ _LABELLED = [
 _LABEL = re.compile(rf"(?<![a-z])(?:global)?[-_ ]*(?:{'|'.join(WORDS)})s?(?![a-z])")
 _SHARD = "(?<![a-z])(?:rank|worker|shard|part|dp|tp|pp|gpu|node|host|engine|replica|proc)"
 _OF_SHARD = re.compile(rf"{_SHARD}[-_ ]*\d+")
-_NO_STEP = re.compile(rf"(?:{_SHARD}|(?<![a-z])(?:chunk|file|fold|run|seed|split|v|version|vllm|sglang))[-_ ]*$")
+_NO_STEP = re.compile(rf"(?:{_SHARD}|(?<![a-z])(?:[a-z]|chunk|file|fold|run|seed|split|version|vllm|sglang))[-_ ]*$")
 """What stands before a number that is no step."""
 _SUFFIXES = re.compile(r"(\.[a-z]\w*)+$")
 _EPOCH = re.compile(r"(?<![a-z])epoch[-_=. ]*\d")

@@ -116,13 +116,13 @@ def test_rows_whose_id_came_in_another_file_are_left_out(command_line: tuple[str
     ids = [["a", "b", "a"], ["c", "d"], ["b", "e", "a", "e"], ["f", "d"]]
     for i, of_file in enumerate(ids):
         rows = [row(rollout=[-0.1 * i - 0.01 * j, -1.0], sample_id=name) for j, name in enumerate(of_file)]
-        jsonl(tmp_path / f"{i}.jsonl", rows)
+        jsonl(tmp_path / f"part_{i}.jsonl", rows)
     reports = [
         run(command_line[0], str(tmp_path), *command_line[1:], "--json", "--engine", engine, "--workers", workers)
         for engine, workers in (("threads", "1"), ("threads", "4"), ("processes", "2"))
     ]
     assert reports[0].json["problems"]["duplicate_id"]["rows"] == 5
-    assert "0.jsonl, line 3" in reports[0].json["problems"]["duplicate_id"]["first"]
+    assert "part_0.jsonl, line 3" in reports[0].json["problems"]["duplicate_id"]["first"]
     assert reports[0] == reports[1] == reports[2]
 
 

@@ -95,7 +95,8 @@ def none(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def impossible(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The training policy gives every token about a tenth less probability than it was drawn with: no policy does."""
-    rows = [row((-1.0, -2.0), (-1.1 - i / 1000, -2.1), sample_id=f"s{i}") for i in range(40)]
+    scores = ((1.0 + (i * 7 % 40) / 50, 2.0 + (i * 11 % 40) / 30) for i in range(40))
+    rows = [row((-a, -b), (-a - 0.1 - i / 1000, -b - 0.1), sample_id=f"s{i}") for i, (a, b) in enumerate(scores)]
     return parquet(tmp_path_factory.mktemp("impossible") / "impossible.parquet", rows)
 
 

@@ -169,7 +169,7 @@ def test_many_files_without_a_step_say_that_there_is_no_course(tmp_path: Path) -
     assert any(note.startswith("14 files and no column step: the time course is not shown.") for note in report.notes)
 
 
-@pytest.mark.parametrize("name", ["data_{}.parquet", "train{:04}.jsonl", "qwen3-{}-math.jsonl", "s{}_kept.parquet"])
+@pytest.mark.parametrize("name", ["data_{}.parquet", "train{:04}.jsonl", "qwen3-{}-math.jsonl", "7b.{}_kept.parquet"])
 def test_names_that_are_the_same_but_for_one_number_tell_steps(name: str) -> None:
     paths = {f"run/{name.format(step)}": step for step in (7, 8, 12)}
     assert steps_of(paths) == paths
@@ -180,7 +180,7 @@ def test_names_that_are_the_same_but_for_one_number_tell_steps(name: str) -> Non
     "name",
     [
         *("a_worker_{}.parquet", "vllm-{}.jsonl", "seed{}.parquet", "rows-{:05}-of-00008.parquet", "run_{}/x.parquet"),
-        *("night-2026-11-{:02}.jsonl", "rows_17325500{:02}.jsonl", "epoch_{}_x.jsonl", "llama-v{}.parquet"),
+        *("night-2026-11-{:02}.jsonl", "rows_17325500{:02}.jsonl", "epoch_{}_x.jsonl", "llama-v{}.parquet", "p{}.parquet"),
     ],
 )
 def test_the_only_number_of_another_thing_is_no_step(name: str) -> None:
