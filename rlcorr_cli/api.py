@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.filter import convert as convert
     from rlcorr_cli.commands.filter import correct as correct
     from rlcorr_cli.commands.filter import filter as filter
-    from rlcorr_cli.commands.index import index as index
     from rlcorr_cli.commands.pictures import Picture as Picture
     from rlcorr_cli.commands.pictures import plot as plot
     from rlcorr_cli.commands.pictures import save as save
@@ -65,7 +64,6 @@ HOMES = {
     "explain": "commands.browse",
     "filter": "commands.filter",
     "help": "commands.browse",
-    "index": "commands.index",
     "inspect": "commands.analyze",
     "plot": "commands.pictures",
     "presets": "commands.browse",

@@ -65,8 +65,8 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, parts: dict[str, bytes]) -> Path:
-    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report, one
-    in a folder, two parts of a run."""
+    """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report,
+    two parts of a run."""
     (tmp_path / "last.json").write_bytes(last)
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
@@ -74,8 +74,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
     (tmp_path / "dump.parquet").write_bytes(dump)
     (tmp_path / "dump").mkdir()
     (tmp_path / "dump" / "000001.parquet").write_bytes(dump)
-    (tmp_path / "nights").mkdir()
-    (tmp_path / "nights" / "23.json").write_bytes(last)
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "1.jsonl").write_bytes((ROOT / "sample_data" / "smollm2_bf16.jsonl").read_bytes())
     (tmp_path / "run").mkdir()

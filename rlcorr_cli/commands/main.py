@@ -18,7 +18,7 @@ from typing import NoReturn
 from rlcorr_cli.commands import config
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
-from rlcorr_cli.errors import OutputError, RlcorrError, UsageError, address_space, not_one_of, require_address_space
+from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
 from rlcorr_cli.places import without_secrets
 from rlcorr_cli.show.stdout import (
     ClosedStdout,
@@ -199,7 +199,7 @@ def parsed(args: list[str]) -> int:
     """The status of a command line that typer parses."""
     import typer
 
-    from rlcorr_cli.commands import app, gone
+    from rlcorr_cli.commands import app
 
     if args[:1] and args[0] in app.COMMANDS and args[0] not in app.LIGHT and not {"-h", "--help"} & {*args}:
         require_address_space(LEAST_BYTES)
@@ -215,16 +215,9 @@ def parsed(args: list[str]) -> int:
         return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
         refused = _REFUSED_CHOICE.match(error.format_message())
-        if refused is not None and (refused["option"], refused["value"]) in gone.VALUES:
-            hint = gone.VALUES[refused["option"], refused["value"]]
-            return _show(UsageError(f"{refused['option']} {refused['value']} is gone.", hint), args)
         if refused is not None:
             return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
         command = next((arg for arg in args if arg in app.COMMANDS), None)
-        option = getattr(error, "option_name", "")
-        instead = gone.instead_of(command, option)
-        if instead is not None:
-            return _show(UsageError(f"{option} is gone.", instead), args)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         dump = next((arg for arg in args if not arg.startswith("-")), "")
         if command is None and (os.path.exists(dump) or re.search(r"[./]", dump)):

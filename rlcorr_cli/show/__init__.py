@@ -18,7 +18,6 @@ DOCUMENTS = {
     "Checked": "check",
     "Watched": "watch",
     "Diff": "diff",
-    "ReportIndex": "index",
 }
 """The class of a result -> the module here whose `document` makes its Document; imported when it is used."""
 

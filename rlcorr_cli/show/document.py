@@ -76,9 +76,8 @@ class Table:
 
     n_keys: how many of the first columns are the row's key.  words: headings of other columns of text;
     all others hold numbers.  has_total: whether the last row takes all others together.  heading: of the table
-    itself in a file, where it stands among others.  links: of each row, what its first cell links to in a file, as a
-    quoted URL; empty of a row without one.  The rest is of terminals.  spare: headings of what goes first
-    where there is no room, in this order; wide: of what only a roomy one shows.  splits: whether the columns that
+    itself in a file, where it stands among others.  The rest is of terminals.  spare: headings of what goes first where
+    there is no room, in this order; wide: of what only a roomy one shows.  splits: whether the columns that
     have no room go on below instead; together: how many of them are never parted.  gap: columns of a terminal
     between two.  is_tight: whether no empty line stands below it.  looks: of each row, if not plain.  note: the
     sentence below short cells.  upright: the same as a column, which stands beside the table above it on a terminal
@@ -99,7 +98,6 @@ class Table:
     looks: tuple[str, ...] = ()
     note: str = ""
     heading: str = ""
-    links: tuple[str, ...] = ()
     upright: "Table | None" = None
 
     @property

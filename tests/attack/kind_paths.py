@@ -146,7 +146,6 @@ SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
     ("watch", "--tb"): ("",),
     ("check", "--junit"): (".xml",),
     ("check", "--output"): PAGES,
-    ("index", "--output"): PAGES,
     ("diff", "--output"): SHEETS,
     ("diff", "--junit"): (".xml",),
 }

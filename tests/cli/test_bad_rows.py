@@ -376,7 +376,6 @@ def test_a_limit_counts_bad_rows_too(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
-    "an action that is gone": (("--on-bad-row", "quarantine"), 2, "Write --quarantine PATH alone."),
     "a share of nothing": (("--max-bad-fraction", "0.5"), 2, "--on-bad-row skip"),
     "unknown policy": (("--on-bad-row", "drop"), 2, "error, skip, got"),
     "unknown nonfinite": (("--nonfinite", "zero"), 2, "error, mask, keep"),

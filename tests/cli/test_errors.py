@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import py_compile
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, jsonl, parquet, refused, row, run, run_installed, run_process
-
-from rlcorr_cli.commands.gone import OPTIONS as GONE
+from running import BF16, STEPS, jsonl, parquet, row, run, run_installed, run_process
 
 NAN = float("nan")
 
@@ -149,19 +146,6 @@ USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "extreme ratio below 1": (("--extreme-ratio", "0.5"), ("--extreme-ratio",)),
     "same file twice": ((BF16,), ("named twice",)),
 }
-
-
-@pytest.mark.parametrize("option", GONE)
-def test_an_option_that_is_gone_says_what_to_type_instead(option: str) -> None:
-    refused(run("analyze", BF16, option, "2"), 2, f"{option} is gone.", GONE[option])
-    if instead := re.match(r"Write (--[\w-]+) ?([\w:,.]*)", GONE[option]):
-        command = {"--vary": "sweep", "--coef": "filter"}.get(instead[1], "analyze")
-        assert instead[1] in run(command, "--help-all").out
-
-
-def test_a_command_says_what_to_type_for_an_option_that_others_have() -> None:
-    refused(run("diff", BF16, BF16, "--by", "step"), 2, "--by is gone.", "Write --pair-by COLUMN.")
-    refused(run("inspect", BF16, "--worst", "2", "--by", "k3"), 2, "--by is gone.", "Write --rank MEASURE.")
 
 
 @pytest.mark.parametrize("case", USAGE)

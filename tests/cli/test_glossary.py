@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -24,14 +23,6 @@ TOKENIZER = str(SAMPLE / "tokenizer.json")
 MISPAIRED = str(SAMPLE.parent / "tests" / "diagnosis" / "causes" / "mispaired_5pct.parquet")
 
 
-def indexed(*dumps: str) -> Any:
-    """The index of reports on dumps, which leaves nothing."""
-    with TemporaryDirectory() as folder:
-        for n, dump in enumerate(dumps):
-            rlcorr.save(rlcorr.analyze(dump), f"{folder}/{n}.json")
-        return rlcorr.index(folder)
-
-
 RESULTS: dict[str, Callable[[], Any]] = {
     "analyze": lambda: rlcorr.analyze(BF16, preset="seq_is_rs", objective="ppo"),
     "analyze of steps": lambda: rlcorr.analyze(STEPS, preset="token_is", group_by=["step"]),
@@ -49,7 +40,6 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "diff": lambda: rlcorr.diff(BF16, INT8),
     "diff of three": lambda: rlcorr.diff(BF16, INT8, STEPS),
     "check": lambda: rlcorr.check(STEPS),
-    "index": lambda: indexed(STEPS, BF16),
     "inspect": lambda: rlcorr.inspect(BF16),
     "inspect rows": lambda: rlcorr.inspect(BF16, worst=2, preset="seq_is_rs", tokenizer=TOKENIZER),
     "inspect rows at random": lambda: rlcorr.inspect(STEPS, random=2, preset="token_rs"),
@@ -71,7 +61,6 @@ OF_THE_DUMP = {
     "length",
     "at",
     "row",
-    "report",
     "valid tokens a sequence",
 }
 """Headings of columns whose cells are the dump's own names and values."""
@@ -140,11 +129,6 @@ def test_every_name_that_a_result_shows_is_explained(name: str) -> None:
 
 def test_every_name_that_a_filtered_dump_shows_is_explained(tmp_path: Path) -> None:
     assert unknown(shown(rlcorr.filter(BF16, tmp_path / "kept.parquet", preset="seq_is_rs"))) == []
-
-
-def test_every_name_of_an_index_is_explained(tmp_path: Path) -> None:
-    saved = rlcorr.save(rlcorr.analyze(STEPS), tmp_path / "night.json")
-    assert unknown(shown(rlcorr.index(saved))) == []
 
 
 def test_every_name_of_a_token_page_is_explained(tmp_path: Path) -> None:

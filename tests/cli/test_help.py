@@ -84,9 +84,6 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.symlink(STEPS, "run/steps.parquet")
     if "old.rlcorr" in example:
         assert run("analyze", "old.parquet", "-o", "old.rlcorr").status == 0
-    if "nights/" in example:
-        os.mkdir("nights")
-        assert run("analyze", "dump.parquet", "-o", "nights/24.json").status == 0
     for name, dump in PARTS.items() if "part1" in example else ():
         assert run("analyze", parquet(tmp_path / "part.parquet", dump), "--group-by", "step", "-o", name).status == 0
     program, *args = shlex.split(example)

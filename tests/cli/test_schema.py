@@ -18,7 +18,7 @@ from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
-    *("alarm", "check", "compare", "convert", "diagnose", "diff", "filter", "index", "inspect", "report", "rows"),
+    *("alarm", "check", "compare", "convert", "diagnose", "diff", "filter", "inspect", "report", "rows"),
     *("sweep", "watch", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
@@ -307,12 +307,6 @@ def test_the_schema_says_no_to_other_documents(name: str, case: str) -> None:
 def test_the_schema_says_no_to_anything_else(document: Any) -> None:
     assert not schema().is_valid(document)
     assert not any(schema(name).is_valid(document) for name in NAMES)
-
-
-def test_an_index_is_as_the_schema_says(tmp_path: Path) -> None:
-    for dump in (BF16, STEPS):
-        assert run("analyze", dump, "-o", str(tmp_path / f"{Path(dump).stem}.json")).status == 0
-    assert_is("index", run("index", str(tmp_path), "--json").json)
 
 
 @pytest.mark.parametrize("more", [(), ("--all",), ("--group-by", "group_id")], ids=["whole", "all", "groups"])

@@ -21,7 +21,6 @@ from rlcorr_cli import (
     diagnose,
     diff,
     filter,
-    index,
     inspect,
     plot,
     save,
@@ -48,7 +47,6 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
     "filter": lambda _: filter(BF16, dry_run=True, preset="seq_is_rs"),
     "check": lambda _: check(STEPS, group_by="step"),
     "convert": lambda folder: convert(BF16, folder / "converted.parquet"),
-    "index": lambda folder: index(save(analyze(STEPS), folder / "night.json")),
     "watch": lambda folder: watch(STEPS, once=True, every=0, state=folder / "watch.rlcorr"),
 }
 """Command -> a result of it, of many groups or rows where it can have them."""
@@ -63,7 +61,6 @@ HEADLINES = {
     "filter": "Keeps 57 of 64 sequences",
     "check": "6 rules on smollm2_steps.parquet",
     "convert": "Wrote 64 rows to ",
-    "index": "The report passes rlcorr check",
     "watch": "Passed: 5 steps of ",
 }
 WITH_PICTURE = ("analyze", "diagnose", "compare", "sweep", "diff", "filter")

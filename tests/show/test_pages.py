@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, index, inspect, save, sweep, to_html
+from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, inspect, sweep, to_html, watch
 from rlcorr_cli.show.report import to_do
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -91,7 +91,7 @@ def test_the_picture_of_a_dump_with_a_fault_recommends_no_plan() -> None:
 
 
 def test_a_column_that_holds_nothing_is_left_out(tmp_path: Path) -> None:
-    save(analyze(COLLAPSE), tmp_path / "run.json")
-    headings = re.findall(r'<th scope="col".*?><button type="button">(.*?)</button>', to_html(index(str(tmp_path))))
-    assert "last k3_kl" in headings
+    watched = watch(STEPS, once=True, every=0, state=tmp_path / "watch.rlcorr")
+    headings = re.findall(r'<th scope="col".*?><button type="button">(.*?)</button>', to_html(watched))
+    assert "k3_kl" in headings
     assert "kept" not in headings  # the plan rejects nothing

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 from rlcorr_cli.results.report import Group, Report
@@ -214,10 +213,7 @@ def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str
     lines += [""] if section.todo else []
     for table in section.tables:
         lines += [f"### {table.heading}", ""] if table.heading else []
-        lines += [
-            *_table(table.headings, [[cell.marked for cell in row] for row in table.rows], table.words, table.links),
-            "",
-        ]
+        lines += [*_table(table.headings, [[cell.marked for cell in row] for row in table.rows], table.words), ""]
         lines += [escaped(marks), ""] if marks and table.has_marks else []
     for picture in section.pictures:
         lines += _picture(picture, pictures)
@@ -238,14 +234,8 @@ def _picture(picture: Picture, pictures: Mapping[str, tuple[str, str]]) -> list[
     return [f"![{alt}]({link})", "", *([f"**{picture.name}**: {prose(caption)}", ""] if picture.about else [])]
 
 
-def _table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str], links: Sequence[str] = ()
-) -> list[str]:
-    """A table whose first column and those of words stand on the left, numbers on the right.  links: of each row's
-    first cell."""
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
+    """A table whose first column and those of words stand on the left, numbers on the right."""
     sides = "".join("---|" if heading in words else "---:|" for heading in headings[1:])
     lines = ["| " + " | ".join(map(escaped, headings)) + " |", f"|---|{sides}"]
-    for row, link in zip_longest(rows, links[: len(rows)], fillvalue=""):
-        first, *rest = map(escaped, row)
-        lines.append("| " + " | ".join([f"[{first}]({link})" if link else first, *rest]) + " |")
-    return lines
+    return [*lines, *("| " + " | ".join(map(escaped, row)) + " |" for row in rows)]
