@@ -274,7 +274,7 @@ def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
-    return _of_line(column, share) if column.along_line else _of_levels(case, column, share)
+    return _of_line(column, share) if column.along_line else _of_levels(column, share)
 
 
 def _tells_steps(case: Case, column: Attribution) -> bool:
@@ -304,7 +304,7 @@ def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
     return tuple(sorted((step.levels.keys[i] for i in hot), key=order_of_keys))
 
 
-def _of_levels(case: Case, column: Attribution, share: float) -> CauseFinding:
+def _of_levels(column: Attribution, share: float) -> CauseFinding:
     levels = [column.gaps[i] for i in column.hot]
     names = levels_named(sorted((level.level for level in levels), key=order_of_keys))
     advice = CAUSES["stale_policy" if column.name == LAG else "column"].advice

@@ -39,9 +39,9 @@ class TokenPlaces:
     turn: Index
 
 
-def token_places(valid: Flags | None, n_valid: Index, n_tokens: Index) -> TokenPlaces:
-    """Of all valid tokens of rows that have one each.  valid: of all tokens, None where all are; n_valid, n_tokens: of
-    each row."""
+def token_places(valid: Flags | None, n_valid: Index) -> TokenPlaces:
+    """Of all valid tokens of rows that have one each.  valid: of all tokens, None where all are; n_valid: of each
+    row."""
     n, lengths = int(n_valid.sum()), n_valid
     at = np.arange(n) if valid is None else np.flatnonzero(valid)
     ends = np.cumsum(lengths)
@@ -236,7 +236,7 @@ class GapRows:
             again = came_before(token_ids, offsets_of(n_tokens))[of_valid]
             token_ids = token_ids[of_valid]
         values = TokenGaps.of(scored.astype(np.float64), train.astype(np.float64))
-        places, row = token_places(valid, lengths, n_tokens), np.repeat(np.arange(len(lengths)), lengths)
+        places, row = token_places(valid, lengths), np.repeat(np.arange(len(lengths)), lengths)
         in_body = places.part == BODY
         return cls(
             lengths=lengths,

@@ -69,8 +69,6 @@ WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, a
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
 """Metric -> its name in a sentence."""
-BOUNDS = {"at_least": "At least", "at_most": "At most"}
-ALL = "100%"
 EVIDENCE = "`rlcorr diagnose` shows the evidence."
 UNRELIABLE = "the numbers below are unreliable"
 LITTLE_KEPT = 0.5

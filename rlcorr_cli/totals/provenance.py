@@ -62,9 +62,9 @@ class Provenance:
         """The same without the step that was added."""
         return replace(self, groups=self.groups[:-1], adds_step=False, is_pooled=True) if self.adds_step else self
 
-    def check_same(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> None:
-        """A UsageError that names what differs, as either side has it.  sides: what they are called."""
-        refuse_differing(self.differences(other, sides))
+    def check_same(self, other: "Provenance") -> None:
+        """A UsageError that names what differs, as either side has it."""
+        refuse_differing(self.differences(other))
 
     def differences(self, other: "Provenance", sides: tuple[str, str] = ("one", "the other")) -> list[str]:
         """What differs, each in a clause; of a record that one side alone has, only that."""
