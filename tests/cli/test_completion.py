@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, STEPS, Ran, run_process, run_python
 
+from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE
 from rlcorr_cli.commands import app
 from rlcorr_cli.commands.pictures import KINDS, NO_REPORT
 from rlcorr_cli.frameworks.read import PROFILES
@@ -15,6 +16,7 @@ from rlcorr_cli.metrics.framework_names import CANONICAL, RELEASES
 from rlcorr_cli.metrics.objective import by_full_name
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
 from rlcorr_cli.plans.presets import ALIASES, PRESET_FAMILIES, PRESETS, families, of_family
+from rlcorr_cli.results.policy import FLAGS
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.pages import PAGES
 
@@ -43,7 +45,7 @@ OFFERED: Mapping[tuple[str, ...], Sequence[str]] = {
         f"{name}=" for name in by_full_name() if name.startswith("objective/ppo/c")
     ],
     ("check", BF16, "--max", "ob"): ["objective/"],
-    ("check", BF16, "--fail-on", ""): ["cause", "moved", "far", "outliers"],
+    ("check", BF16, "--fail-on", ""): [ANY_CAUSE, *ALL_CAUSES, *FLAGS],
     ("analyze", BF16, "--format", "j"): ["jsonl"],
     ("analyze", BF16, "--is", ""): ["token:", "sequence:", "geometric:"],
     ("presets", "show", "geo"): ["geo_rs", "geo_is"],

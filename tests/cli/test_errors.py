@@ -123,7 +123,7 @@ USAGE: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a mean without weights": (("--normalize", "batch"), ("no weighting", "--is token")),
     "unknown weight scope": (("--is", "tokens"), ("--is", "tokens", "token")),
     "unknown outside": (("--is", "token:,2:clip"), ("'clip' (--is token:,2:clip)", "clamp")),
-    "weights of one bound": (("--is", "token:2"), ("Cannot read the weights 'token:2'", "token:,2")),
+    "weights of one bound": (("--is", "token:2"), ("The weights 'token:2' have one bound", "token:,2")),
     "unknown normalize": (("--is", "token", "--normalize", "step"), ("--normalize", "batch")),
     "unknown mode": (("--mode", "bypas"), ("--mode", "bypass")),
     "unknown option": (("--presset", "x"), ("--presset", "analyze --help")),

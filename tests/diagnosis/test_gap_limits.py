@@ -147,5 +147,5 @@ def test_without_token_ids_noise_and_changed_weights_are_not_told_apart() -> Non
     found = diagnosis(rows)
     assert found.verdict == "noise"
     assert found.causes[0].claim == "rounding noise, or changed weights"
-    assert found.causes[0].advice.startswith("A clean dump of the same model tells whether weights were changed")
+    assert found.causes[0].advice.startswith("A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump")
     assert found.causes[0].evidence[-1] == "Without token ids, changed weights cannot be ruled out."

@@ -180,7 +180,7 @@ def test_names_that_are_the_same_but_for_one_number_tell_steps(name: str) -> Non
     "name",
     [
         *("a_worker_{}.parquet", "vllm-{}.jsonl", "seed{}.parquet", "rows-{:05}-of-00008.parquet", "run_{}/x.parquet"),
-        *("night-2026-11-{:02}.jsonl", "rows_17325500{:02}.jsonl", "epoch_{}_x.jsonl", "llama-v{}.parquet", "p{}.parquet"),
+        *("night-2026-11-{:02}.jsonl", "rows_17325500{:02}.jsonl", "epoch_{}_x.jsonl", "llama-v{}.pt", "p{}.pt"),
     ],
 )
 def test_the_only_number_of_another_thing_is_no_step(name: str) -> None:
