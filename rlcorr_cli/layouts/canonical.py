@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
 from rlcorr_cli.layouts.layout import Sample
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT
@@ -80,7 +81,7 @@ def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
         return pa.array([_scalar(value, type) for value in values], type)
     if pa.types.is_string(type.value_type):
         return pa.array(values, type)
-    kind = type.value_type.to_pandas_dtype()
+    kind = NUMPY_DTYPES[type.value_type]
     lists = [None if value is None else _numbers(value, kind) for value in values]
     sizes = [0 if value is None else len(value) for value in lists]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)

@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -266,6 +267,8 @@ def resolve(name: str) -> Device:
     if name == "mps":
         raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use --device cpu.")
     if name in ("cpu", "torch"):
+        if name == "torch":
+            _torch()
         return Device(name)
     kind, colon, number = name.partition(":")
     if kind != "cuda" or (colon and not number.isdecimal()):
@@ -281,9 +284,9 @@ def resolve(name: str) -> Device:
 def gpus(name: str) -> int:
     """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named.
 
-    torch is asked only where the system shows a GPU, or where one is asked for.
+    torch is asked only where it is installed and the system shows a GPU, or where one is asked for.
     """
-    if name not in ("auto", "cuda") or (name == "auto" and not visible_gpu_count()):
+    if name not in ("auto", "cuda") or (name == "auto" and not (find_spec("torch") and visible_gpu_count())):
         return 0
     return _torch().cuda.device_count()
 
@@ -372,8 +375,11 @@ def _on_torch(device: Device) -> Generator[None]:
 def _torch() -> Any:
     if "torch" not in sys.modules:
         require_address_space(TORCH_BYTES)
-    import torch
-
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        instead = "pip install torch, or use --device cpu."
+        raise UsageError("The devices 'cuda' and 'torch' need PyTorch, which is not installed.", instead) from error
     return torch
 
 

@@ -15,6 +15,7 @@ import pyarrow.types as is_
 from numpy.typing import NDArray
 from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
 
+from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
 from rlcorr_cli.totals.lists import offsets_of
 
 
@@ -32,7 +33,7 @@ def as_numpy(values: pa.Array | pa.ChunkedArray, null: float | None = None) -> N
     """Numbers or booleans in their own width, not to be written to.  null: what stands for one; None: there is none."""
     if isinstance(values, pa.ChunkedArray):
         chunks = [as_numpy(chunk, null) for chunk in values.chunks]
-        return np.concatenate(chunks) if chunks else np.empty(0, _dtype(values.type))
+        return np.concatenate(chunks) if chunks else _numbers(pa.nulls(0, values.type))
     if values.null_count and null is None:
         raise ValueError("a null is no number")
     numbers = _numbers(values)
@@ -47,12 +48,12 @@ def _numbers(values: pa.Array) -> NDArray[Any]:
         return np.zeros(len(values))
     data = values.buffers()[1]
     if data is None or not len(values):
-        return np.empty(0, _dtype(values.type))
+        return np.empty(0, NUMPY_DTYPES[values.type])
     if is_.is_boolean(values.type):
         first, last = values.offset, values.offset + len(values)
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=last, bitorder="little")
         return bits[first:].astype(np.bool_)
-    dtype = _dtype(values.type)
+    dtype = NUMPY_DTYPES[values.type]
     return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
 
 
@@ -75,7 +76,7 @@ def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]
     if pa.types.is_null(type.value_type):
         flat = pa.nulls(len(values))
     else:
-        flat = as_arrow(values.astype(type.value_type.to_pandas_dtype(), copy=False))
+        flat = as_arrow(values.astype(NUMPY_DTYPES[type.value_type], copy=False))
     if pa.types.is_fixed_size_list(type):
         return pa.FixedSizeListArray.from_arrays(flat, type=type)
     if pa.types.is_large_list(type):
@@ -92,10 +93,6 @@ def flattened(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """The items of lists of whatever layout, and where each list begins and ends, i64[B+1]; a null is an empty one."""
     lengths = as_numpy(call("list_value_length", lists), null=0)
     return call("list_flatten", lists), offsets_of(lengths)
-
-
-def _dtype(type: pa.DataType) -> np.dtype[Any]:
-    return np.dtype(type.to_pandas_dtype())
 
 
 LOG_PROBS = "a list of floats per row"

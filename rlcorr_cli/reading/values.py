@@ -65,11 +65,11 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
     a list of pairs.  of_bytes: what becomes of binary values.  losses: where to count texts that are not UTF-8.
     """
     type = column.type
-    if isinstance(type, pa.UuidType):
-        return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
     if isinstance(type, pa.BaseExtensionType):
-        storage = cast(column.storage, pa.bool_()) if isinstance(type, pa.Bool8Type) else column.storage
-        return plain(storage, of_bytes, losses)
+        if type.extension_name == "arrow.uuid":
+            return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
+        is_flag = type.extension_name == "arrow.bool8"
+        return plain(cast(column.storage, pa.bool_()) if is_flag else column.storage, of_bytes, losses)
     if is_.is_dictionary(type):
         words = [*plain(column.dictionary, of_bytes, losses), None]
         return [words[i] for i in as_numpy(cast(column.indices, pa.int64()), null=len(words) - 1).tolist()]

@@ -174,8 +174,8 @@ class Report(Output):
     inputs: Inputs
     plan: Annotated[Plan, Form(read=_plan)]
     profile: str
-    story: Annotated[Story, OPTIONAL] = field(default_factory=Story)
-    cause: Annotated[CauseFinding | None, OPTIONAL] = None
+    story: Story = field(default_factory=Story)
+    cause: CauseFinding | None = None
     clusters: Clusters | None
     intervals: Intervals
     groups: tuple[Group, ...]
@@ -184,7 +184,7 @@ class Report(Output):
     ranges: Annotated[tuple[Group, ...], Key(omit=True)] = ()
     problems: Problems
     anomalies: Suspicions
-    impossible: Annotated[Impossible | None, OPTIONAL] = None
+    impossible: Impossible | None = None
     suggestions: Annotated[tuple[SuggestedBounds, ...], OPTIONAL] = ()
     geometric: Annotated[GeometricBounds | None, OPTIONAL] = None
     notes: tuple[str, ...]

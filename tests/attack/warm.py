@@ -82,6 +82,8 @@ def serve() -> list[str]:
     for line in requests:
         request = json.loads(line)
         if not (pid := os.fork()):
+            requests.close()  # before `_become` closes what they stand on, of which Python 3.13 would complain
+            answers.close()
             return _become(request)
         print(json.dumps(_waited(pid)), file=answers, flush=True)
     sys.exit()

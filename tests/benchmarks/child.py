@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -32,11 +33,14 @@ class ChildFailed(RuntimeError):
     """A child ended with another status than 0; the message is what it wrote to stderr."""
 
 
-def cost(command: Sequence[str | Path], *, printed: bool = True) -> Cost:
+def cost(
+    command: Sequence[str | Path], *, printed: bool = True, variables: Mapping[str, str] = MappingProxyType({})
+) -> Cost:
     """Run a command to its end.  printed: whether to read what it printed, from which the peak of the next one starts
-    where that is large."""
+    where that is large.  variables: of its environment, beside this process's."""
     # An installed package has its byte code; without this variable's leave, a checkout compiles itself at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= variables
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from child import answer
-from figures import PRESET, RLCORR, Bench, Figure, NotHere, figure, interleave, say, wall
+from figures import PRESET, RLCORR, Bench, Figure, NotHere, Picked, figure, interleave, say, wall
 
 CORES = 16
 """What P18 is about."""
@@ -39,21 +39,26 @@ def p18(bench: Bench) -> Figure:
 
 
 def on_a_gpu(bench: Bench) -> Figure:
-    """analyze W2 on the device over the same on a CPU, by one thread for each core; details give one thread, too, and
-    what a CPU takes by processes."""
-    dump, n_cores = bench.dump("W2"), len(os.sched_getaffinity(0))
-    works = {
-        f"{device} {engine} {n}": partial(_analyze, dump, engine, n, device)
-        for device, engine, n in (
-            (bench.device, "threads", 1),
-            (bench.device, "threads", n_cores),
-            ("cpu", "threads", 1),
-            ("cpu", "threads", n_cores),
-            ("cpu", "processes", n_cores),
-        )
+    """analyze W2 on the device over the same on a CPU by a process for each core, both net of start-up; details give
+    threads of a CPU, too."""
+    n_cores = len(os.sched_getaffinity(0))
+    there, here = f"{bench.device} threads {n_cores}", f"cpu processes {n_cores}"
+    ways = {
+        there: ("threads", n_cores, bench.device),
+        here: ("processes", n_cores, "cpu"),
+        f"cpu threads {n_cores}": ("threads", n_cores, "cpu"),
+        f"{bench.device} threads 1": ("threads", 1, bench.device),
     }
-    there, here = f"{bench.device} threads {n_cores}", f"cpu threads {n_cores}"
-    return figure(interleave(works, min(3, bench.rounds)), lambda t: t[there] / t[here], "s")
+    works = {
+        f"{way}, {dump}": partial(_analyze, bench.dump(dump), *how)
+        for way, how in ways.items()
+        for dump in ("tiny", "W2")
+    }
+
+    def net(t: Picked, way: str) -> float:
+        return t[f"{way}, W2"] - t[f"{way}, tiny"]
+
+    return figure(interleave(works, min(3, bench.rounds)), lambda t: net(t, there) / net(t, here), "s")
 
 
 def parts(bench: Bench, n: int) -> Path:

@@ -1,8 +1,9 @@
 """The figures: how each is measured.
 
 Every figure is a ratio of things timed in one run, in rounds that interleave them, so that a busy machine slows all
-of them.  It is taken twice, from the medians of the rounds and from the least of each: on a shared machine the least
-says more about the code.
+of them.  One of time by the clock or of memory is the median of its rounds' ratios.  One of CPU time is the ratio of
+the least that each took, for what else a machine does only adds.  Net of start-up: less what the same command takes on
+ten rows.
 """
 
 import json
@@ -10,7 +11,7 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,10 +27,26 @@ PRESET = "decoupled_token_is"
 PEER = "verl==0.9.1"
 PEER_PROFILE = "verl-0.9"
 PEER_METRICS = ("kl", "k3_kl", "training_ppl", "chi2_token", "rollout_is_mean", "rollout_is_std", "rollout_is_seq_mean")
-DUMPS = {"tiny": 10, "check": 128, "W1": 20_000, "W2": 200_000, "groups": 100_000}
-"""Name -> sequences."""
-SHORTER = {"groups": "5.0"}
-"""Name -> the mean log of their lengths: as many tokens as W1 has."""
+DUMPS = {
+    "tiny": ("10",),
+    "tiny-honest": ("10", "--honest"),
+    "64 rows": ("64",),
+    "check": ("128",),
+    "W1": ("20000",),
+    "W1h": ("20000", "--honest"),
+    "W2": ("200000",),
+    "groups": ("100000", "--mean-log-length", "5.0"),
+}
+"""Name -> what make_dump.py is given: sequences first.  `groups` has as many tokens as W1."""
+REJECTION = ("--rs", "ratio.seq_mean:0.99815,1.00186")
+"""Keeps nine rows of W1h in ten."""
+COMPARED = (
+    *("decoupled_token_is", "decoupled_seq_is", "decoupled_seq_is_rs", "seq_mis", "decoupled_geo_rs"),
+    *("token_is_token_rs", "token_rs", "seq_rs", "geo_is", "decoupled_token_icepop", "decoupled_geo_rs_seq_tis"),
+    *("decoupled_geo_rs_token_tis", "decoupled_k3_rs", "decoupled_k3_rs_seq_tis", "decoupled_k3_rs_token_tis"),
+    *("slime_tis", "slime_icepop", "slime_mis", "slime_cis", "trl_token_truncate"),
+)
+"""20 presets."""
 WITHOUT_CAUSE = """
 import sys
 from rlcorr_cli.commands import main
@@ -52,10 +69,11 @@ class NotHere(Exception):
 
 @dataclass(frozen=True)
 class Figure:
-    """value: from the medians.  least: from the least of each, where there are rounds.  details: lines below."""
+    """value: what is held against the figure to reach.  ends: the least and the largest of the rounds, where there are
+    several.  details: lines below."""
 
     value: float
-    least: float | None
+    ends: tuple[float, float] | None
     details: tuple[str, ...]
 
 
@@ -72,18 +90,32 @@ class Bench:
         """Made once, then kept."""
         path = self.directory / f"{name}.parquet"
         if not path.exists():
-            say(f"writing {path} ({DUMPS[name]:,} sequences)")
-            shorter = ("--mean-log-length", SHORTER[name]) if name in SHORTER else ()
-            cost(script("make_dump.py", str(DUMPS[name]), path, *shorter))
+            sequences, *options = DUMPS[name]
+            say(f"writing {path} ({int(sequences):,} sequences)")
+            cost(script("make_dump.py", sequences, path, *options))
         return path
 
-    def analyze(self, name: str) -> Cost:
-        """One run of the command the figures are about."""
-        return cost([RLCORR, "analyze", self.dump(name), "--preset", PRESET, "--json"])
+    def lines(self, name: str, rows: int) -> Path:
+        """The first rows of a dump as JSON lines, made once, then kept."""
+        path = self.directory / f"{name}-{rows}.jsonl"
+        if not path.exists():
+            say(f"writing {path}")
+            first = next(pq.ParquetFile(self.dump(name)).iter_batches(rows)).to_pylist()
+            path.write_text("".join(json.dumps(row) + "\n" for row in first))
+        return path
 
-    def wall(self, name: str) -> Callable[[], float]:
+    def analyze(self, name: str, workers: int | None = None) -> Cost:
+        """One run of the command the figures are about.  workers: threads, where not as many as `auto` takes."""
+        by = () if workers is None else ("--engine", "threads", "--workers", str(workers))
+        return cost([RLCORR, "analyze", self.dump(name), "--preset", PRESET, "--json", *by])
+
+    def wall(self, name: str, workers: int | None = None) -> Callable[[], float]:
         """A sampler of analyze's wall time."""
-        return lambda: self.analyze(name).wall
+        return lambda: self.analyze(name, workers).wall
+
+    def cpu(self, name: str, workers: int | None = None) -> Callable[[], float]:
+        """A sampler of analyze's CPU time."""
+        return lambda: self.analyze(name, workers).cpu
 
     @cached_property
     def columns(self) -> list[str]:
@@ -111,13 +143,28 @@ class Bench:
 
 
 def p1(bench: Bench) -> Figure:
-    """analyze on W1, net of start-up, over decode."""
+    """Seconds of analyze on W1 by two workers, net of start-up, over those of decode."""
     dump = bench.dump("W1")
-    works = {"decode": lambda: decode(dump, bench.columns), "tiny": bench.wall("tiny"), "full": bench.wall("W1")}
+    works = {
+        "decode": lambda: decode(dump, bench.columns)["seconds"],
+        "tiny": bench.wall("tiny", 2),
+        "full": bench.wall("W1", 2),
+    }
     decode(dump, bench.columns)  # into the page cache
-    samples = interleave(works, bench.rounds)
+    samples = interleave(works, max(7, bench.rounds))
     columns = "decoded: " + ", ".join(bench.columns)
     return figure(samples, lambda t: (t["full"] - t["tiny"]) / t["decode"], "s", columns)
+
+
+def p1c(bench: Bench) -> Figure:
+    """CPU time of analyze on W1 by one worker, net of start-up, over that of decode by one thread."""
+    dump = bench.dump("W1")
+    works = {
+        "decode": lambda: decode(dump, bench.columns, "--one-thread")["cpu"],
+        "tiny": bench.cpu("tiny", 1),
+        "full": bench.cpu("W1", 1),
+    }
+    return cpu_figure(interleave(works, bench.rounds), lambda t: (t["full"] - t["tiny"]) / t["decode"])
 
 
 def p2(bench: Bench) -> Figure:
@@ -140,19 +187,24 @@ def p4(bench: Bench) -> Figure:
 
 
 def rows(bench: Bench) -> Figure:
-    """Peak memory of analyze on a million rows of one token, in row groups of 20,000."""
-    path = bench.directory / "rows.parquet"
+    """Peak memory of analyze on a million rows of one token."""
+    command = [RLCORR, "analyze", _rectangle(bench, 1_000_000, 1), "--preset", PRESET, "--json"]
+    return figure(interleave({"rows": lambda: cost(command).peak}, bench.rounds), lambda t: t["rows"], "MB")
+
+
+def _rectangle(bench: Bench, n_rows: int, n_tokens: int) -> Path:
+    """A dump of rows of one length, in row groups of 20,000, made once, then kept."""
+    path = bench.directory / f"{n_rows}x{n_tokens}.parquet"
     if not path.exists():
         say(f"writing {path}")
         rng = np.random.default_rng(0)
-        rollout = -rng.exponential(1.0, 1_000_000).astype(np.float32)
+        rollout = -rng.exponential(1.0, n_rows * n_tokens).astype(np.float32)
         train = np.minimum(rollout + rng.normal(0.0, 0.02, len(rollout)).astype(np.float32), 0)
-        offsets = np.arange(len(rollout) + 1, dtype=np.int32)
+        offsets = np.arange(n_rows + 1, dtype=np.int32) * np.int32(n_tokens)
         columns = {"rollout_log_probs": rollout, "old_log_probs": train}
         table = pa.table({name: pa.ListArray.from_arrays(offsets, values) for name, values in columns.items()})
         pq.write_table(table, path, row_group_size=20_000)
-    command = [RLCORR, "analyze", path, "--preset", PRESET, "--json"]
-    return figure(interleave({"rows": lambda: cost(command).peak}, bench.rounds), lambda t: t["rows"], "MB")
+    return path
 
 
 def by_torch(bench: Bench) -> Figure:
@@ -166,85 +218,72 @@ def by_torch(bench: Bench) -> Figure:
     return figure(samples, lambda t: t["torch"] / t["cpu"], "s", peaks)
 
 
-def _filtering(bench: Bench, what: str, name: str, *more: str) -> Callable[[], float]:
-    """What a run of filter on one dump costs (wall, peak), when called."""
+def _filtering(bench: Bench, name: str, *more: str) -> Callable[[], Cost]:
+    """What a run of filter on one dump costs, when called."""
     out = bench.directory / "filtered.parquet"
-    command = [RLCORR, "filter", bench.dump(name), "--preset", "geo_rs", "-o", out, "--overwrite", *more]
-    return lambda: getattr(cost(command), what)
+    command = [RLCORR, "filter", bench.dump(name), *REJECTION, "-o", out, "--overwrite", *more]
+    return partial(cost, command)
 
 
-def p5(bench: Bench) -> Figure:
-    """filter on W1, net of start-up, over copying the file; a detail says what keeping every row costs."""
-    filtering = partial(_filtering, bench, "wall")
-    keep = ("--rejected", "keep")
+def p5(bench: Bench, rejected: str) -> Figure:
+    """CPU time of filter on W1h by one worker, net of start-up, over that of copying the file by one thread."""
+    how = ("--rejected", rejected, "--engine", "threads", "--workers", "1")
+    tiny, full = _filtering(bench, "tiny-honest", *how, "--force"), _filtering(bench, "W1h", *how)
     works = {
-        "copy": lambda: answer("copy_dump.py", bench.dump("W1"), bench.directory / "copy.parquet")["seconds"],
-        "tiny": filtering("tiny", *keep),
-        "full": filtering("W1"),
-        "keep": filtering("W1", *keep),
+        "copy": lambda: answer("copy_dump.py", bench.dump("W1h"), bench.directory / "copy.parquet")["cpu"],
+        "tiny": lambda: tiny().cpu,
+        "full": lambda: full().cpu,
     }
-    samples = interleave(works, bench.rounds)
-    middle = {name: statistics.median(values) for name, values in samples.items()}
-    kept = f"with --rejected keep: {(middle['keep'] - middle['tiny']) / middle['copy']:.2f}"
-    return figure(samples, lambda t: (t["full"] - t["tiny"]) / t["copy"], "s", kept)
+    return cpu_figure(interleave(works, bench.rounds), lambda t: (t["full"] - t["tiny"]) / t["copy"])
+
+
+def p6(bench: Bench) -> Figure:
+    """CPU time of analyze on the first 2,000 rows of W1 as JSON lines by one worker, net of start-up, over that of
+    parsing them to arrays by msgspec."""
+    lines, tiny = bench.lines("W1", 2_000), bench.lines("tiny", 10)
+    command = [RLCORR, "analyze", "--preset", PRESET, "--json", "--engine", "threads", "--workers", "1"]
+    works = {
+        "parse": lambda: answer("json_arrays.py", lines)["cpu"],
+        "tiny": lambda: cost([*command, tiny]).cpu,
+        "full": lambda: cost([*command, lines]).cpu,
+    }
+    return cpu_figure(interleave(works, bench.rounds), lambda t: (t["full"] - t["tiny"]) / t["parse"])
 
 
 def p5m(bench: Bench) -> Figure:
-    """Peak memory of filter that keeps every row, on W2 over that on W1; a detail says without the rejected ones."""
-    filtering = partial(_filtering, bench, "peak")
-    keep = ("--rejected", "keep")
-    works = {
-        f"{name} {how[-1]}": filtering(name, *how) for name in ("W1", "W2") for how in (keep, ("--rejected", "drop"))
-    }
-    samples = interleave(works, bench.rounds)
-    middle = {name: statistics.median(values) for name, values in samples.items()}
-    dropped = f"with --rejected drop: {middle['W2 drop'] / middle['W1 drop']:.2f}"
-    return figure(samples, lambda t: t["W2 keep"] / t["W1 keep"], "MB", dropped)
+    """Peak memory of filter on W1h that keeps every row."""
+    full = _filtering(bench, "W1h", "--rejected", "keep")
+    return figure(interleave({"W1h": lambda: full().peak}, min(bench.rounds, 3)), lambda t: t["W1h"], "MB")
 
 
 def plot(bench: Bench) -> Figure:
-    """plot on W1 over analyze on it, both whole; a detail gives its peak memory on W2 over W1."""
+    """Seconds of plot on W1 over those of analyze, both whole."""
     picture = bench.directory / "plot.png"
-
-    def costing(command: str, name: str, *more: object) -> Callable[[], Cost]:
-        return lambda: cost([RLCORR, command, bench.dump(name), "--preset", "token_is", *map(str, more)])
-
-    works = {"analyze": costing("analyze", "W1"), "plot": costing("plot", "W1", "-o", picture)}
-    found = interleave(works, bench.rounds)
-    peak = statistics.median(one.peak for one in found["plot"])
-    grown = costing("plot", "W2", "-o", picture)().peak / peak
-    samples = {name: [one.wall for one in costs] for name, costs in found.items()}
-    return figure(samples, lambda t: t["plot"] / t["analyze"], "s", f"peak memory {peak:.0f} MB, W2 / W1 {grown:.2f}")
-
-
-def _comparing(bench: Bench, name: str) -> Callable[[], Cost]:
-    """compare of the plans that it takes by itself, when called."""
-    return partial(cost, [RLCORR, "compare", bench.dump(name), "--json"])
+    works = {
+        "analyze": bench.wall("W1"),
+        "plot": partial(wall, RLCORR, "plot", bench.dump("W1"), "-o", picture, "--overwrite"),
+    }
+    return figure(interleave(works, bench.rounds), lambda t: t["plot"] / t["analyze"], "s")
 
 
 def p7(bench: Bench) -> Figure:
-    """compare of all plans that it takes by itself on W1 over analyze of one, both whole; details say how many plans
-    there were, and the same net of start-up."""
+    """CPU time of compare of 20 presets on W1 over that of analyze of one, both net of start-up."""
+    presets = [word for name in COMPARED for word in ("--preset", name)]
+
+    def comparing(name: str) -> Callable[[], float]:
+        return lambda: cost([RLCORR, "compare", bench.dump(name), *presets, "--json"]).cpu
+
     works = {
-        "analyze tiny": bench.wall("tiny"),
-        "compare tiny": lambda: _comparing(bench, "tiny")().wall,
-        "analyze": bench.wall("W1"),
-        "compare": lambda: _comparing(bench, "W1")().wall,
+        "analyze tiny": bench.cpu("tiny"),
+        "compare tiny": comparing("tiny"),
+        "analyze": bench.cpu("W1"),
+        "compare": comparing("W1"),
     }
-    n_plans = len(json.loads(_comparing(bench, "tiny")().printed)["plans"])
     samples = interleave(works, bench.rounds)
-    middle = {name: statistics.median(values) for name, values in samples.items()}
-    net = (middle["compare"] - middle["compare tiny"]) / (middle["analyze"] - middle["analyze tiny"])
-    return figure(samples, lambda t: t["compare"] / t["analyze"], "s", f"{n_plans} plans; net of start-up: {net:.2f}")
+    return cpu_figure(samples, lambda t: (t["compare"] - t["compare tiny"]) / (t["analyze"] - t["analyze tiny"]))
 
 
-def p7m(bench: Bench) -> Figure:
-    """Peak memory of compare on W2 over that on W1."""
-    works = {name: lambda name=name: _comparing(bench, name)().peak for name in ("W1", "W2")}
-    return figure(interleave(works, min(bench.rounds, 2)), lambda t: t["W2"] / t["W1"], "MB")
-
-
-def cause(bench: Bench) -> Figure:
+def p17(bench: Bench) -> Figure:
     """CPU time of analyze on W1, net of start-up, over the same without looking for the cause of the gap."""
     works = {
         f"{name} {dump}": lambda command=command, dump=dump: (
@@ -254,10 +293,10 @@ def cause(bench: Bench) -> Figure:
         for dump in ("tiny", "W1")
     }
     samples = interleave(works, bench.rounds)
-    return figure(samples, lambda t: (t["with W1"] - t["with tiny"]) / (t["without W1"] - t["without tiny"]), "s")
+    return cpu_figure(samples, lambda t: (t["with W1"] - t["with tiny"]) / (t["without W1"] - t["without tiny"]))
 
 
-def diagnose(bench: Bench) -> Figure:
+def p16(bench: Bench) -> Figure:
     """CPU time of diagnose on W1, net of start-up, over that of analyze."""
     works = {
         f"{command} {dump}": lambda command=command, dump=dump: cost([RLCORR, command, bench.dump(dump), "--json"]).cpu
@@ -265,17 +304,29 @@ def diagnose(bench: Bench) -> Figure:
         for dump in ("tiny", "W1")
     }
     samples = interleave(works, bench.rounds)
-    return figure(
-        samples, lambda t: (t["diagnose W1"] - t["diagnose tiny"]) / (t["analyze W1"] - t["analyze tiny"]), "s"
+    return cpu_figure(
+        samples, lambda t: (t["diagnose W1"] - t["diagnose tiny"]) / (t["analyze W1"] - t["analyze tiny"])
     )
 
 
-def diagnose_memory(bench: Bench) -> Figure:
-    """Peak memory of diagnose on W2 over that on W1."""
-    works = {
-        name: lambda name=name: cost([RLCORR, "diagnose", bench.dump(name), "--json"]).peak for name in ("W1", "W2")
+def peaks(bench: Bench) -> Figure:
+    """The largest growth of peak memory from W1 to W2 of filter that keeps all, plot, compare and diagnose."""
+    commands: dict[str, Callable[[str], list[str | Path]]] = {
+        "filter": lambda name: [
+            *(RLCORR, "filter", bench.dump(name), *REJECTION, "--force", "--rejected", "keep", "--overwrite"),
+            *("-o", bench.directory / "filtered.parquet"),
+        ],
+        "plot": lambda name: [RLCORR, "plot", bench.dump(name), "-o", bench.directory / "plot.png", "--overwrite"],
+        "compare": lambda name: [RLCORR, "compare", bench.dump(name), "--json"],
+        "diagnose": lambda name: [RLCORR, "diagnose", bench.dump(name), "--json"],
     }
-    return figure(interleave(works, min(bench.rounds, 2)), lambda t: t["W2"] / t["W1"], "MB")
+    works = {
+        f"{command} {name}": lambda make=make, name=name: cost(make(name)).peak
+        for command, make in commands.items()
+        for name in ("W1", "W2")
+    }
+    samples = interleave(works, min(bench.rounds, 2))
+    return figure(samples, lambda t: max(t[f"{command} W2"] / t[f"{command} W1"] for command in commands), "MB")
 
 
 def sweep(bench: Bench) -> Figure:
@@ -327,7 +378,7 @@ def p8(bench: Bench) -> Figure:
 def p9(bench: Bench) -> Figure:
     """CPU time on W2 over that on W1, each net of start-up."""
     times = {name: [one.cpu for one in costs] for name, costs in bench.growth.items()}
-    return figure(times, lambda t: (t["W2"] - t["tiny"]) / (t["W1"] - t["tiny"]), "s of CPU")
+    return cpu_figure(times, lambda t: (t["W2"] - t["tiny"]) / (t["W1"] - t["tiny"]))
 
 
 def p11(bench: Bench) -> Figure:
@@ -344,19 +395,40 @@ def p11(bench: Bench) -> Figure:
 
 def p14(bench: Bench) -> Figure:
     """CPU time of the slower of analyze and filter on ten sequences, start to end, over that of a Python that imports
-    what they cannot do without, and ends: by the least of each, for what else a machine does only adds."""
+    what they cannot do without, with one thread of BLAS as they have, and ends."""
     dump, out = bench.dump("tiny"), bench.directory / "filtered.parquet"
-    commands: dict[str, list[str | Path]] = {
-        "imports": [sys.executable, "-c", "import typer, numpy, pyarrow.parquet"],
-        "analyze": [RLCORR, "analyze", dump],
-        "filter": [RLCORR, "filter", dump, "--preset", "token_is", "-o", out, "--overwrite"],
+    imports = [sys.executable, "-c", "import typer, numpy, pyarrow.parquet"]
+    filtering = [RLCORR, "filter", dump, "--preset", "token_is", "-o", out, "--overwrite"]
+    works = {
+        "imports": lambda: cost(imports, variables={"OPENBLAS_NUM_THREADS": "1"}).cpu,
+        "analyze": lambda: cost([RLCORR, "analyze", dump]).cpu,
+        "filter": lambda: cost(filtering).cpu,
     }
-    works = {name: lambda command=command: cost(command).cpu for name, command in commands.items()}
     interleave(works, 1)  # byte code and page cache
     samples = interleave(works, max(7, bench.rounds))
-    found = figure(samples, lambda t: max(t["analyze"], t["filter"]) / t["imports"], "s of CPU")
+    found = cpu_figure(samples, lambda t: max(t["analyze"], t["filter"]) / t["imports"])
     each = (f"{name} {min(samples[name]) / min(samples['imports']):.2f}" for name in ("analyze", "filter"))
-    return replace(found, value=found.least or found.value, details=(*found.details, f"each: {', '.join(each)}"))
+    return replace(found, details=(*found.details, f"each: {', '.join(each)}"))
+
+
+def p20(bench: Bench, dump: Path) -> Figure:
+    """CPU time of analyze on a small dump over that on ten rows, both whole."""
+    works = {
+        name: lambda path=path: cost([RLCORR, "analyze", path]).cpu
+        for name, path in {"tiny": bench.dump("tiny"), "small": dump}.items()
+    }
+    interleave(works, 1)
+    return cpu_figure(interleave(works, max(7, bench.rounds)), lambda t: t["small"] / t["tiny"])
+
+
+def p20a(bench: Bench) -> Figure:
+    """64 rows like W1's."""
+    return p20(bench, bench.dump("64 rows"))
+
+
+def p20b(bench: Bench) -> Figure:
+    """1,000 rows of 100 tokens."""
+    return p20(bench, _rectangle(bench, 1_000, 100))
 
 
 def wall(*command: str | Path) -> float:
@@ -364,9 +436,9 @@ def wall(*command: str | Path) -> float:
     return cost(command).wall
 
 
-def decode(dump: Path, columns: Sequence[str]) -> float:
-    """Seconds to read the columns and do nothing."""
-    return answer("decode.py", dump, *columns)["seconds"]
+def decode(dump: Path, columns: Sequence[str], *how: str) -> dict[str, float]:
+    """What reading the columns and doing nothing takes: seconds, and cpu."""
+    return answer("decode.py", dump, *columns, *how)
 
 
 def peer(bench: Bench, name: str) -> dict[str, Any]:
@@ -400,16 +472,23 @@ def interleave(works: dict[str, Callable[[], T]], rounds: int) -> dict[str, list
 
 
 def figure(samples: Samples, formula: Callable[[Picked], float], unit: str, *details: str) -> Figure:
-    """The formula of the medians and of the least, with the medians and the ranges as details."""
+    """The median of the rounds' values, with the medians and the ranges of what was timed as details."""
+    rounds = [formula(dict(zip(samples, values, strict=True))) for values in zip(*samples.values(), strict=True)]
+    ends = (min(rounds), max(rounds)) if len(rounds) > 1 else None
+    return Figure(statistics.median(rounds), ends, (*_timed(samples, unit), *details))
 
-    def pick(how: Callable[[Iterable[float]], float]) -> float:
-        return formula({name: how(values) for name, values in samples.items()})
 
-    raw = [
+def cpu_figure(samples: Samples, formula: Callable[[Picked], float]) -> Figure:
+    """The formula of the least CPU seconds of each."""
+    of_rounds = figure(samples, formula, "s of CPU")
+    return replace(of_rounds, value=formula({name: min(values) for name, values in samples.items()}))
+
+
+def _timed(samples: Samples, unit: str) -> list[str]:
+    return [
         f"{name}: median {statistics.median(values):.3f} {unit}, {min(values):.3f} to {max(values):.3f} ({len(values)})"
         for name, values in samples.items()
     ]
-    return Figure(pick(statistics.median), pick(min), (*raw, *details))
 
 
 def say(text: str) -> None:

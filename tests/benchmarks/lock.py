@@ -15,7 +15,7 @@ from figures import PRESET, RLCORR, Bench, Figure, NotHere, figure, interleave
 
 RATE = "400"
 """Samples a second; of a run some hundred are a worker's."""
-IN_A_WORKER = "MeasureShard.__call__"
+IN_A_WORKER = "ShardWork.__call__"
 """What a worker's stack has, and no other thread's."""
 
 

@@ -173,3 +173,33 @@ def test_a_library_without_memory_to_be_loaded_is_no_fault_of_ours(error: str, t
     assert ran.status == WITHOUT_MEMORY[error]
     assert ("This is a fault of rlcorr" in ran.err) is (ran.status == 70)
     assert ("Out of memory." in ran.err) is (ran.status == 3)
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from rlcorr_cli.commands.main import main; main(sys.argv[1:])"
+CORRECT_WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from rlcorr_cli import correct
+from rlcorr_cli.errors import UsageError
+try:
+    correct({"rollout_log_probs": [[-1.0]], "old_log_probs": [[-1.1]]}, preset="token_is", device="torch")
+except UsageError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "torch"])
+@pytest.mark.parametrize("command", [("analyze",), ("filter", "--preset", "token_is", "-o", "out.parquet")])
+def test_a_missing_torch_is_named(command: tuple[str, ...], device: str) -> None:
+    refused(run_python(WITHOUT_TORCH, *command, BF16, "--device", device), 2, "PyTorch", "pip install torch")
+
+
+def test_a_missing_torch_is_named_in_python() -> None:
+    assert run_python(CORRECT_WITHOUT_TORCH).out == (
+        "The devices 'cuda' and 'torch' need PyTorch, which is not installed.\n"
+    )
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_without_torch_a_cpu_computes(device: str) -> None:
+    assert run_python(WITHOUT_TORCH, "analyze", BF16, "--device", device, "--quiet").status == 0
