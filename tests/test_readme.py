@@ -197,8 +197,10 @@ def test_a_failing_check_in_readme_is_what_it_prints(
     monkeypatch.setenv("COLUMNS", "80")
     assert main.run(shlex.split(command)) == 1
     printed = capsys.readouterr().out
-    assert shown == printed or shown.startswith("  ...\n")
-    assert printed.endswith(shown.removeprefix("  ...\n"))
+    start, *_, end = shown.split("  ...\n") if "  ...\n" in shown else ("", shown)
+    assert printed.startswith(start)
+    assert printed.endswith(end)
+    assert start or shown == printed
 
 
 def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
