@@ -27,6 +27,7 @@ OTHERS = {
 TRAINED = {"train", "trainer", "trained", "training", "old", "prev", "actor", "learner", "prox"}
 """Words of keys that hold a trained policy's."""
 PROBABILITY = re.compile("prob", re.IGNORECASE)
+PIECES = "hold parts of a response: put them together, or leave them out where its last line repeats them."
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
 
 
@@ -73,7 +74,8 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
             others = "".join(f", {text_of(other)} too" for other in places if other != path and ITEMS in other)
             is_typed = of_json and "'" not in text_of(path) and (TOKEN not in path or path[-1] == "logprob")
             how = _jq(path, name) if is_typed else f": write them as {name}, a list of numbers for each response."
-            return f"{_pieces(row)}{text_of(path)} holds {amount}{others}{how}"
+            pieces = f"Lines with {' '.join(sign)} {PIECES} " if (sign := sign_of_unfinished(row)) else ""
+            return f"{pieces}{text_of(path)} holds {amount}{others}{how}"
         places = [path for path in log_probs_in(row, called=PROBABILITY) if ITEMS in path and name == ROLLOUT]
         if places:
             return (
@@ -81,16 +83,6 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
                 f"of those of the sampled tokens as {name}, a list of numbers for each response."
             )
     return None
-
-
-def _pieces(row: Mapping[str, Any]) -> str:
-    """What a line that has not ended is."""
-    if (sign := sign_of_unfinished(row)) is None:
-        return ""
-    return (
-        f"Lines with {' '.join(sign)} hold parts of a response: put them together, or leave them out where its last "
-        "line repeats them. "
-    )
 
 
 def _jq(path: Path, name: str) -> str:

@@ -98,8 +98,9 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
         parts.append(_sample(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
     yield from parts or [FAILED]
     lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
-    n_lacking = (whole(usage, "completion_tokens") or 0) - sum(len(values) for values in lists if values is not None)
-    if usage and all(values is not None for values in lists) and not 0 <= n_lacking <= len(parts):
+    known = [len(values) for values in lists if values is not None]
+    n_said = whole(usage, "completion_tokens") or 0
+    if usage and len(known) == len(parts) and not 0 <= n_said - sum(known) <= len(parts):
         yield MISCOUNTED  # an engine may list no end token
     if unread := next((path for path in log_probs_in(body) if path[0] != "choices"), ()):
         yield LeftOut(note=f"with log-probs in {text_of(unread)}, too, which are not read")

@@ -6,7 +6,6 @@ The names are in `reading/names.py`.  A mapping is a plain dict, canonical name 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
 
 from rlcorr_cli.errors import (
     LONGEST_NAME,
@@ -231,12 +230,6 @@ def check_names(overrides: Mapping[str, str]) -> None:
                 f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
             )
         taken[column] = canonical
-
-
-def hinted(error: NoRolloutColumn | NoTrainedColumn, rows: Iterable[Mapping[str, Any]], *, of_json: bool) -> DataError:
-    """The error, saying where these rows hold that policy, if they do.  of_json: whether they are of JSON lines."""
-    name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
-    return DataError(error.message, nested.hint(rows, name, of_json=of_json) or error.hint)
 
 
 def listed(names: Iterable[str]) -> str:

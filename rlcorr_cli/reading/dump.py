@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, NoRolloutColumn, NoTrainedColumn
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.layouts import nested
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.arrow_values import example
 from rlcorr_cli.reading.batch import Input, Shard
-from rlcorr_cli.reading.columns import Roles, candidates, check_names, hinted
+from rlcorr_cli.reading.columns import Roles, candidates, check_names
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
 from rlcorr_cli.reading.formats import container
@@ -144,7 +145,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    index = reader(first.format).index(first, lambda _: [], None)
+    index = reader(first.format).index(first, lambda *_: [], None)
     return {field.name: str(field.type) for field in index.schema}
 
 
@@ -172,8 +173,9 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             try:
                 columns = needed_columns(source.path, every, request, plan_columns, alone=len(sources) == 1)
             except (NoRolloutColumn, NoTrainedColumn) as error:
-                examples = [{field.name: example(field.type) for field in schema}]
-                raise hinted(error, rows or examples, of_json=bool(rows)) from error
+                name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
+                examples = rows or [{field.name: example(field.type) for field in schema}]
+                raise DataError(error.message, nested.hint(examples, name, of_json=bool(rows)) or error.hint) from error
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):
