@@ -14,7 +14,8 @@ from typing import Any, Literal
 from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, each_alone, later
-from rlcorr_cli.layouts.left_out import LeftOut, Reason, unfinished
+from rlcorr_cli.layouts.left_out import LeftOut
+from rlcorr_cli.layouts.nested import log_probs_in
 from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
 Key = tuple[str, bytes]
@@ -45,7 +46,8 @@ class JsonLayout:
     is left out; the whole file is looked through for it.  from_path: columns of whole numbers that a pattern finds in
     the path.
     parts: from a line's object and its number from 0 to the objects that become rows; a list may be a NumPy array.
-    surveyed: what rows are, as 'responses', where all parts of a file are looked at first for what gives no row.
+    surveyed: what rows are, as 'response', where all parts of a file are looked at first for what gives no row; then
+    optional columns of which no row has a value are left out.
     span: whether rows are cut to the first to last token of the mask.  zeroed_by: where this key is 0, the mask is
     all 0.  check: asked of a path before it is read; a DataError, or more notes.
     notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
@@ -87,12 +89,12 @@ class JsonLayout:
         )
 
 
-NO_TOKENS = Reason(
-    "left out: no call has token ids and log-probs",
-    "has token ids and log-probs",
-    "Serve the model with them (return_token_ids, logprobs): NeMo-Gym keeps what the server returns.",
+NO_TOKENS = LeftOut(
+    note="left out: no call has token ids and log-probs",
+    none="has token ids and log-probs",
+    hint="Serve the model with them (return_token_ids, logprobs): NeMo-Gym keeps what the server returns.",
 )
-LAST_CALL = Reason("with a last call that has no token ids, and is not in the row")
+LAST_CALL = LeftOut(note="with a last call that has no token ids, and is not in the row")
 
 
 def _nemo_gym(start: FileStart) -> str | None:
@@ -117,7 +119,7 @@ NEMO_GYM = JsonLayout(
         "source": From("text", "agent_ref.name"),
     },
     parts=later("json_parts.conversation"),
-    surveyed="conversations",
+    surveyed="conversation",
     notes=(
         "A row holds all calls of a conversation; tokens between them have mask 0.",
         "Where a call's prompt is not what went before it, its tokens follow the call before without any between.",
@@ -328,28 +330,30 @@ were trained on, with advantages; `all` also those that were not."""
 
 
 def _sglang(start: FileStart) -> str | None:
+    """By its key; of LMDeploy's responses, which have it, too, the log-probs may lie beside it."""
     meta_info = start.row.get("meta_info")
-    is_response = isinstance(meta_info, dict) and "output_token_logprobs" in meta_info
-    return "key meta_info.output_token_logprobs" if is_response else None
+    if not isinstance(meta_info, dict) or "output_token_logprobs" not in meta_info:
+        return None
+    is_elsewhere = meta_info["output_token_logprobs"] is None and log_probs_in(start.row)
+    return None if is_elsewhere else "key meta_info.output_token_logprobs"
 
 
 ENGINE_HINT = (
     "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
     "rlcorr convert DUMP --join SCORED --on {on} -o dump.parquet."
 )
-NO_LOG_PROBS = Reason(
-    "left out: they have no output_token_logprobs, as of a request that failed or did not ask for them",
-    "has output_token_logprobs",
-    "Ask SGLang for them: return_logprob=true.",
+NO_LOG_PROBS = LeftOut(
+    note="left out: they have no output_token_logprobs, as of a request that failed or did not ask for them",
+    none="has output_token_logprobs",
+    hint="Ask SGLang for them: return_logprob=true.",
 )
-MISCOUNTED = Reason("with fewer or more log-probs than completion_tokens: some tokens, such as reasoning, have none")
-SGLANG_UNFINISHED = unfinished(
-    "meta_info.finish_reason",
+MISCOUNTED = LeftOut(
+    note="with fewer or more log-probs than completion_tokens: some tokens, such as reasoning, have none"
+)
+SGLANG_PIECES = (
     "jq -cs 'group_by(.meta_info.id)[] | .[-1] * {meta_info: {output_token_logprobs: "
-    "map(.meta_info.output_token_logprobs[])}}' FILE > dump.jsonl",
+    "map(.meta_info.output_token_logprobs[])}}' FILE > dump.jsonl"
 )
-SCORED_NOTE = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
-INPUT, VERSION = ("input_token_logprobs", rb"\[\["), ("weight_version", b'"')
 
 SGLANG = JsonLayout(
     name="sglang",
@@ -370,19 +374,10 @@ SGLANG = JsonLayout(
         "total_prompt_tokens": From("whole", "prompt_tokens", optional=True),
         "spec_accept_rate": From("number", "spec_accept_rate", optional=True),
     },
-    only_with={
-        "policy_version": VERSION,
-        "policy_version_end": VERSION,
-        "policy_versions": ("weight_versions", rb"\[{"),
-        **{name: (name, rb"\d") for name in ("cached_tokens", "spec_accept_rate")},
-        "total_prompt_tokens": ("cached_tokens", rb"\d"),
-        "prompt_log_probs": INPUT,
-        "prompt_token_ids": INPUT,
-    },
+    only_with=dict.fromkeys(("policy_version", "policy_version_end"), ("weight_version", b'"')),
     parts=later("json_parts.response"),
-    surveyed="responses",
+    surveyed="response",
     notes=("A row is a response; group_id is its place in the file.",),
-    notes_with={SCORED_NOTE: INPUT},
     missing_policy_hint=ENGINE_HINT.format(on="group_id"),
 )
 """The engine's own answers, one a line: [log-prob, token id, text or null] of each token.  meta_info.weight_versions

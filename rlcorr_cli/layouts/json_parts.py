@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import LAST_CALL, MISCOUNTED, NO_LOG_PROBS, NO_TOKENS, SGLANG_UNFINISHED
-from rlcorr_cli.layouts.left_out import LeftOut
+from rlcorr_cli.layouts.json_layouts import LAST_CALL, MISCOUNTED, NO_LOG_PROBS, NO_TOKENS, SGLANG_PIECES
+from rlcorr_cli.layouts.left_out import LeftOut, unfinished
 from rlcorr_cli.layouts.values import (
     HINT,
     aligned,
@@ -48,10 +48,14 @@ def conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | L
     Each call's prompt_token_ids is all that went before, so that what lies between the end of a call and its beginning
     is a tool's answer or the template's words, mask 0.
     """
-    output = objects(inner(row, "response"), "output")
+    answer = inner(row, "response")
+    output = objects(answer, "output")
     calls = [item for item in output if item.get("generation_token_ids")]
     if not calls:
-        yield LeftOut(NO_TOKENS)
+        yield NO_TOKENS
+        return
+    if left_out := unfinished("", None, (), answer):
+        yield left_out
         return
     tokens: list[NDArray[np.int64]] = []
     log_probs: list[NDArray[Any]] = []
@@ -73,18 +77,18 @@ def conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | L
         "mask": np.concatenate(masks),
     }
     if output[-1] is not calls[-1] and output[-1].get("role") == "assistant":
-        yield LeftOut(LAST_CALL)
+        yield LAST_CALL
 
 
 def response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftOut]:
     """SGLang's response, with the versions of the weights that sampled its tokens."""
     meta_info = inner(row, "meta_info")
     if meta_info.get("output_token_logprobs") is None:
-        yield LeftOut(NO_LOG_PROBS)
+        yield NO_LOG_PROBS
         return
     log_probs, tokens = _scored(meta_info, "output_token_logprobs")
-    if meta_info.get("finish_reason", "") is None:
-        yield LeftOut(SGLANG_UNFINISHED, text(meta_info, "id"), log_probs)
+    if left_out := unfinished(SGLANG_PIECES, text(meta_info, "id"), log_probs, meta_info, row):
+        yield left_out
         return
     some = dict[str, Any]()
     if meta_info.get("input_token_logprobs"):
@@ -105,7 +109,7 @@ def response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftO
     }
     n_said = whole(meta_info, "completion_tokens")
     if n_said is not None and not 0 <= n_said - len(log_probs) <= 1:
-        yield LeftOut(MISCOUNTED)
+        yield MISCOUNTED
 
 
 def _scored(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ line as often as is asked.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from rlcorr_cli.layouts import values
 from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLayout
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.left_out import LeftOut, rows_of, survey
+from rlcorr_cli.layouts.left_out import LeftOut, survey
 from rlcorr_cli.layouts.values import aligned, inner, span, whole
 
 CUT = "Wait until it is written, or copy it again."
@@ -53,17 +54,18 @@ def opened(layout: JsonLayout, path: str) -> OpenedDump:
     fixed = {name: int(match[1]) for name, match in in_path.items() if match}
     columns = {name: of for name, of in layout.columns.items() if layout.only_with.get(name) in (None, *found)}
 
-    def rows(row: dict[str, Any], number: int) -> Iterator[Sample | LeftOut]:
-        for part in layout.parts(row, number):
-            yield part if isinstance(part, LeftOut) else {**_sample(layout, columns, part), **fixed}
+    def read() -> Iterator[Any]:
+        return made_of_rows(path, lambda row, number: map(row_of, layout.parts(row, number)))
 
-    if layout.surveyed:
-        notes = (*survey(made_of_rows(path, rows), layout.surveyed), *notes)
+    def row_of(part: Mapping[str, Any] | LeftOut) -> Sample | LeftOut:
+        return part if isinstance(part, LeftOut) else {**_sample(layout, columns, part), **fixed}
 
-    return OpenedDump(
+    dump = survey(read, layout.surveyed) if layout.surveyed else OpenedDump(columns=[*columns], samples=read)
+    columns = {name: of for name, of in columns.items() if not of.optional or name in dump.columns}
+    return replace(
+        dump,
         columns=("response_mask", *(name for name in columns if name != "response_mask"), *fixed),
-        samples=lambda: rows_of(made_of_rows(path, rows)),
-        notes=(*notes, *(note for note, sign in layout.notes_with.items() if sign in found)),
+        notes=(*notes, *dump.notes, *(note for note, sign in layout.notes_with.items() if sign in found)),
         types={name: KINDS[of.kind][1] for name, of in columns.items()},
         missing_policy_hint=layout.missing_policy_hint,
     )

@@ -31,11 +31,13 @@ class OpenedDump:
     columns: names out of canonical.TYPES that the samples may have, and further ones that `types` tells the type of.
     types: of columns that are narrower than canonical.TYPES, or not there.
     missing_policy_hint: of a unit without a trained policy, why, and what to switch on in the framework to get one.
-    samples: called for every reading, the unit's sequences in order.  notes: what its reader should know, in sentences.
+    samples: called for every reading, the unit's sequences in order.  losses: what of its responses is not among them,
+    and notes: what its reader should know besides, in sentences.
     """
 
     columns: Sequence[str]
     samples: Callable[[], Iterator[Sample]]
+    losses: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     types: Mapping[str, Any] = field(default_factory=dict[str, Any])
     missing_policy_hint: str = ""

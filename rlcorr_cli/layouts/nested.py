@@ -1,6 +1,6 @@
 """Where log-probs lie in an object of JSON whose form is not known, and the line of jq that makes rows of it.
 
-A place is a path of keys, ITEMS for each item of a list, a number for one item of a short list, and TOKEN for an object
+A place is a path of keys, ITEMS for each item of a list, 0 for the first item of a short list, and TOKEN for an object
 whose keys are token ids.  Only the first items of long lists are looked at.
 """
 
@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from rlcorr_cli.layouts.left_out import sign_of_unfinished
+
 ROLLOUT, OLD = "rollout_log_probs", "old_log_probs"
 ITEMS, TOKEN = "[]", "{token id}"
 Path = tuple[str | int, ...]
 
-NAME = re.compile(r"log_?-?prob|logps?$|logp_|transition_?scores|log_?likelihood", re.IGNORECASE)
+NAME = re.compile(r"log_?-?prob|logps?$|logp_|transition_?scores|likelihood", re.IGNORECASE)
 """What a key of log-probs is called."""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 OTHERS = {
@@ -24,29 +26,25 @@ OTHERS = {
 """Words of keys that hold something else than the log-probs of the tokens that were sampled."""
 TRAINED = {"train", "trainer", "trained", "training", "old", "prev", "actor", "learner", "prox"}
 """Words of keys that hold a trained policy's."""
+PROBABILITY = re.compile("prob", re.IGNORECASE)
+PIECES = "hold parts of a response: put them together, or leave them out where its last line repeats them."
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
 
 
-def log_probs_in(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The places of numbers under a key that is called as log-probs are, each once."""
-    if len(path) > DEEPEST:
-        return
-    if isinstance(value, float):
-        keys = [step for step in path if isinstance(step, str) and step not in (ITEMS, TOKEN)]
-        if keys and NAME.search(keys[-1]):
-            yield path
-    elif isinstance(value, dict):
-        items = list(islice(value.items(), MOST_KEYS))
-        if items and path[-1:] == (ITEMS,) and all(key.isdecimal() for key, _ in items):
-            items = [(TOKEN, items[0][1])]
-        for key, item in items:
-            if not OTHERS & words_of(key):
-                yield from log_probs_in(item, (*path, key))
-    elif isinstance(value, list) and [isinstance(item, float) for item in value[:2]] == [True, False] and path:
+def log_probs_in(value: Any, path: Path = (), called: re.Pattern[str] = NAME) -> Iterator[Path]:
+    """The places of numbers under a key that is called so, as log-probs of the tokens that were sampled are."""
+    if isinstance(value, float) and called.search(_keys(path)[-1]):
+        yield path
+    elif isinstance(value, dict) and len(path) < DEEPEST:
+        keys = [key for key in islice(value, MOST_KEYS) if not OTHERS & words_of(key)]
+        are_ids = keys and path[-1:] == (ITEMS,) and all(key.isdecimal() for key in keys)
+        for key in keys[:1] if are_ids else keys:
+            yield from log_probs_in(value[key], (*path, TOKEN if are_ids else key), called)
+    elif isinstance(value, list) and len(path) < DEEPEST:
         # [log-prob, token id, text], as SGLang writes each token
-        yield from log_probs_in(value[0], (*path, 0) if path[-1] == ITEMS else (*path, ITEMS))
-    elif isinstance(value, list):
-        found = (list(log_probs_in(item, (*path, ITEMS))) for item in islice(value, MOST_ITEMS))
+        is_token = path[-1:] == (ITEMS,) and [isinstance(item, float) for item in value[:2]] == [True, False]
+        step = 0 if is_token else ITEMS
+        found = ([*log_probs_in(item, (*path, step), called)] for item in value[:MOST_ITEMS])
         yield from next(filter(None, found), ())
 
 
@@ -65,45 +63,49 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
     """What to type where a dump has no column of that policy, and its rows hold log-probs elsewhere; None where no
     row holds any.  of_json: whether jq can read the file."""
     for row in rows:
-        places = dict.fromkeys(log_probs_in(row))
         places = [
             path
-            for path in places
-            if path[1:] != (ITEMS,) and any(words_of(str(key)) & TRAINED for key in path) == (name != ROLLOUT)
+            for path in log_probs_in(row)
+            if path[1:] != (ITEMS,) and any(words_of(key) & TRAINED for key in _keys(path)) == (name != ROLLOUT)
         ]
-        if not places:
-            continue
-        path = max(places, key=lambda path: ITEMS in path)
-        if ITEMS not in path:
-            return f"{text_of(path)} holds one number a line: put those of a response into one list, as {name}."
-        part = next((key for key in ("done", "finished") if row.get(key) is False), None)
-        told = f"Lines with {part} false hold parts of a response: put them together. " if part else ""
-        too = "".join(f", {text_of(other)} too" for other in places if other != path and ITEMS in other)
-        how = (
-            _jq(path, name)
-            if of_json and "'" not in text_of(path)
-            else f"write them as {name}, a list of numbers a row."
-        )
-        return f"{told}{text_of(path)} holds numbers{too}: {how}"
+        if places:
+            path = max(places, key=lambda path: path.count(ITEMS))
+            amount = "numbers" if ITEMS in path else "one number a line"
+            others = "".join(f", {text_of(other)} too" for other in places if other != path and ITEMS in other)
+            is_typed = of_json and "'" not in text_of(path) and (TOKEN not in path or path[-1] == "logprob")
+            how = _jq(path, name) if is_typed else f": write them as {name}, a list of numbers for each response."
+            pieces = f"Lines with {' '.join(sign)} {PIECES} " if (sign := sign_of_unfinished(row)) else ""
+            return f"{pieces}{text_of(path)} holds {amount}{others}{how}"
+        places = [path for path in log_probs_in(row, called=PROBABILITY) if ITEMS in path and name == ROLLOUT]
+        if places:
+            return (
+                f"{text_of(places[0])} holds probabilities: have the engine return log-probs, or write the logarithms "
+                f"of those of the sampled tokens as {name}, a list of numbers for each response."
+            )
     return None
 
 
 def _jq(path: Path, name: str) -> str:
-    """The line that gives a row for each list of tokens."""
-    *before, last = (i for i, step in enumerate(path) if step == ITEMS)
-    head, tail = path[: before[-1] + 1] if before else (), path[before[-1] + 1 if before else 0 :]
-    rows = f".{text_of(head)} | ".replace(ITEMS, f"{ITEMS}?") if head else ""
+    """The line that gives a row for each list of tokens: the innermost list outside of what is called log-probs."""
+    if ITEMS not in path:
+        return f". Of a file of one response: jq -cs '{{{name}: [.[] | .{text_of(path)} | numbers]}}' FILE > dump.jsonl"
+    *outer, _ = (i for i, step in enumerate(path) if step == ITEMS)
+    first = next(i for i, step in enumerate(path) if NAME.search(str(step)))
+    cut = max((i + 1 for i in outer if i < first or path[i + 1 :] == (ITEMS,)), default=0)
+    head, tail = path[:cut], path[cut:]
+    values = f"[.{text_of(tail)}]".replace(ITEMS, f"{ITEMS}?")
     if TOKEN in tail:
-        values = f"([.token_ids, .{text_of(path[len(head) : last])}] | transpose | map(.[1][.[0] | tostring].logprob))"
-    elif tail[-1] == ITEMS:
-        values = f".{text_of(tail[:-1])}"
-    else:
-        values = f"[.{text_of(tail)}]".replace(ITEMS, f"{ITEMS}?", 1)
-    made = f"{{{name}: {values}}}"
-    line = f"{rows}{made if tail == (ITEMS,) else f'. + {made}'}"
-    if head and tail == (name, ITEMS):
-        line = rows.removesuffix(" | ")
-    return f"jq -c '{line}' FILE > dump.jsonl"
+        lists = text_of(tail[: tail.index(ITEMS)])
+        values = f"([.token_ids, .{lists}] | transpose | map(.[1][.[0] | tostring].logprob))"
+    row = f"{{{name}: {values}}}" if tail == (ITEMS,) else f". + {{{name}: {values}}}"
+    rows = f".{text_of(head)} | ".replace(ITEMS, f"{ITEMS}?") if head else ""
+    each = f". A row for each item of {text_of(head)}" if head else ""
+    return f"{each}: jq -c '{rows}{row}' FILE > dump.jsonl"
+
+
+def _keys(path: Path) -> list[str]:
+    """The keys of a place, "" before them."""
+    return ["", *(step for step in path if isinstance(step, str) and step not in (ITEMS, TOKEN))]
 
 
 def _quoted(key: str) -> str:

@@ -7,16 +7,17 @@ own: of another engine's tokens it is the second policy.  A response with log-pr
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, MISCOUNTED, SCORED_NOTE
+from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, MISCOUNTED
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.left_out import LeftOut, Reason, rows_of, survey, unfinished
+from rlcorr_cli.layouts.left_out import LeftOut, survey, unfinished
 from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
@@ -31,16 +32,20 @@ PIECES = (
     "rollout_log_probs: [.[].choices[0].logprobs | (.reasoning_content, .content, .refusal)[]?.logprob, "
     ".token_logprobs[]?]}' FILE > dump.jsonl"
 )
-UNFINISHED = unfinished("choices[].finish_reason", PIECES)
-CHUNK = Reason("left out as chunks of a stream", "is whole: these are chunks of a stream", PIECES)
-UNPLACED = (
-    "holds log-probs, too, and where they belong among the tokens is not known",
-    "can be put in order",
-    "Write the log-probs in the order of the tokens, a list for each response, as rollout_log_probs.",
+CHUNK = LeftOut(note="left out as chunks of a stream", none="is whole: these are chunks of a stream", hint=PIECES)
+UNPLACED = LeftOut(
+    note="holds log-probs, too, and where they belong among the tokens is not known",
+    none="can be put in order",
+    hint="Write the log-probs in the order of the tokens, a list for each response, as rollout_log_probs.",
 )
-FAILED = Reason("left out: no choice is in them, as of a request that failed", "has a choice", "Look at their errors.")
+FAILED = LeftOut(
+    note="left out: no choice is in them, as of a request that failed",
+    none="has a choice",
+    hint="Look at their errors.",
+)
 COLUMNS = ("rollout_log_probs", "response_mask", "group_id", "sample_id", "choice")
 OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids", "cached_tokens", "total_prompt_tokens")
+CHOICES = ("response", "body", "choices")
 TOKEN_ID = "token_id:"
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
 
@@ -49,9 +54,11 @@ def recognise(start: FileStart) -> str | None:
     """By what the first row says that it is, or by the form of a batch's outcome."""
     if start.row.get("object") in OBJECTS and "choices" in start.row:
         return f"object {start.row['object']}"
-    response = start.row.get("response")
-    is_outcome = "custom_id" in start.row and isinstance(response, dict) and "body" in response
-    return "keys custom_id, response with body" if is_outcome else None
+    response = start.row.get("response", "")
+    is_outcome = "custom_id" in start.row and (response is None or (isinstance(response, dict) and "body" in response))
+    if is_outcome and all(path[:3] == CHOICES for path in log_probs_in(start.row)):
+        return "keys custom_id, response with body"
+    return None
 
 
 def open_responses(paths: Sequence[str]) -> OpenedDump:
@@ -59,25 +66,16 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     import pyarrow as pa
 
     (path,) = paths
-    found = set[str]()
-
-    def looked_at() -> Iterator[Sample | LeftOut]:
-        for part in made_of_rows(path, _samples):
-            if not isinstance(part, LeftOut):
-                found.update(name for name, value in part.items() if value is not None)
-            yield part
-
-    notes = survey(looked_at(), "responses")
-    if "rollout_log_probs" not in found:
+    dump = survey(lambda: made_of_rows(path, _samples), "response")
+    if "rollout_log_probs" not in dump.columns:
         raise DataError(
             "its responses have no choice with log-probs.",
             "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
         )
-    optional = [name for name in OPTIONAL if name in found]
-    return OpenedDump(
-        columns=[*COLUMNS, *optional],
-        samples=lambda: rows_of(made_of_rows(path, _samples)),
-        notes=(*notes, *NOTES, *((SCORED_NOTE,) if "prompt_log_probs" in found else ())),
+    return replace(
+        dump,
+        columns=[*COLUMNS, *(name for name in OPTIONAL if name in dump.columns)],
+        notes=(*NOTES, *dump.notes),
         types={
             **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
             "prompt_log_probs": pa.list_(pa.float64()),
@@ -98,26 +96,25 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
         number = place if index is None else index
         sample_id = None if name is None else f"{name}/{number}"
         parts.append(_sample(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
-    yield from parts or [LeftOut(FAILED)]
+    yield from parts or [FAILED]
     lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
-    n_lacking = (whole(usage, "completion_tokens") or 0) - sum(len(values) for values in lists if values is not None)
-    if usage and all(values is not None for values in lists) and not 0 <= n_lacking <= len(parts):
-        yield LeftOut(MISCOUNTED)  # an engine may list no end token
-    unread = next(log_probs_in({key: value for key, value in body.items() if key != "choices"}), None)
-    if unread is not None:
-        yield LeftOut(Reason(f"with log-probs in {text_of(unread)}, too, which are not read"))
+    known = [len(values) for values in lists if values is not None]
+    n_said = whole(usage, "completion_tokens") or 0
+    if usage and len(known) == len(parts) and not 0 <= n_said - sum(known) <= len(parts):
+        yield MISCOUNTED  # an engine may list no end token
+    if unread := next((path for path in log_probs_in(body) if path[0] != "choices"), ()):
+        yield LeftOut(note=f"with log-probs in {text_of(unread)}, too, which are not read")
 
 
 def _sample(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
     """A choice's row, with what `about` tells of it, or why there is none."""
     log_probs, tokens = _sampled(choice)
-    if "delta" in choice or choice.get("finish_reason", "") is None:
-        return LeftOut(
-            CHUNK if "delta" in choice else UNFINISHED, about["sample_id"], () if log_probs is None else log_probs
-        )
-    unread = next((path for path in log_probs_in(choice) if path not in READ), None)
-    if unread is not None:
-        return LeftOut(Reason(f"left out: {text_of(unread)} {UNPLACED[0]}", *UNPLACED[1:]))
+    if "delta" in choice:
+        return CHUNK
+    if left_out := unfinished(PIECES, about["sample_id"], () if log_probs is None else log_probs, choice, body):
+        return left_out
+    if unread := next((path for path in log_probs_in(choice) if path not in READ), ()):
+        return replace(UNPLACED, note=f"left out: {text_of(unread)} {UNPLACED.note}")
     prompt_tokens = _ids(choice, "prompt_token_ids", body)
     prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
     if log_probs is not None:

@@ -3,11 +3,9 @@
 The names are in `reading/names.py`.  A mapping is a plain dict, canonical name -> the dump's column.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
 
 from rlcorr_cli.errors import (
     LONGEST_NAME,
@@ -218,33 +216,20 @@ def check_names(overrides: Mapping[str, str]) -> None:
     """Refuse overrides that are wrong whatever the dump holds."""
     taken: dict[str, str] = {}
     for canonical, column in overrides.items():
-        if canonical not in ALIASES and column in ALIASES:
+        meant = next((name for name, aliases in ALIASES.items() if canonical in aliases), None)
+        if canonical not in ALIASES and column in ALIASES and meant != column:
             raise UsageError(
                 f"--map {canonical}={column} is the wrong way round.", f"Write --map {column}={canonical}."
             )
         if canonical not in ALIASES:
-            meant = next((name for name, aliases in ALIASES.items() if canonical in aliases), None)
             hint = f"Write --map {meant}={column}." if meant else f"Canonical names: {', '.join(ALIASES)}."
+            hint = f"Leave it out: a column of either name is read as {meant}." if meant == column else hint
             raise UsageError(f"--map: unknown name '{canonical}'.", hint)
         if column in taken:
             raise UsageError(
                 f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
             )
         taken[column] = canonical
-
-
-@contextmanager
-def hinting(rows: Iterable[Mapping[str, Any]], *, of_json: bool) -> Generator[None]:
-    """Let an error about a policy that no column holds say where these rows hold it, if they do.  of_json: whether they
-    are of JSON lines."""
-    try:
-        yield
-    except (NoRolloutColumn, NoTrainedColumn) as error:
-        name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
-        hint = nested.hint(rows, name, of_json=of_json)
-        if hint is None:
-            raise
-        raise DataError(error.message, hint) from error
 
 
 def listed(names: Iterable[str]) -> str:
@@ -302,9 +287,9 @@ _UNWRITTEN = {
 
 def _near(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> list[str]:
     """At most three columns named much like this one or its aliases; none that plays another part, as the rollout's
-    own log-probs do, nor those of a reference policy."""
+    own log-probs do, nor of what is no policy of the tokens that were sampled."""
     others = {column for name in ALIASES if name != canonical for column in candidates(name, available, overrides)}
-    free = [column for column in available if column not in others and not column.lower().startswith("ref")]
+    free = [column for column in available if column not in others and not nested.OTHERS & nested.words_of(column)]
     free = [column for column in free if len(column) <= LONGEST_NAME]
     names = (canonical, *ALIASES[canonical])
     close = (column for name in names for column in get_close_matches(name, free, cutoff=0.7))

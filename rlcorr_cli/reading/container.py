@@ -136,8 +136,9 @@ def _value(text: str, whole: bool) -> Value:
     return None if text == NULL else int(text) if whole else text
 
 
-NeededColumns = Callable[[pa.Schema], list[str]]
-"""From a file's schema the columns that may be read, which are checked while it is open."""
+NeededColumns = Callable[..., list[str]]
+"""From a file's schema, and its first rows where they are objects of JSON, the columns that may be read, which are
+checked while it is open."""
 
 
 @frozen(kw_only=True)
@@ -145,12 +146,13 @@ class Index:
     """schema: all columns of the file itself.  partition: further ones, that the names of its folders tell.
     in_one: whether the file can only be read from end to end, as one shard.
     made: whether rows are made in its schema's columns, so that files of one dump can all have the columns of any.
-    notes: what its reader should know, in sentences.
+    losses: what of it is not among its rows, and notes: what its reader should know besides, in sentences.
 
     group_rows: rows of each row group.  group_bytes: needed column -> its bytes in each row group, as compressed.
     """
 
     schema: pa.Schema
+    losses: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     partition: Partition = Partition()
     in_one: bool = False

@@ -9,15 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError
+from rlcorr_cli.errors import DataError, NoRolloutColumn, NoTrainedColumn
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.layouts import nested
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.arrow_values import example
 from rlcorr_cli.reading.batch import Input, Shard
-from rlcorr_cli.reading.columns import Roles, candidates, check_names, hinting
+from rlcorr_cli.reading.columns import Roles, candidates, check_names
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
 from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
-from rlcorr_cli.reading.formats import STREAMED, container
+from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, PROMPTS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
@@ -144,7 +145,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    index = reader(first.format).index(first, lambda _: [], None)
+    index = reader(first.format).index(first, lambda *_: [], None)
     return {field.name: str(field.type) for field in index.schema}
 
 
@@ -167,12 +168,14 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     def indexed(source: Source) -> tuple[str, Index]:
         named = folders[source.path]
 
-        def needed(schema: pa.Schema) -> list[str]:
+        def needed(schema: pa.Schema, rows: Sequence[Mapping[str, Any]] = ()) -> list[str]:
             every = named.beside(schema).added_to(schema)
-            # Of JSON lines the first rows themselves are looked into.
-            nested = [] if source.format == STREAMED.name else [{field.name: example(field.type) for field in schema}]
-            with hinting(nested, of_json=False):
+            try:
                 columns = needed_columns(source.path, every, request, plan_columns, alone=len(sources) == 1)
+            except (NoRolloutColumn, NoTrainedColumn) as error:
+                name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
+                examples = rows or [{field.name: example(field.type) for field in schema}]
+                raise DataError(error.message, nested.hint(examples, name, of_json=bool(rows)) or error.hint) from error
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):
@@ -217,7 +220,7 @@ def _settled(
     # What files' layouts say of them, each sentence once, with the first file that it is about.
     about: dict[str, list[str]] = {}
     for path, index in indexes.items():
-        for note in index.notes:
+        for note in (*index.losses, *index.notes):
             about.setdefault(note, []).append(path)
     notes = list(search_notes)
     for note, paths in about.items():

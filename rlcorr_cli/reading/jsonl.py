@@ -13,7 +13,7 @@ from rlcorr_cli.places import STDIN, Place, shown
 from rlcorr_cli.reading.arrow_values import holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
-from rlcorr_cli.reading.columns import ALIASES, Roles, hinting, read_for
+from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
@@ -38,8 +38,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
         schema = inferred(rows)
-        with hinting(rows, of_json=True):
-            needed(schema)
+        needed(schema, rows)
         return Index(schema=schema, in_one=path == STDIN or is_compressed(path))
     if not lines:
         raise DataError(f"{shown(path)} has no rows in its first lines.", "JSON lines hold one object per line.")

@@ -50,7 +50,7 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
             raise NoTrainedPolicy(f"{shown(source.path)}: no row can be used.", " ".join(opened.notes)) from error
         message = f"{shown(source.path)} holds no log-probs of a trained policy."
         raise NoTrainedPolicy(message, opened.missing_policy_hint) from error
-    return Index(schema=columns, in_one=True, made=True, notes=opened.notes)
+    return Index(schema=columns, in_one=True, made=True, losses=opened.losses, notes=opened.notes)
 
 
 def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:

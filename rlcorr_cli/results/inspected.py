@@ -97,6 +97,7 @@ class Inspected(Output):
 
     schema: column -> type, of the first file.  columns: canonical -> column, sample_id and step among them where they
     tell rows and files apart.  uses: column -> what it is used for, of others.  problems, cause: as of a Report.
+    is_partial: whether a file holds what is not among its rows, which notes tell.
     """
 
     OUTPUT = "inspect"
@@ -111,6 +112,7 @@ class Inspected(Output):
 
     tally: Annotated[DumpCounts, HIDDEN]
     bad_rows: Annotated[int, HIDDEN]
+    is_partial: Annotated[bool, HIDDEN]
 
     @property
     def read_as(self) -> dict[str, str]:

@@ -82,6 +82,7 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
             columns={**dump.columns, **dump.marks, **dump.of_rows},
             uses=dump.uses,
             tally=tally,
+            is_partial=any(index.losses for index in dump.indexes.values()),
             bad_rows=reading.n_bad_rows,
             problems=reading.problems,
             anomalies=anomalies,

@@ -31,6 +31,7 @@ COLUMNS = 24
 """How many are shown; --json has all."""
 CLEAN = "No bad rows, and nothing suspicious."
 NOTHING = "No row can be used: none has a valid token."
+PARTIAL = "No bad rows among those that are read; the notes say which responses are not, or not whole."
 
 
 def of_schema(schema: Mapping[str, str]) -> Document:
@@ -40,7 +41,7 @@ def of_schema(schema: Mapping[str, str]) -> Document:
 
 def document(inspected: Inspected) -> Document:
     """What is said of how a dump is read."""
-    is_suspicious = _is_suspicious(inspected)
+    is_warned = _is_suspicious(inspected) or inspected.is_partial
     return Document(
         lines=_dump(inspected),
         command="inspect",
@@ -48,7 +49,7 @@ def document(inspected: Inspected) -> Document:
         summary=joined(*amounts(inspected.counts, None), last_change(inspected.inputs)),
         causes=[anomaly_cause(each) for each in inspected.anomalies],
         headline=_headline(inspected),
-        status="fail" if any(each.voids for each in inspected.anomalies) else "warn" if is_suspicious else "ok",
+        status="fail" if any(each.voids for each in inspected.anomalies) else "warn" if is_warned else "ok",
         sections=_sections(inspected),
         json=json_text(inspected.to_dict),
         records=_columns(inspected),
@@ -62,7 +63,7 @@ def _is_suspicious(inspected: Inspected) -> bool:
 def _headline(inspected: Inspected) -> str:
     """What is wrong with the rows, the files and the gap, in a sentence each."""
     if not _is_suspicious(inspected):
-        return CLEAN if inspected.counts["tokens"] else NOTHING
+        return NOTHING if not inspected.counts["tokens"] else PARTIAL if inspected.is_partial else CLEAN
     kinds, anomalies = ", ".join(inspected.problems), ", ".join(each.name for each in inspected.anomalies)
     sentences = [f"Rows with problems: {kinds}."] if kinds else []
     sentences += [f"Suspicious: {anomalies}."] if anomalies else []
@@ -106,7 +107,7 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
     yield from anomaly_notes(inspected.anomalies)
     yield from cause_notes(inspected.cause)
     if not _is_suspicious(inspected) and inspected.counts["tokens"]:
-        yield Note(CLEAN)
+        yield Note(_headline(inspected))
     if inspected.notes:
         yield BLANK
     yield from (Note(clean(note), "dim") for note in inspected.notes)

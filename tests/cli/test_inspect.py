@@ -156,6 +156,24 @@ def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
     assert run("inspect", BF16, "--worst", "2", "-q").out == by_gap
 
 
+def test_it_does_not_say_that_nothing_is_suspicious_where_responses_are_left_out(tmp_path: Path) -> None:
+    def chat(finish: str | None) -> dict[str, Any]:
+        choice = {"logprobs": {"content": [{"logprob": -0.5}]}, "finish_reason": finish}
+        return {"id": "a", "object": "chat.completion", "choices": [choice]}
+
+    told = " ".join(run("inspect", jsonl(tmp_path / "a.jsonl", [chat("stop"), chat(None)])).out.split())
+    assert "1 of 2 responses left out as unfinished" in told
+    assert "nothing suspicious" not in told
+    assert "No bad rows among those that are read; the notes say which responses are not, or not whole." in told
+
+
+def test_log_probs_that_lie_nested_are_named_beside_the_columns(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", [{"details": {"tokens": [{"logprob": -0.5}]}}])
+    ran = run("inspect", path)
+    assert (ran.status, ran.out.split()[:3]) == (3, ["column", "type", "read"])
+    assert "details.tokens[].logprob holds numbers" in ran.err
+
+
 def test_it_says_first_that_no_row_can_be_used(tmp_path: Path) -> None:
     told = run("inspect", parquet(tmp_path / "a.parquet", [row(response_mask=[0, 0])])).out
     assert told.splitlines()[1].strip() == "No row can be used: none has a valid token."

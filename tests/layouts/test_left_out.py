@@ -59,7 +59,7 @@ def test_a_response_with_log_probs_in_an_unknown_place_is_left_out_and_told(
     path = lines(tmp_path / "a.jsonl", [plain, odd])
     assert [row["sample_id"] for row in rows_of([path])] == ["a/0"]
     assert any(f"1 of 2 responses left out: {place}" in note for note in inspect(str(path)).notes)
-    with pytest.raises(DataError, match="none of its 1 responses can be put in order"):
+    with pytest.raises(DataError, match="none of its responses can be put in order"):
         inspect(str(lines(tmp_path / "b.jsonl", [odd])))
 
 
@@ -84,6 +84,52 @@ def test_another_number_of_log_probs_than_the_usage_says_is_told(
         assert any("than completion_tokens" in note for note in inspect(str(path)).notes) == is_told
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        *({**chat({"content": [-1.0]}), **sign} for sign in ({"done": False}, {"status": "in_progress"})),
+        {**sglang([-1.0]), "finished": False},
+        sglang([-1.0], status="incomplete"),
+        {
+            "responses_create_params": {},
+            "response": {
+                "status": "incomplete",
+                "output": [{"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}],
+            },
+        },
+    ],
+)
+def test_a_line_that_says_it_has_not_ended_is_left_out(tmp_path: Path, row: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"is finished: .* in all"):
+        inspect(str(lines(tmp_path / "a.jsonl", [row])))
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}}
+    if "response" in row:
+        assert len(rows_of([lines(tmp_path / "b.jsonl", [{**row, "response": {**row["response"], **cut}}])])) == 1
+
+
+def test_a_batch_of_failed_requests_says_so(tmp_path: Path) -> None:
+    failed = {"custom_id": "q", "response": None, "error": {"code": "batch_expired"}}
+    with pytest.raises(DataError, match="none of its 2 responses has a choice"):
+        inspect(str(lines(tmp_path / "a.jsonl", [failed] * 2)))
+    answered = {"custom_id": "r", "response": {"body": chat({"content": [-1.0]})}}
+    notes = " ".join(inspect(str(lines(tmp_path / "b.jsonl", [failed, answered]))).notes)
+    assert "1 of 2 responses left out: no choice" in notes
+
+
+def test_an_end_without_log_probs_is_a_piece_of_the_line_before_it(tmp_path: Path) -> None:
+    rows = [chat({"content": [-1.0]}, finish=None), {**chat({}), "id": "a"}, chat({"content": [-1.0]}, id="b")]
+    with pytest.raises(DataError, match="they are pieces"):
+        rows_of([lines(tmp_path / "a.jsonl", rows)])
+
+
+def test_rows_are_the_same_whether_they_are_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [chat({"content": [-1.0, -2.0]}, id=str(i)) for i in range(5)]
+    kept = rows_of([lines(tmp_path / "a.jsonl", rows)])
+    monkeypatch.setattr("rlcorr_cli.layouts.left_out.MOST_KEPT", 20)
+    again = rows_of([lines(tmp_path / "b.jsonl", rows)])
+    assert [row["rollout_log_probs"] for row in kept] == [row["rollout_log_probs"] for row in again] == [[-1, -2]] * 5
+
+
 def test_log_probs_beside_the_choices_are_told_as_not_read(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", [chat({"content": [-1.0]}, old_log_probs=[-1.0])])
     assert any("with log-probs in old_log_probs[], too" in note for note in inspect(str(path)).notes)
@@ -105,7 +151,7 @@ def test_lines_of_unfinished_responses_are_counted_and_are_no_rows(tmp_path: Pat
     path = lines(tmp_path / "a.jsonl", [*grown(make), make([-4.0], "b", False)])
     notes = " ".join(inspect(str(path)).notes)
     assert "3 of 4 responses left out as unfinished" in notes
-    assert "No finished line of 1 responses: b" in notes
+    assert "No finished line of 1 response: b" in notes
     written = tmp_path / "dump.parquet"
     convert(str(path), output=str(written))
     assert pq.read_table(written)["rollout_log_probs"].to_pylist() == [[-1.0, -2.0, -3.0]]
@@ -190,11 +236,14 @@ def test_a_response_of_sglang_without_log_probs_is_left_out_and_told(tmp_path: P
 @pytest.mark.parametrize(
     ("file", "on"), [("engines/sglang_generate.jsonl", "group_id"), ("engines/vllm_chat.jsonl", "group_id,choice")]
 )
-def test_the_columns_that_an_engines_hint_joins_on_are_there(file: str, on: str) -> None:
+def test_what_an_engines_hint_joins_on_can_be_typed(tmp_path: Path, file: str, on: str) -> None:
     with pytest.raises(DataError) as caught:
         analyze(str(NATIVE / file))
     assert f'on="{on}"' in caught.value.hint
-    assert set(on.split(",")) <= rows_of([NATIVE / file])[0].keys()
+    n_rows = len(rows_of([NATIVE / file]))
+    assert (
+        convert(str(NATIVE / file), join=str(NATIVE / file), on=on, output=str(tmp_path / "a.parquet")).rows == n_rows
+    )
 
 
 def test_cached_tokens_of_a_response_are_columns(tmp_path: Path) -> None:
@@ -244,6 +293,25 @@ FORMS: dict[str, tuple[Any, str]] = {
         "responses[].meta_info.output_token_logprobs[][0]",
     ),
     "table": ({"columns": ["rollout_log_probs", "id"], "data": [[[-0.5, -0.25], "a"]], "ncols": 2}, "a table of"),
+    "responses api": (
+        {"object": "response", "output": [{"type": "reasoning"}, {"content": [{"logprobs": TOKENS}]}]},
+        "A row for each item of output[].content[]",
+    ),
+    "responses api in a batch": (
+        {"custom_id": "q", "response": {"body": {"output": [{"content": [{"logprobs": TOKENS}]}]}}, "error": None},
+        "response.body.output[].content[].logprobs[].logprob",
+    ),
+    "cohere": ({"logprobs": [{"logprobs": [-0.5]}, {"logprobs": [-0.25]}]}, "logprobs[].logprobs[]"),
+    "cohere 1": (
+        {"generations": [{"likelihood": -0.3, "token_likelihoods": [{"likelihood": v} for v in (-0.5, -0.25)]}]},
+        "generations[].token_likelihoods[].likelihood",
+    ),
+    "triton": ({"output_log_probs": [[-0.5, -0.25]], "cum_log_probs": [-0.75]}, "output_log_probs[][]"),
+    "lmdeploy": (
+        {"meta_info": {"output_token_logprobs": None}, "output_token_logprobs": [[-0.5, 5], [-0.25, 6]]},
+        "output_token_logprobs[][0]",
+    ),
+    "one token a line": ({"token": {"logprob": -0.5}}, "token.logprob holds one number a line"),
     "array": ([{"rollout_log_probs": [-0.5, -0.25]}], "an array"),
 }
 
@@ -260,7 +328,7 @@ def test_log_probs_that_lie_elsewhere_are_named_with_a_line_that_makes_rows_of_t
     made = typed(caught.value.hint, path)
     written = tmp_path / "dump.parquet"
     convert(str(made), output=str(written))
-    assert pq.read_table(written)["rollout_log_probs"].to_pylist() == [[-0.5, -0.25]]
+    assert pq.read_table(written)["rollout_log_probs"].to_pylist() == [[-0.5, -0.25][: 1 if "one token" in name else 2]]
 
 
 @pytest.mark.parametrize(
@@ -268,9 +336,16 @@ def test_log_probs_that_lie_elsewhere_are_named_with_a_line_that_makes_rows_of_t
     [
         ({"transition_scores": [-0.5]}, 'map={"rollout_log_probs": "transition_scores"}'),
         ({"prompt_logprobs": None, "logprobs": None}, "have the engine that samples return"),
-        ({"token": {"logprob": -0.5}}, "token.logprob holds one number a line"),
+        (
+            {"completion_probabilities": [{"probs": [{"prob": 0.6}]}]},
+            "probs[].prob holds probabilities: have the engine",
+        ),
+        ({"logprobs": [{"5": -0.5}]}, "logprobs[].{token id} holds numbers: write them as rollout_log_probs"),
+        ({"prompt_logprobs": [-0.5], "cum_log_probs": [-0.5]}, "have the engine that samples return"),
+        ({"meta_info": {"output_token_logprobs": None}, "logprobs": [-0.5]}, 'map={"rollout_log_probs": "logprobs"}'),
+        ({"stop": False, "completion_probabilities": TOKENS}, "Lines with stop false hold parts of a response"),
         ({"done": False, "logprobs": TOKENS}, "Lines with done false hold parts of a response"),
-        ({"rollout_log_probs": [-0.5], "trainer": {"logprobs": [-0.5]}}, "{old_log_probs: .trainer.logprobs}"),
+        ({"rollout_log_probs": [-0.5], "trainer": {"logprobs": [-0.5]}}, "{old_log_probs: [.trainer.logprobs[]?]}"),
         ({"rollout_log_probs": [-0.5], "logprobs": TOKENS}, "the trainer did not write its log-probs"),
     ],
 )
@@ -337,6 +412,9 @@ def test_tokens_and_prompts_of_other_names_can_be_mapped(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="unknown name 'token_ids'") as caught:
         inspect(str(path), map={"token_ids": "output_ids"})
     assert "response_token_ids" in caught.value.hint
+    with pytest.raises(UsageError) as caught:
+        inspect(str(path), map={"old_logprobs": "old_log_probs"})
+    assert caught.value.hint.startswith("Leave it out")
 
 
 def test_server_sent_events_are_named_with_a_line_that_gives_their_chunks(tmp_path: Path) -> None:
