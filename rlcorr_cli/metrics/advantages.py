@@ -94,7 +94,7 @@ ADVANTAGES: tuple[Metric, ...] = (
     ),
     Metric(
         name="advantage_shift_se",
-        formula="standard error of advantage_shift, from share (A - A_IS) - (A - mean A) / B, with share = e^S of sum 1",
+        formula="standard error of advantage_shift, from share (A - A_IS) - (A - mean A) / B, share = e^S of sum 1",
         unit="standard deviations",
         meaning="How far advantage_shift may be off by chance.",
         note="Null if advantage_shift is null.",

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import product
 
 import pyarrow as pa
@@ -136,13 +136,15 @@ def read(
     """
     first, stop = shard.part or (0, 0)
     names = None if whole else roles.needed
-    with parquet_file(shard.path) as file:
+    with ExitStack() as opened:
+        file = opened.enter_context(parquet_file(shard.path))
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
         step, dictionaries = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
         schema = file.schema_arrow
-    with parquet_file(shard.path, dictionaries=dictionaries) as file:
+        if dictionaries:
+            file = opened.enter_context(parquet_file(shard.path, dictionaries=dictionaries))
         for batch in file.iter_batches(step, list(groups), names, use_threads=False):
             for numbers, portion in portions(batch, schema, shard.path, row, whole=whole):
                 yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)

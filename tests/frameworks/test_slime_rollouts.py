@@ -233,7 +233,7 @@ def written(path: Path, rows: Sequence[Row]) -> Path:
 def test_samples_of_a_rollout_may_lie_anywhere(options: dict[str, Any], tmp_path: Path) -> None:
     """In other files, row groups and batches, read by other processes."""
     rows = [*SIX, *({**row, "sample_id": f"m{row['sample_id']}"} for row in MASKED)]
-    parts = [written(tmp_path / f"{part}.parquet", rows[part::3]) for part in range(3)]
+    parts = [written(tmp_path / f"part_{part}.parquet", rows[part::3]) for part in range(3)]
     right = Loops(rows, NORMALISED).all()
     assert measured(parts, **options) == pytest.approx(right, rel=1e-9, abs=1e-12)
     assert measured(rows_as_columns(rows)) == pytest.approx(right, rel=1e-9, abs=1e-12)

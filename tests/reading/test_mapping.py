@@ -86,8 +86,11 @@ def test_overrides_that_cannot_be_followed_are_usage_errors() -> None:
         resolve(PAIR, {"old_log_probs": "old_logprob"}, "decoupled")
     assert "old_log_probs" in caught.value.hint
     with pytest.raises(UsageError, match=r"--map: unknown name 'old'") as caught:
-        check_names({"old": "old_log_probs"})
+        check_names({"old": "trained"})
     assert "response_mask" in caught.value.hint
+    with pytest.raises(UsageError, match=r"--map old=old_log_probs is the wrong way round") as caught:
+        check_names({"old": "old_log_probs"})
+    assert caught.value.hint == "Write --map old_log_probs=old."
     with pytest.raises(UsageError, match=r"to both"):
         check_names({"old_log_probs": "x", "rollout_log_probs": "x"})
 
