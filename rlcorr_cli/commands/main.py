@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from functools import partial
 from typing import NoReturn
 
 from rlcorr_cli.commands import config
@@ -77,34 +78,26 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     args = sys.argv[1:] if args is None else args
-    if not asks_for_ray(args):
-        _end(run(args, begin=interrupt.install))
+    by_variables = " ".join(text for name, text in os.environ.items() if name.startswith(config.PREFIX))
+    given = [*args, *by_variables.split()]
+    if not {"ray", "--engine=ray"} & {*given}:
+        _end(run(args, interrupt.install))
     from rlcorr_cli.engines import ray_guard
 
-    child, pipe = ray_guard.forked()
-    if child == 0:
-        _end(run(args, begin=interrupt.install), pipe)
-    try:
-        _end(ray_guard.status_of(child, pipe, args))
-    except RlcorrError as error:
-        _end(_show(error, [*args]))
+    said = mmap.mmap(-1, 1)
+    _end(run(args, partial(ray_guard.fork, said, given)), said)
 
 
-def asks_for_ray(args: Sequence[str]) -> bool:
-    """Whether a command line may use Ray."""
-    return "ray" in args or "--engine=ray" in args or os.environ.get("RLCORR_ENGINE") == "ray"
-
-
-def _end(status: int, pipe: int | None = None) -> NoReturn:
+def _end(status: int, said: mmap.mmap | None = None) -> NoReturn:
     """Leave without taking the interpreter down: that costs half a second where torch is loaded, and would wait for
     worker threads that nobody waits for.  All that was written is in place by now, and nothing of ours runs at exit.
-    pipe: where to say the status, too.
+    said: where a parent looks for the status.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # closed by the caller, or by the reader
             stream.flush()
-    if pipe is not None:
-        os.write(pipe, bytes([status]))
+    if said is not None:
+        said[0] = status
     os._exit(status)
 
 

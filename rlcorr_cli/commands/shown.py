@@ -65,8 +65,9 @@ def checked(result: "Checked", *, json: bool) -> int:
 
 
 def watched(result: "Watched", *, json: bool) -> int:
-    """What `watch` saw; status 1 where a step fails, or a file cannot be read."""
-    plain(result, json=json)
+    """What `watch` saw, which it prints itself as JSON; status 1 where a step fails, or a file cannot be read."""
+    if not json:
+        plain(result, json=False)
     return 0 if result.passed else 1
 
 

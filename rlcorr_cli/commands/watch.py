@@ -25,6 +25,7 @@ from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination, is_remote
 from rlcorr_cli.places import STDIN
+from rlcorr_cli.show.stdout import emit_json, has_reader
 
 if TYPE_CHECKING:
     from rlcorr_cli.results.report import Group
@@ -44,13 +45,17 @@ Told = Callable[["StepLine | Alarm | str"], None]
 """Takes each step's line and each alarm, and what else is to be said, in a sentence."""
 
 
-def teller(json: bool) -> Told | None:
+def teller(json: bool) -> Told:
     """What prints them on a terminal."""
     if json:
-        return None
+        return in_the_result
     from rlcorr_cli.show.watch import Teller
 
     return Teller()
+
+
+def in_the_result(_: object) -> None:
+    """With --json the result tells of steps, and the state keeps them as untold until that is printed."""
 
 
 class WatchOptions(HowRead, PlanOptions, total=False):
@@ -164,7 +169,10 @@ def watch(
             tb=None if tb is None else Path(tb),
         )
         ran.follow(once=once, every=every)
-    return ran.following.watched(reading.paths, ran.steps, notes=notes, state=ran.kept_in)
+        result = ran.following.watched(reading.paths, ran.steps, notes=notes, state=ran.kept_in)
+        if told is in_the_result:
+            ran.print_json(result)
+    return result
 
 
 def _state_file(state: Any) -> Path:
@@ -225,8 +233,6 @@ class _Run:
     def follow(self, *, once: bool, every: float) -> None:
         """Look once, or until Ctrl-C or until nobody is told any more; first tell the alarms that an earlier run was
         killed over."""
-        from rlcorr_cli.show.stdout import has_reader
-
         if not once:
             n = self.following.n_steps
             told = f"{plural(n, 'step')} {'was' if n == 1 else 'were'} told before" if n else "no step was told yet"
@@ -234,7 +240,6 @@ class _Run:
             self.told(f"Following {' '.join(self.job.reading.paths)}, of which {told}. {kept} Ctrl-C ends it.")
         try:
             self._waits += self.following.untold
-            self.following = replace(self.following, untold=())
             self._save_and_tell()
             self._look()
             while not once and (has_reader() or self.command is not None or self.tb is not None):
@@ -283,8 +288,7 @@ class _Run:
 
         news, self._waits = tuple(self._waits), []
         alarms = tuple(each for each in news if isinstance(each, Alarm))
-        if self.following != self._file.saved or news:
-            self._file.save(replace(self.following, untold=news))
+        self._save(news)
         ended: KeyboardInterrupt | None = None
         for line in (each for each in news if isinstance(each, StepLine)):
             self.steps.append(line)
@@ -293,15 +297,26 @@ class _Run:
             except KeyboardInterrupt as error:  # no signal's: who was told of this line wants no more
                 interrupt.check()
                 ended = error
-        if len(news) > len(alarms):
-            self._file.save(replace(self.following, untold=alarms))
+        self._save(alarms)
         if ended is not None:
             raise ended
         for alarm in alarms:
             self.told(alarm)
             self._run_command(alarm)
-        if alarms:
-            self._file.save(self.following)
+        self._save()
+
+    def _save(self, news: "tuple[StepLine | Alarm, ...]" = ()) -> None:
+        """Save what is remembered, and of what nobody was told: `news`, and steps of a result that is not printed."""
+        following = replace(self.following, untold=(*(self.steps if self.told is in_the_result else ()), *news))
+        if following != self._file.saved:
+            self._file.save(following)
+
+    def print_json(self, result: "Watched") -> None:
+        """Print the result, and then save that its steps were told."""
+        emit_json(result.to_dict())
+        if has_reader():
+            self.steps.clear()
+            self._save()
 
     def _run_command(self, alarm: "Alarm") -> None:
         if self.command is None:

@@ -7,7 +7,7 @@ is just being handled, because the main thread may wait for a batch that never c
 
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -31,14 +31,23 @@ class Terminated(BaseException):
         self.exit_status = 128 + number
 
 
-def install() -> None:
-    """Set the handlers, once, from the main thread of rlcorr's own process.
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _seen
+    if _handled or (_seen is not None and _seen.args == (number,)):  # sent to a process, and to all of its group
+        return
+    _seen = KeyboardInterrupt(number) if number == signal.SIGINT else Terminated(number)
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
+    raise _seen
+
+
+def install(handler: Callable[[int, FrameType | None], None] = _stop) -> None:
+    """Set the handlers, from the main thread of rlcorr's own process.
 
     Signals that are ignored stay so, as `nohup` and a shell's background jobs ask for.
     """
     for number in ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _stop)
+            signal.signal(number, handler)
     signal.signal(signal.SIGALRM, _raise_again)
     sys.unraisablehook = _unraisable
 
@@ -47,15 +56,6 @@ def check() -> None:
     """Raise what a signal asked for, if one came.  For any thread."""
     if _seen is not None:
         raise _seen
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    global _seen
-    if _handled:
-        return
-    _seen = KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
-    signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS, AGAIN_SECONDS)
-    raise _seen
 
 
 def signal_handled() -> None:

@@ -203,14 +203,17 @@ def _refused(address: str, text: str) -> UsageError:
 
 @contextmanager
 def _own_signals() -> Generator[None]:
-    """Ray takes SIGTERM over as it starts; it stays ours, so that temporary files are removed."""
+    """Ray would take SIGTERM over as it starts, and make a SystemExit of it, or a trace of C; it stays ours."""
     before = signal.getsignal(signal.SIGTERM)
+    utils: Any = import_module("ray._private.utils")
+    taking_over, utils.set_sigterm_handler = getattr(utils, "set_sigterm_handler", None), lambda _: None
     try:
         yield
     except SystemError:
         interrupt.check()  # what a signal's handler raises within Ray, it makes this of
         raise
     finally:
+        utils.set_sigterm_handler = taking_over
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
@@ -218,14 +221,10 @@ def _own_signals() -> Generator[None]:
 def end_cluster(folder: str) -> None:
     """End the processes of a cluster whose folder this is, and remove it; where the system does not list them, they end
     with us."""
-    started: list[int] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if folder.encode() in path.read_bytes():
-                started.append(int(path.parent.name))
-    for pid in started:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+                os.kill(int(path.parent.name), signal.SIGKILL)
     _remove(folder)
 
 

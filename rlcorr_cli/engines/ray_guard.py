@@ -2,8 +2,8 @@
 
 Where its raylet dies, Ray's library ends the process that uses it at once, with a status of its own: 1, which means of
 `check` that a rule failed.  So the run goes on in a child, which says its status before it ends; where it did not, the
-parent says what happened, and removes what was left behind.  Signals are passed on; and where the parent is killed, the
-system asks the child to end.
+parent says so, and removes what was left behind.  Signals are passed on: one that was sent to both reaches the child
+twice, and counts once.
 """
 
 import ctypes
@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from mmap import mmap
 from pathlib import Path
 
 from rlcorr_cli.engines import interrupt, ray_cluster
@@ -21,46 +22,41 @@ from rlcorr_cli.files.temporaries import sweep
 
 PR_SET_PDEATHSIG = 1
 """Of Linux: have a signal sent to this process when its parent is gone."""
+UNSAID = 255
+"""No status of ours."""
 
 
-def forked() -> tuple[int, int]:
-    """In the child 0 and where to write the status; in the parent the child and where to read it."""
-    parent, (reader, writer) = os.getpid(), os.pipe()
-    signal.pthread_sigmask(signal.SIG_BLOCK, interrupt.ENDING)
+def fork(said: mmap, named: Sequence[str]) -> None:
+    """Return in a child, which is to write its status into `said`, a byte of memory that both see.
+
+    The parent ends with that status, or with a DataError where the child wrote none.  named: texts some of which say
+    where outputs go.
+    """
+    said[0] = UNSAID
+    interrupt.install()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nothing is known of how a child ends
     child = os.fork()
     if child == 0:
-        os.setpgid(0, 0)  # a Ctrl-C in the terminal reaches the parent alone
         if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(interrupt.Terminated(signal.SIGTERM).exit_status)
-    else:
-        os.close(writer)
-        os.set_blocking(reader, False)
-        for number in interrupt.ENDING:
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda number, _: _pass_on(child, number))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt.ENDING)
-    return child, reader if child else writer
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        return
 
+    def pass_on(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
 
-def _pass_on(child: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(child, number)
-
-
-def status_of(child: int, reader: int, args: Sequence[str]) -> int:
-    """The status that the child said; a DataError where it said none, and what it left is removed."""
-    os.waitpid(child, 0)
-    with suppress(BlockingIOError):
-        if status := os.read(reader, 1):
-            return status[0]
+    interrupt.install(pass_on)
+    _, ended = os.waitpid(child, 0)
+    if said[0] != UNSAID:
+        os._exit(said[0])
     for folder in {Path(tempfile.gettempdir()), Path("/tmp")}:
         for own in folder.glob(f"{ray_cluster.FOLDER}{child}-*"):
             ray_cluster.end_cluster(str(own))
-    places = [Path(arg.rpartition("=")[2]) for arg in args]
+    places = [Path(text.rpartition("=")[2]) for text in named]
     sweep({Path(tempfile.gettempdir()), *places, *(place.parent for place in places)})
+    if os.WTERMSIG(ended) in interrupt.ENDING:  # for a moment as it connects, Ray has a handler of its own
+        raise interrupt.Terminated(os.WTERMSIG(ended))
     raise DataError(
-        "The connection to the Ray cluster is lost, and Ray ended the run; nothing was written.",
-        "Is the cluster still up, and did its nodes have enough memory?  Run it again.",
+        "The connection to the Ray cluster is lost: the process of this run ended without a result.",
+        "Is the cluster still up, and did its nodes have enough memory?  Look which outputs are there; run it again.",
     )

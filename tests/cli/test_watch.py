@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -380,6 +381,18 @@ def test_steps_are_in_lines_and_curves_though_a_watch_is_ended_as_it_tells_them(
     assert rlcorr_cli.watch("run/", **rule).steps == ()
 
 
+@pytest.mark.parametrize("ending", ["> /dev/full", "| true"])
+def test_steps_of_a_result_that_nobody_read_are_told_by_the_next(here: Path, ending: str) -> None:
+    for step in range(18):
+        step_file(here / f"run/step_{step}.parquet", step, FAR if step == 17 else CLOSE)
+    rule = ("--max", "k3_kl=0.05", "--exec", "echo >> alarms")
+    line = f"{shlex.join([forked_command(), 'watch', 'run/', '--once', '--json', *rule])} {ending}"
+    subprocess.run(["bash", "-c", line], cwd=here, stderr=subprocess.DEVNULL, timeout=LIMIT_SECONDS)
+    for expected in (list(range(18)), []):
+        assert steps(looked(*rule, status=1)) == expected
+    assert (here / "alarms").read_text() == "\n"
+
+
 def test_an_empty_folder_waits_and_a_missing_one_is_an_error(here: Path) -> None:
     assert "No step of run/ is complete yet." in run("watch", "run/", "--once").out
     refused(run("watch", "nowhere/", "--once"), 3, "nowhere/: no such file")
@@ -518,6 +531,20 @@ def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
         process.stdout.close()
         step_file(here / "run/step_1.parquet", 1)
         assert process.wait(LIMIT_SECONDS) == 0
+
+
+def test_steps_that_a_killed_watch_was_to_print_as_json_are_told_by_the_next(
+    here: Path, watching: Callable[..., Watching]
+) -> None:
+    for step in range(2):
+        step_file(here / f"run/step_{step}.parquet", step)
+    first = watching("run/", "--json")
+    state = here / "watch.rlcorr"
+    wait_for(lambda: state.exists() and b"step_1" in state.read_bytes(), first.process)
+    first.process.kill()
+    first.process.wait(LIMIT_SECONDS)
+    step_file(here / "run/step_2.parquet", 2)
+    assert (steps(looked()), steps(looked())) == ([0, 1, 2], [])
 
 
 def test_an_alarm_is_raised_again_whose_command_was_killed_with_the_watch(

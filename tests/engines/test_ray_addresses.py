@@ -6,12 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from ray_clusters import readers
 
 from rlcorr_cli.engines.ray_worker import Reading, packed_shard, run_shard
 from rlcorr_cli.engines.remote import packed, unpacked
@@ -23,6 +26,7 @@ from running import BF16, Process, command, refused, run, run_installed, wait_fo
 
 pytestmark = pytest.mark.xdist_group("ray")
 BY_RAY = ("--engine", "ray")
+SAID = {signal.SIGINT: b"Interrupted: nothing was written.\n", signal.SIGTERM: b""}
 
 
 @pytest.fixture
@@ -93,13 +97,18 @@ def test_a_cluster_of_its_own_gives_the_report_of_threads_and_leaves_nothing(pla
     assert left_in(places) == []
 
 
-def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[str, str]) -> None:
-    arguments = [command(), "analyze", BF16, *BY_RAY, "--workers", "1"]
-    with Process(arguments, stderr=subprocess.PIPE, env={**os.environ, **places}) as process:
+@pytest.mark.parametrize(
+    ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["of a terminal", "of a scheduler"]
+)
+def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(
+    number: signal.Signals, send: Callable[[int, int], None], places: dict[str, str]
+) -> None:
+    arguments, env = [command(), "analyze", BF16, *BY_RAY, "--workers", "1"], {**os.environ, **places}
+    with Process(arguments, stderr=subprocess.PIPE, env=env, start_new_session=True) as process:
         wait_for(lambda: any("session" in path for path in left_in(places)), process)
-        process.send_signal(signal.SIGINT)
+        send(process.pid, number)
         _, err = process.communicate()
-    assert (process.returncode, err) == (130, b"Interrupted: nothing was written.\n")
+    assert (process.returncode, err) == (128 + number, SAID[number])
     assert left_in(places) == []
 
 
@@ -107,20 +116,21 @@ def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(places: dict[
 def test_where_the_process_of_a_run_is_lost_the_status_is_3_and_nothing_is_left(
     killed: str, places: dict[str, str], tmp_path: Path
 ) -> None:
-    arguments = ["filter", BF16, "--preset", "geo_rs", "--force", "-o", str(tmp_path / "kept.parquet")]
+    (out := tmp_path / "out").mkdir()
+    rows = {name: [[-0.5, -1.0]] * 200_000 for name in ("rollout_log_probs", "old_log_probs")}
+    pq.write_table(pa.table(rows), dump := tmp_path / "dump.parquet", row_group_size=200_000)
+    arguments = ["filter", str(dump), "--preset", "geo_rs", "--batch-tokens", "2", "-o", str(out / "kept.parquet")]
     by_ray = [command(), *arguments, *BY_RAY, "--workers", "1"]
     with Process(by_ray, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **places}) as process:
-        wait_for(lambda: any("ray::" in _command_line(pid) for pid in left_in(places)), process)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        raylets = [pid for pid in os.listdir("/proc") if pid.isdigit() and "/raylet --" in _command_line(pid)]
-        for pid in (
-            children if killed != "raylet" else [pid for pid in raylets if places["TMPDIR"] in _command_line(pid)]
-        ):
-            os.kill(int(pid), signal.SIGKILL)
+        wait_for(lambda: bool(readers(dump)), process)
+        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        own = {pid: _command_line(pid) for pid in left_in(places) if pid.isdigit()}
+        (raylet,) = (pid for pid, line in own.items() if line.partition("\0")[0].endswith("/raylet"))
+        os.kill(int(raylet if killed == "raylet" else child), signal.SIGKILL)
         _, err = process.communicate()
     assert process.returncode == 3, err
     assert b"Ray cluster" in err
-    assert list(tmp_path.iterdir()) == []
+    assert list(out.iterdir()) == []
     assert left_in(places) == []
 
 
