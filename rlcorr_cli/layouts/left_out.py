@@ -5,11 +5,9 @@ A reader gives a LeftOut in place of a row, or after a row of which it does not 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import field
 from typing import Any
-
-import numpy as np
 
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
@@ -78,7 +76,7 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
                 began[part.response] = part
             continue
         n_rows += 1
-        n_values += sum(np.size(value) for value in part.values())
+        n_values += sum(len(value) if isinstance(value, Sized) else 1 for value in part.values())
         kept += [part][: n_values <= MOST_KEPT]
         columns.update(name for name, value in part.items() if value is not None)
         ended = [] if part["rollout_log_probs"] is None else part["rollout_log_probs"]

@@ -26,7 +26,7 @@ OTHERS = {
 """Words of keys that hold something else than the log-probs of the tokens that were sampled."""
 TRAINED = {"train", "trainer", "trained", "training", "old", "prev", "actor", "learner", "prox"}
 """Words of keys that hold a trained policy's."""
-PROBABILITY = re.compile("prob", re.IGNORECASE)
+PROBABILITY = re.compile(r"^(?!.*log).*prob", re.IGNORECASE)
 PIECES = "hold parts of a response: put them together, or leave them out where its last line repeats them."
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
 

@@ -32,7 +32,7 @@ def portions(
     ids are made of each of its values once.
     """
     # A name may come twice where all columns are there.
-    fields = schema if whole else map(schema.field, batch.schema.names)
+    fields = list(schema if whole else map(schema.field, batch.schema.names))
     columns = [
         (column if whole else _as_dictionary(column), field.type)
         for column, field in zip(batch.columns, fields, strict=True)
@@ -57,7 +57,8 @@ def portions(
             for (column, type), stays in zip(columns, kept, strict=True)
             for part in (column.slice(start, stop - start),)
         ]
-        yield range(row + start, row + stop), pa.record_batch(cut, names=batch.schema.names)
+        typed = (field.with_type(part.type) for field, part in zip(fields, cut, strict=True))
+        yield range(row + start, row + stop), pa.record_batch(cut, pa.schema(typed, schema.metadata))
         start = stop
 
 

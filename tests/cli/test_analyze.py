@@ -19,6 +19,7 @@ TOP = [
     "inputs",
     "plan",
     "profile",
+    "last_step",
     "verdict",
     "story",
     "cause",

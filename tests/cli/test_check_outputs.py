@@ -34,7 +34,8 @@ def hostile(tmp_path: Path) -> str:
 
 def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     ran = run("check", *FAILING)
-    lines = [line.strip() for line in ran.out.splitlines()]
+    last, _, *lines = [line.strip() for line in ran.out.splitlines()]
+    assert last == "The last, step 4: apart; it fails seq_ess and warns of prob_abs_diff_mean."
     starts = [line.split(" ", 1)[0] for line in lines if line[:4] in ("fail", "warn") or line.startswith("Failed:")]
     assert starts == [*["fail"] * 2, *["warn"] * 4, "Failed:"]
     assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
@@ -205,7 +206,8 @@ def test_a_step_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     assert run("check", *FAILING).status == 1
     text = path.read_text()
-    assert text.startswith("# Before\n\n### rlcorr check\n\nFailed: 4 of 32 checks, 5 warned;")
+    assert text.startswith("# Before\n\n### rlcorr check\n\nThe last, step 4: apart; it fails seq\\_ess and warns of ")
+    assert "\n\nFailed: 4 of 32 checks, 5 warned;" in text
     rows = re.findall(r"^\| (?:❌ fail|⚠️ warn|✅ pass) \| .* \|$", text, re.MULTILINE)
     assert [row.split(" ")[2] for row in rows] == ["fail"] * 2 + ["warn"] * 4 + ["pass"] * 8
     assert rows[0].startswith(
