@@ -201,36 +201,20 @@ def unmasked_prompt(sample: Sample) -> str | None:
 
 
 def _prompt_of_one_column(sample: Sample) -> str | None:
+    """Of rows that start with N_RUN exact zeros or more on which the other column is unsure and surprised."""
     pairs = sample.pairs
-    start, end = _contradicted(pairs, pairs.rollout, pairs.train)
-    first = pairs.borders[start]
-    start, end = start[first], end[first]
+    start, end = _long(pairs, pairs.rollout == 0)
+    n, at_level = end - start, (pairs.train < UNSURE, pairs.train < SURPRISED, pairs.train)
+    unsure, surprised, total = (_sums(values, start, end) for values in at_level)
+    hit = pairs.borders[start] & (UNSURE_SHARE * unsure >= n) & (SURPRISED_SHARE * surprised >= n)
     n_rows = int(np.count_nonzero(np.diff(pairs.offsets)))
-    if not len(start) or len(start) < PROMPT_ROWS * n_rows:
+    if not hit.any() or hit.sum() < PROMPT_ROWS * n_rows:
         return None
     rollout, train = sample.columns
     return (
-        f"{len(start):,} of {n_rows:,} rows start with {rollout} 0.0, {(end - start).mean():.0f} tokens on average, "
-        f"where {train} has a mean of {_mean_over(pairs.train, start, end):.2f}"
+        f"{int(hit.sum()):,} of {n_rows:,} rows start with {rollout} 0.0, {n[hit].mean():.0f} tokens on average, "
+        f"where {train} has a mean of {total[hit].sum() / n[hit].sum():.2f}"
     )
-
-
-def unscored_zeros(sample: Sample) -> str | None:
-    """Runs of N_RUN zeros or more in one column, which the other contradicts; not those of unmasked_prompt."""
-    pairs = sample.pairs
-    prompts = _prompt_of_one_column(sample) is not None
-    for k, (zeros, other) in enumerate(((pairs.rollout, pairs.train), (pairs.train, pairs.rollout))):
-        start, end = _contradicted(pairs, zeros, other)
-        if k == 0 and prompts:
-            later = ~pairs.borders[start]
-            start, end = start[later], end[later]
-        if len(start):
-            n = int((end - start).sum())
-            return (
-                f"{sample.columns[k]} is 0.0 on {len(start):,} stretches of {N_RUN} tokens or more, {n:,} of "
-                f"{pairs.n:,} tokens, where {sample.columns[1 - k]} has a mean of {_mean_over(other, start, end):.2f}"
-            )
-    return None
 
 
 def _long(pairs: Pairs, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -239,26 +223,12 @@ def _long(pairs: Pairs, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDAr
     return start[long], end[long]
 
 
-def _contradicted(
-    pairs: Pairs, zeros: NDArray[np.float64], other: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Runs of N_RUN exact zeros or more on which the other column is unsure and surprised."""
-    start, end = _long(pairs, zeros == 0)
-    unsure, surprised = _sums(other < UNSURE, start, end), _sums(other < SURPRISED, start, end)
-    is_so = (UNSURE_SHARE * unsure >= end - start) & (SURPRISED_SHARE * surprised >= end - start)
-    return start[is_so], end[is_so]
-
-
 def _sums(
     values: NDArray[np.float64] | NDArray[np.bool_], start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The sum over each stretch."""
     total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     return total[end] - total[start]
-
-
-def _mean_over(values: NDArray[np.float64], start: NDArray[np.int64], end: NDArray[np.int64]) -> float:
-    return float(_sums(values, start, end).sum() / (end - start).sum())
 
 
 def probabilities(sample: Sample) -> str | None:
@@ -314,7 +284,6 @@ OF_ONE_FILE: Mapping[str, Callable[[Sample], str | None]] = {
     "shifted_columns": shifted_columns,
     "unmasked_padding": unmasked_padding,
     "unmasked_prompt": unmasked_prompt,
-    "unscored_zeros": unscored_zeros,
     "probabilities": probabilities,
     "other_base": other_base,
     "swapped_columns": swapped_columns,

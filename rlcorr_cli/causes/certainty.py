@@ -8,16 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import exp, inf, log
 
-from rlcorr_cli.causes.curves import (
-    AGAINST_TOP_P,
-    CAP_FAN,
-    LINE_FAN,
-    MOST_AGAINST,
-    TOP_P_LEFT,
-    is_bent,
-    is_cut,
-    is_sharp,
-)
+from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_AGAINST, TOP_P_LEFT, is_bent, is_cut, is_sharp
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case
 from rlcorr_cli.causes.numbers import ratio
@@ -55,12 +46,12 @@ def certain(case: Case, causes: Sequence[CauseFinding]) -> list[CauseFinding]:
 
 
 def _bound_holds(case: Case, cause: CauseFinding) -> bool:
-    """Whether next to no token contradicts a truncation: its bound, or that sure tokens are exactly 0."""
+    """Whether at most 8% of the tokens contradict a truncation: its bound, or that sure tokens are exactly 0."""
     cut = (case.mirrored if "swapped_columns" in cause.explains else None) or case
     if cause.cause == "top_p" and cut.step is not None:
         return is_sharp(cut.step)
     zero, left = cut.totals.certain[:, :SURE].sum(axis=1)
-    return left <= AGAINST_TOP_P * (zero + left)
+    return left <= 0.08 * (zero + left)
 
 
 def _other_readings(case: Case, cause: CauseFinding) -> list[str]:

@@ -292,6 +292,7 @@ class AnomalyFinding(Record):
     evidence: str
     fix: Annotated[str, Key(name="cure")]
     n_files: int
+    certainty: Annotated[Certainty, HIDDEN] = "proven"
 
     @property
     def voids(self) -> bool:
@@ -342,25 +343,18 @@ class Diagnosis(Record):
         return self.cause.certainty
 
 
-ZEROS = ("unscored_zeros", "unmasked_prompt", "unmasked_padding")
-MAKES = {
-    "floor_value": ("swapped_columns",),
-    "unscored_zeros": ("swapped_columns",),
-    **dict.fromkeys(("repeated_values", "derived_values"), ("swapped_columns", *ZEROS)),
-}
-"""What a column shows exactly -> anomalies of files that the same tokens make."""
+ENDS = ("unmasked_prompt", "unmasked_padding")
 
 
 def unexplained(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> tuple[AnomalyFinding, ...]:
     """What columns show exactly, and the anomalies without those that this or the likely cause makes by itself."""
     known = {each.name: each for each in anomalies}
-    # Zeros at the ends of rows are of a prompt or of padding.
-    exact = {each.name: each for each in diagnosis.exact if each.name != ZEROS[0] or not known.keys() & {*ZEROS[1:]}}
-    explained = {name for fact in exact for name in MAKES[fact]}
-    explained |= set(() if diagnosis.cause is None else diagnosis.cause.explains)
-    return tuple(
-        {**exact, **{name: each for name, each in known.items() if name not in explained | exact.keys()}}.values()
-    )
+    # Zeros at the ends of rows are of a prompt or of padding; values that are none of tokens may look like those.
+    exact = {each.name: each for each in diagnosis.exact if each.name != "unscored_zeros" or not known.keys() & {*ENDS}}
+    explained = {*exact, *(() if diagnosis.cause is None else diagnosis.cause.explains)}
+    if exact:
+        explained |= {"swapped_columns", *(ENDS if exact.keys() - {"floor_value", "unscored_zeros"} else ())}
+    return (*exact.values(), *(each for each in known.values() if each.name not in explained))
 
 
 def standing(

@@ -19,8 +19,9 @@ from rlcorr_cli.totals.row_sample import RowSample
 EQUAL_TO_0 = 1e-4
 """A log-prob this near 0 is of a token that nothing else could be drawn beside."""
 MOSTLY = 0.99
-FACTS = ("kept_sets", "heads")
-"""Names of the facts that are made here."""
+COPIES = "copies"
+FACTS = ("kept_sets", "heads", COPIES)
+"""Names of the facts that `analyze` shows."""
 MIN_SINGLES = 20
 MOST_VERSIONS = 16
 

@@ -137,11 +137,9 @@ ANOMALIES: tuple[Cause, ...] = (
     Cause(
         kind="file",
         name="unscored_zeros",
-        meaning="One column holds 0.0 on tokens it never scored (accepted drafts, tool output, padding, or greedy "
-        "tokens), and they count.",
+        meaning="One column holds 0.0 on tokens it never scored (accepted drafts, tool output), and they count.",
         looks="Exact zeros in one column, in runs or scattered, on tokens of which the other is surprised.",
-        certainty="As of unmasked_prompt: only zeros that the other column contradicts count. Where a few tokens or "
-        "more stand alone, sure tokens must be left other than 0.",
+        certainty="Only zeros that the other column contradicts count; scattered ones if sure tokens are not all 0.",
         alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
@@ -151,8 +149,7 @@ ANOMALIES: tuple[Cause, ...] = (
         kind="file",
         name="repeated_values",
         meaning="A column repeats values: it holds no log-prob of each token.",
-        looks="One value on all tokens of a row, a few values again and again, the values of another row, one value "
-        "for each token id, or a few different values in all.",
+        looks="One value in a row, a few again and again, the values of another row, or one value for each token id.",
         certainty="Certain: the values are equal bit for bit where those of the other column are not.",
         alike="grid: values on a coarse grid tie now and then. Copies of rows repeat both columns.",
         advice="Write the log-prob of each sampled token, not one of the row, of the vocabulary or of another row.",
@@ -163,8 +160,8 @@ ANOMALIES: tuple[Cause, ...] = (
         kind="file",
         name="derived_values",
         meaning="A column is computed from other values: it holds no log-prob of each token.",
-        looks="A running total or mean, a smoothed column, the other column by a line or in reverse, ranks.",
-        certainty="Certain: an identity that holds on all tokens, or on all of the rows that are counted.",
+        looks="A running total or mean, a smoothed column, the other column by a line, ranks.",
+        certainty="Certain: an identity on all tokens, or on the rows that are counted. A fit (smoothed) is likely.",
         alike="shifted_columns and other_base, which are found first.",
         advice="Write the log-prob of each sampled token as the policy gave it.",
         source="djl-serving #1355 has running totals in the place of log-probs",

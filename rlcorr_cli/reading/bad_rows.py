@@ -171,8 +171,7 @@ class BadRowCounts:
 
     rows: class -> bad rows.  first: class -> its first row.  By BadRowPolicy.nonfinite, cleared: tokens masked because
     they were not finite; unscored: tokens kept without a rollout log-prob.  clamped: values above 0 that were read as
-    it.  Plain numbers and places, so that counts
-    can be sent between processes.
+    it.  Plain numbers and places, so that counts can be sent between processes.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -199,19 +198,15 @@ class BadRowCounts:
     @property
     def changed_notes(self) -> list[str]:
         """What was read otherwise than it stands, counted."""
-        return [
-            f"{n:,} {'token' if n == 1 else 'tokens'} {what}"
-            for n, what in (
-                (self.cleared, "masked for values that are not finite."),
-                (
-                    self.unscored,
-                    "without a rollout log-prob kept at ratio 1; every metric of differences counts a difference of 0 "
-                    "there.",
-                ),
-                (self.clamped, f"with a log-prob above 0 ({CLAMPED:g} at most) read as 0, as bf16 rounds."),
-            )
-            if n
-        ]
+        unscored = (
+            "without a rollout log-prob kept at ratio 1; every metric of differences counts a difference of 0 there."
+        )
+        changed = (
+            (self.cleared, "masked for values that are not finite."),
+            (self.unscored, unscored),
+            (self.clamped, f"with a log-prob above 0 ({CLAMPED:g} at most) read as 0, as bf16 rounds."),
+        )
+        return [f"{n:,} token{'s' if n > 1 else ''} {what}" for n, what in changed if n]
 
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""

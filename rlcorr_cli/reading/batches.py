@@ -173,9 +173,8 @@ class _Cut:
         """The lists, with 0 for log-probs a little above it where that is asked for, and with the trained policy's in
         the place of those that the engine did not give."""
         lists = dict(self.lists)
-        if self.policy.above_zero == "clamp":
-            for name, above in self.above_zero.items():
-                lists[name] = replace(lists[name], values=np.where(above, 0, lists[name].values))
+        for name, above in self.clamped.items():
+            lists[name] = replace(lists[name], values=np.where(above, 0, lists[name].values))
         if self.unscored is not None:
             rollout = lists[self.roles.rollout]
             filled = np.where(self.unscored, lists[self.roles.train].values, rollout.values)
@@ -183,10 +182,11 @@ class _Cut:
         return lists
 
     @cached_property
-    def above_zero(self) -> Mapping[str, NDArray[np.bool_]]:
-        """Column -> the tokens on which it lies a little above 0."""
-        columns = ((name, self.lists[name].values) for name in self.roles.log_probs)
-        return {name: (x > ABOVE_ZERO) & (x <= CLAMPED) for name, x in columns}
+    def clamped(self) -> Mapping[str, NDArray[np.bool_]]:
+        """Column -> the tokens on which it lies a little above 0, where 0 is to be read for that."""
+        columns = {name: self.lists[name].values for name in self.roles.log_probs}
+        clamps = self.policy.above_zero == "clamp"
+        return {name: (x > ABOVE_ZERO) & (x <= CLAMPED) for name, x in columns.items() if clamps}
 
     @cached_property
     def tokens(self) -> tuple[Valid, int]:
@@ -232,8 +232,7 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterato
             cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, bad_rows)
     valid, n_cleared = cut.tokens
     n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
-    clamps = cut.policy.above_zero == "clamp"
-    n_clamped = sum(int(valid.of(above).sum()) for above in cut.above_zero.values()) if clamps else 0
+    n_clamped = sum(int(valid.of(above).sum()) for above in cut.clamped.values())
     if n_cleared or n_unscored or n_clamped:
         yield BadRows(BadRowCounts(cleared=n_cleared, unscored=n_unscored, clamped=n_clamped))
     if cut.rows.data.num_rows:

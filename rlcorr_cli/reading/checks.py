@@ -5,7 +5,6 @@ only looked for once something is known to be wrong.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,8 +172,7 @@ def of_values(
             values = lists[name].values
             bad = test(values) if keep is None else test(values) & keep
             more, fix = _above_zero(values if keep is None else values[keep]) if problem == "above_zero" else ("", "")
-            faults = _first(lists[name], bad, problem, f" on a valid token{more}")
-            yield from (replace(fault, fix=fix) for fault in faults)
+            yield from _first(lists[name], bad, problem, f" on a valid token{more}", fix=fix)
 
 
 def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
@@ -190,8 +188,7 @@ def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
         return ABOVE, f"Are these logits, or negative log-probs (nll)? {NAME_THEM}"
     if high > CLAMPED:
         return f"{ABOVE} (the largest is {high:g})", f"More than {CLAMPED:g} is no rounding. {NAME_THEM}"
-    grid = next((2**k for k in range(11) if not (above * 2**k % 1).any()), 0)
-    on_grid = f" on a grid of 1/{grid}" if grid else ""
+    on_grid = next((f" on a grid of 1/{2**k}" for k in range(11) if not (above * 2**k % 1).any()), "")
     counted = f"{len(above):,} of {len(values):,} values here are, up to {high:g}{on_grid}"
     return f"{ABOVE}: {counted}, as of a log-softmax in bf16", "--above-zero clamp reads them as 0, and counts them."
 
@@ -215,11 +212,11 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     return as_numpy(values, null=np.nan)
 
 
-def _first(lists: Lists, bad: Flags, problem: str, more: str) -> Iterator[Fault]:
+def _first(lists: Lists, bad: Flags, problem: str, more: str, *, fix: str = "") -> Iterator[Fault]:
     tokens = np.flatnonzero(bad)
     rows, first = np.unique(lists.row_of(tokens), return_index=True)
     for row, token in zip(rows.tolist(), tokens[first].tolist(), strict=True):
-        yield Fault(row, problem, lists.says(token) + more)
+        yield Fault(row, problem, lists.says(token) + more, fix)
 
 
 def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:

@@ -217,8 +217,7 @@ def _type(value: Any, depth: int = 0) -> pa.DataType:
         return pa.null() if value is None else pa.struct([])
     if isinstance(value, list):
         told = [item for item in value if item is not None]
-        number = 0.0 if told else None
-        inner = _type(next((item for item in told if item not in NOT_FINITE), number), depth + 1)
+        inner = _type(next((item for item in told if item not in NOT_FINITE), 0.0 if told else None), depth + 1)
         return pa.list_(pa.float64() if inner == pa.int64() else inner)
     return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import standing
-from rlcorr_cli.causes.exact import COPIES
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
@@ -154,10 +153,11 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         diagnosis = search(measured.sample, clean=clean).diagnosis
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
-        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in (*FACTS, COPIES)))
+        notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
         report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
     follows_steps = provenance.adds_step and step_at is not None
-    return replace(report, search_notes=run.search_notes, pictures=measured.pictures, follows_steps=follows_steps)
+    notes = (*run.search_notes, *run.problems.changed_notes)
+    return replace(report, search_notes=notes, pictures=measured.pictures, follows_steps=follows_steps)
 
 
 def course_of_sample(sample: RowSample) -> Course | None:

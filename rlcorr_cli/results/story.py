@@ -5,6 +5,7 @@ is, in this order: an anomaly of files that voids the numbers, a cause of the ga
 cannot be, any other cause, and else that none stands out.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Annotated
@@ -141,8 +142,10 @@ def impossible_words(impossible: Impossible) -> str:
 def _faults(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Iterator[DataFault]:
     voiding = [each for each in anomalies if each.voids]
     for anomaly in voiding:
-        what = f"Cause: {anomaly.name}. {ALL_CAUSES[anomaly.name].meaning}"
-        yield DataFault(name=anomaly.name, certainty="proven", what=what, do=anomaly.fix)
+        lead = "Cause" if anomaly.certainty == "proven" else "Likely cause"
+        shown = f" {os.path.basename(anomaly.path)}: {anomaly.evidence}." if anomaly in diagnosis.exact else ""
+        what = f"{lead}: {anomaly.name}. {ALL_CAUSES[anomaly.name].meaning}{shown}"
+        yield DataFault(name=anomaly.name, certainty=anomaly.certainty, what=what, do=anomaly.fix)
     # What a wrong file makes the gap look like is no second fault.  What explains a mean ratio that cannot be is one,
     # however little of the gap it makes.
     impossible = diagnosis.impossible

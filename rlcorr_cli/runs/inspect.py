@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import standing
-from rlcorr_cli.causes.exact import COPIES
+from rlcorr_cli.causes.of_tokens import COPIES
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import NoTrainedPolicy
 from rlcorr_cli.frameworks.chosen import ChosenPlan

@@ -218,7 +218,7 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
         CauseWords(
             name=each.name,
             headline=f"{each.name}. {ALL_CAUSES[each.name].meaning}",
-            evidence=clean(anomaly_sentence(each)),
+            evidence="" if each.evidence in dump.story.headline else clean(anomaly_sentence(each)),
             advice=f"{each.fix} {VOIDED}" if others else each.fix,
         )
         for each in voiding

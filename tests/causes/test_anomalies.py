@@ -9,6 +9,7 @@ from math import log
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from limits import LIMIT_SECONDS
 from numpy.typing import NDArray
 
+import rlcorr_cli
 from rlcorr_cli.causes.anomalies import find_anomalies, signs
 from rlcorr_cli.causes.table import ALL_CAUSES, ANOMALIES
 from rlcorr_cli.reading.peek import Sample
@@ -104,10 +106,6 @@ def test_a_clean_dump_raises_no_suspicion(name: str) -> None:
     rng = np.random.default_rng(0)
     for some in (range(len(rows.b)), range(8), [0], rng.permutation(len(rows.b)), rng.permutation(len(rows.b))[:8]):
         assert found(rows.only(list(some)).sample()) == {}
-
-
-def test_the_golden_input_without_its_mask_is_suspected_for_its_tool_tokens() -> None:
-    assert set(found(replace(real("golden"), mask=None).sample())) == {"unscored_zeros"}
 
 
 @pytest.mark.parametrize("noise", [0.0001, 0.01, 0.05, 0.25, 1.0])
@@ -287,8 +285,6 @@ BROKEN: dict[str, tuple[str, Rows]] = {
     "padded with 1": ("unmasked_padding", BF16.each(padded(True, 1.0))),
     "prompt": ("unmasked_prompt", BF16.each(prompted)),
     "prompt, both": ("unmasked_prompt", BF16.each(prompted_in_both)),
-    "tool, rollout": ("unscored_zeros", BF16.each(zeroed(0))),
-    "tool, train": ("unscored_zeros", BF16.each(zeroed(1))),
     "exp of one": ("probabilities", BF16.each(lambda b, a: (b, np.exp(a)))),
     "exp of the other": ("probabilities", BF16.each(lambda b, a: (np.exp(b), a))),
     "exp of both": ("probabilities", BF16.each(lambda b, a: (np.exp(b), np.exp(a)))),
@@ -308,7 +304,7 @@ def test_a_dump_broken_in_one_way_raises_that_suspicion_alone(broken: str) -> No
 
 def test_every_suspicion_has_a_dump_that_raises_it() -> None:
     of_one_file = {name for name, _ in BROKEN.values()}
-    exact = {"floor_value", "repeated_values", "derived_values"}  # tests/cli/test_exact_facts.py
+    exact = {"floor_value", "unscored_zeros", "repeated_values", "derived_values"}  # tests/cli/test_exact_facts.py
     assert {row.name for row in ANOMALIES} == of_one_file | exact | {"steps_out_of_order"}
 
 
@@ -319,7 +315,7 @@ def test_two_faults_raise_two_suspicions() -> None:
         b, a = (np.array(x) for x in prompted(*zeroed(0)(b, a)))
         return tuple(np.concatenate([x, np.zeros(116 - len(x))]) for x in (b, a))
 
-    assert set(found(BF16.each(whole).sample())) == {"unmasked_padding", "unmasked_prompt", "unscored_zeros"}
+    assert set(found(BF16.each(whole).sample())) == {"unmasked_padding", "unmasked_prompt"}
 
 
 def test_probabilities_are_known_beside_unmasked_padding() -> None:
@@ -329,15 +325,26 @@ def test_probabilities_are_known_beside_unmasked_padding() -> None:
     assert set(found(BF16.each(with_zeros).sample())) == {"probabilities", "unmasked_padding"}
 
 
-def test_prompts_in_few_rows_are_stretches_of_unscored_tokens() -> None:
-    whole = BROKEN["prompt"][1]
-    some = Rows(whole.b[:20] + BF16.b[20:], whole.a[:20] + BF16.a[20:])
-    assert set(found(some.sample())) == {"unscored_zeros"}
+STRETCHES = {
+    "tool, rollout": BF16.each(zeroed(0)),
+    "tool, train": BF16.each(zeroed(1)),
+    "tool, golden": replace(real("golden"), mask=None),
+    "prompts in few rows": Rows(BROKEN["prompt"][1].b[:20] + BF16.b[20:], BROKEN["prompt"][1].a[:20] + BF16.a[20:]),
+}
+
+
+@pytest.mark.parametrize("grid", [6, 1])
+@pytest.mark.parametrize("stretches", STRETCHES)
+def test_stretches_of_zeros_in_one_column_are_unscored_tokens(stretches: str, grid: int) -> None:
+    """Also where sure tokens are rounded to 0."""
+    columns = zip(("rollout_log_probs", "old_log_probs"), (STRETCHES[stretches].b, STRETCHES[stretches].a), strict=True)
+    table = pa.table({name: [np.round(row, grid).tolist() for row in rows] for name, rows in columns})
+    assert [each.name for each in rlcorr_cli.diagnose(table).anomalies] == ["unscored_zeros"]
 
 
 @pytest.mark.parametrize("broken", ["padded right", "padded left", "prompt", "tool, rollout", "tool, train"])
 def test_masked_fills_raise_no_suspicion(broken: str) -> None:
-    _, rows = BROKEN[broken]
+    rows = STRETCHES[broken] if broken in STRETCHES else BROKEN[broken][1]
     masks = [(b != 0) & (a != 0) for b, a in zip(rows.b, rows.a, strict=True)]
     assert found(replace(rows, mask=masks).sample()) == {}
 

@@ -439,7 +439,7 @@ def test_a_value_above_zero_is_called_what_it_looks_like(tmp_path: Path, values:
     assert do in remedy
 
 
-@pytest.mark.parametrize("command", ["analyze", "diagnose", "compare", "inspect"])
+@pytest.mark.parametrize("command", ["analyze", "diagnose", "compare", "inspect", "check"])
 def test_values_a_little_above_zero_are_read_as_zero_and_counted(command: str, tmp_path: Path) -> None:
     dump = parquet(tmp_path / "d.parquet", above(0.125))
     ran = run(command, dump, "--above-zero", "clamp", "--json")

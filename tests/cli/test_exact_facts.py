@@ -77,13 +77,34 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
         "first in row 0",
         lambda i, x: np.where(np.arange(x.size) < 6 * (i % 4 == 0), 0, x),
     ),
-    "means": ("repeated_values", "one value on all tokens in 64 of 64 rows", lambda _, x: np.full(x.size, x.mean())),
+    "means": (
+        "repeated_values",
+        "one value, or a few, again and again in 64 of 64 rows",
+        lambda _, x: np.full(x.size, x.mean()),
+    ),
     "sums in 3 rows": (
         "repeated_values",
         "in 3 of 64 rows",
         lambda i, x: np.full(x.size, x.sum()) if i < 3 else x,
     ),
-    "a constant": ("repeated_values", "one value on all tokens", lambda _, x: np.full(x.size, -1.5)),
+    "a mean in one row": (
+        "repeated_values",
+        "in 1 of 64 rows",
+        lambda i, x: np.full(x.size, x.mean()) if i == 0 else x,
+    ),
+    "a cycle in one row": (
+        "repeated_values",
+        "in 1 of 64 rows",
+        lambda i, x: np.resize(x[:4], x.size) if i == 0 else x,
+    ),
+    "a total in one row": ("derived_values", "in 1 of 64 rows", lambda i, x: np.cumsum(x) if i == 0 else x),
+    "limited in bf16": ("floor_value", "all exactly -6 (", lambda _, x: rounded(np.maximum(x, -6))),
+    "a running mean in bf16": (
+        "derived_values",
+        "a running total or mean",
+        lambda _, x: rounded(np.cumsum(x) / np.arange(1, x.size + 1)),
+    ),
+    "a constant": ("repeated_values", "has one value", lambda _, x: np.full(x.size, -1.5)),
     "a cycle": ("repeated_values", "again and again", lambda _, x: np.resize(x[:4], x.size)),
     "one list": ("repeated_values", "the values of another row", lambda _, x: np.resize(ROWS[1][ROLLOUT], x.size)),
     "every other value": ("repeated_values", "repeats the value before", lambda _, x: np.repeat(x[::2], 2)[: x.size]),
@@ -95,7 +116,11 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
     ),
     "a running total": ("derived_values", "a running total", lambda _, x: np.cumsum(x)),
     "sums from the end": ("derived_values", "only rises", lambda _, x: np.cumsum(x[::-1])[::-1]),
-    "a running mean": ("derived_values", "a running mean", lambda _, x: np.cumsum(x) / np.arange(1, x.size + 1)),
+    "a running mean": (
+        "derived_values",
+        "a running total or mean",
+        lambda _, x: np.cumsum(x) / np.arange(1, x.size + 1),
+    ),
     "smoothed": ("derived_values", "follows from", lambda _, x: np.convolve(x, np.ones(3) / 3, "same")),
     "smoothed along": (
         "derived_values",
@@ -117,9 +142,19 @@ def test_what_a_column_shows_exactly_is_its_only_fault(wrong: str, column: str) 
     assert column in found[name]
 
 
-def test_a_column_that_is_a_line_of_the_other_is_a_fault() -> None:
-    table = made(lambda i, _: 1.3 * np.array(ROWS[i][TRAIN]))
-    assert "exactly 1.3 * old_log_probs" in faults(table)["derived_values"]
+@pytest.mark.parametrize(
+    ("slope", "shift", "words"), [(1.3, 0, "1.3 * old_log_probs:"), (1, -0.5, "old_log_probs - 0.5:")]
+)
+def test_a_column_that_is_a_line_of_the_other_is_a_fault(slope: float, shift: float, words: str) -> None:
+    table = made(lambda i, _: slope * np.array(ROWS[i][TRAIN]) + shift)
+    assert f"rollout_log_probs is exactly {words}" in faults(table)["derived_values"]
+
+
+@pytest.mark.parametrize(("wrong", "certainty"), [("smoothed", "likely"), ("a running total", "proven")])
+def test_what_a_fit_shows_is_likely_and_what_an_identity_shows_is_proven(wrong: str, certainty: str) -> None:
+    story = rlcorr_cli.diagnose(made(WRONG[wrong][2])).story
+    assert story.certainty == certainty
+    assert story.headline.startswith("Likely cause: " if certainty == "likely" else "Cause: ")
 
 
 def test_a_floor_of_a_third_policy_is_named() -> None:
@@ -134,6 +169,10 @@ def test_filter_stops_check_fails_and_inspect_names_the_first_token(tmp_path: Pa
     pq.write_table(made(some(-100, 0.01)), dump := str(tmp_path / "floor.parquet"))
     assert run("filter", dump, "--preset", "token_is", "-o", str(tmp_path / "out.parquet")).status == 1
     assert run("check", dump).status == 1
+    for command in (("check", dump), ("filter", dump, "--preset", "token_is", "-o", str(tmp_path / "out.parquet"))):
+        ran = run(*command)
+        said = " ".join((ran.out + ran.err).split())
+        assert "are all exactly -100 (the next one is -19.39): 48 of 5,493 tokens, first in row 0, token 11." in said
     assert "first in row 0" in " ".join(run("inspect", dump).out.split())
     for command in (("analyze", dump), ("compare", dump), ("diagnose", dump)):
         said = run(*command).out
@@ -151,10 +190,10 @@ GRIDS: dict[str, Callable[[Values], Values]] = {
 }
 
 
-def of_vocabulary(size: int, rows: int, tokens: int, noise: float = 0.03) -> list[dict[str, Any]]:
+def of_vocabulary(size: int, rows: int, tokens: int, noise: float = 0.03, scale: float = 3) -> list[dict[str, Any]]:
     """Rows of a chain of few tokens, in which every context comes again, and its log-prob with it."""
     rng = np.random.default_rng(size)
-    logits = rng.normal(0, 3, (size, size))
+    logits = rng.normal(0, scale, (size, size))
     made_rows: list[dict[str, Any]] = []
     for i in range(rows):
         ids, rollout, train = [int(rng.integers(size))], [], []
@@ -173,6 +212,7 @@ CLEAN: dict[str, list[dict[str, Any]]] = {
     "real": ROWS,
     "4 rows": ROWS[:4],
     "copies": [{**row, "sample_id": f"{row['sample_id']} {k}"} for row in ROWS[:12] for k in range(6)],
+    "next to uniform": of_vocabulary(200, 40, 60, noise=0.001, scale=0.02),
     "two tokens": of_vocabulary(2, 40, 60),
     "three tokens, short": of_vocabulary(3, 300, 8),
     "eight tokens": of_vocabulary(8, 64, 60),
