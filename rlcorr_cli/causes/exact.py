@@ -186,8 +186,9 @@ def few(c: Column) -> Flags:
 
 def ranks(c: Column) -> Flags:
     """Whole numbers on nearly all unsure tokens, or logarithms of those up to 1000."""
-    unsure = (c.x < UNSURE) & (c.x > -log(1000))
-    whole = max((unsure & (np.abs(of - np.round(of)) < 0.01) for of in (c.x, np.exp(-c.x))), key=np.sum)
+    below = np.maximum(c.x, -log(1000))
+    unsure = (c.x < UNSURE) & (below == c.x)
+    whole = max((unsure & (np.abs(of - np.round(of)) < 0.01) for of in (c.x, np.exp(-below))), key=np.sum)
     return whole & (whole.sum() >= max(ENOUGH, 0.98 * unsure.sum()) and np.abs(c.x - c.y).mean() > DIFFERENT)
 
 
