@@ -163,11 +163,13 @@ def again_and_again(c: Column) -> Flags:
 
 def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
     """Tokens whose value is the mean of those of tokens `one` and `two` (the same twice: equal to it), while the other
-    column's is not; none unless that holds for `least` of the unsure tokens.  A token paired with itself does not
-    count, nor the smallest value, which `floor` judges."""
+    column's is not; none unless that holds for `least` of the unsure tokens, and four times as often as any two values
+    tie.  A token paired with itself does not count, nor the smallest value, which `floor` judges."""
     known = (one != c.at) & (two != c.at) & (c.x < UNSURE) & (c.x > c.x.min())
     same = known & (np.abs(c.x - (c.x[one] + c.x[two]) / 2) <= c.precision)
-    enough = known.sum() >= ENOUGH and same.sum() >= least * known.sum()
+    n_of_each = np.unique(c.x[known], return_counts=True)[1]
+    by_chance = (n_of_each**2).sum() / max(known.sum(), 1)  # much where a policy knows few contexts
+    enough = known.sum() >= ENOUGH and same.sum() >= max(least * known.sum(), 4 * by_chance)
     return same & (enough and np.abs(c.y - (c.y[one] + c.y[two]) / 2)[same].mean() > DIFFERENT)
 
 

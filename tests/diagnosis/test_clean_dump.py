@@ -84,7 +84,7 @@ def test_fp8_weights_without_a_clean_dump_are_not_ruled_out() -> None:
     result = diagnose(dump)
     assert (result.verdict, result.story.certainty) == ("noise", "one of")
     assert "rounding noise, or changed weights" in result.story.headline
-    assert "(--clean-dump)" in result.story.do[0]
+    assert "--clean-dump FILE" in result.story.do[0]
     assert "Nothing in the data is wrong" not in str(result)
     with_clean = diagnose(dump, clean_dump=MODELS / "charlstm__clean_bf16_bf16.parquet")
     assert (with_clean.verdict, with_clean.story.certainty) == ("other_weights", "likely")

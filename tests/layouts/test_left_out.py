@@ -198,7 +198,7 @@ def typed(hint: str, path: Path) -> Path:
         pytest.skip("jq is not installed")
     line = hint[hint.index("jq -c") :].replace("dump.jsonl", str(path.with_suffix(".made.jsonl")))
     line = line.rstrip(".`").replace(" FILE ", f" {path} ").replace("` makes a line of each object", "")
-    subprocess.run(line.split("`")[0], shell=True, check=True)
+    subprocess.run(line.split("`")[0], shell=True, check=True, timeout=60)
     return path.with_suffix(".made.jsonl")
 
 
@@ -423,6 +423,6 @@ def test_server_sent_events_are_named_with_a_line_that_gives_their_chunks(tmp_pa
     with pytest.raises(DataError, match="is a stream of server-sent events") as caught:
         analyze(str(path))
     line = caught.value.hint.split("`")[1].replace("chunks.jsonl", str(tmp_path / "b.jsonl"))
-    subprocess.run(line.replace(" FILE ", f" {path} "), shell=True, check=True)
+    subprocess.run(line.replace(" FILE ", f" {path} "), shell=True, check=True, timeout=60)
     with pytest.raises(DataError, match="these are chunks of a stream"):
         analyze(str(tmp_path / "b.jsonl"))

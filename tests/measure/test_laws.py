@@ -43,7 +43,7 @@ from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.replicates import Replicates
-from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
+from rlcorr_cli.totals.row_keys import DistinctKeys, GroupRows, KeySample
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
@@ -78,6 +78,15 @@ log_weights = st.lists(st.integers(-50, 50), max_size=12).map(lambda values: np.
 short_tails = log_weights.map(lambda values: Tail.of(values, 4))
 distinct = st.lists(st.integers(0, 19), max_size=12).map(lambda keys: DistinctKeys.of(np.array(keys, np.uint64), 6))
 sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: KeySample.of(np.array(keys, np.uint64)))
+
+
+def rows_of_groups(rows: list[tuple[int, bool]]) -> GroupRows:
+    """Of rows, each with its group and whether it stays."""
+    keys, stay = np.array([key for key, _ in rows], np.uint64), np.array([stays for _, stays in rows], np.int64)
+    return GroupRows.of(keys, np.ones(len(rows), np.int64), stay)
+
+
+groups_of_rows = st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12).map(rows_of_groups)
 
 
 generators = st.integers(0, 2**32).map(np.random.default_rng)
@@ -340,6 +349,7 @@ LAWS = {
     "Tail": Law(short_tails, Tail.empty(4)),
     "DistinctKeys": Law(distinct, DistinctKeys.of(np.zeros(0, np.uint64), 6)),
     "KeySample": Law(sketches, KeySample.of(np.zeros(0, np.uint64))),
+    "GroupRows": Law(groups_of_rows, rows_of_groups([])),
     "WholeDump": Law(wholes, WholeDump(tails={})),
     "WorstRows": Law(worst_rows, WorstRows()),
     "Levels": Law(levels, Levels.none()),
