@@ -9,6 +9,7 @@ rows are sought in the first MOST_TOKENS of the sample, which makes them cheap, 
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import exp, log
 from typing import Any
 
@@ -23,11 +24,10 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.row_places import resolved
 from rlcorr_cli.totals.lists import offsets_of, starts_of
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.row_sample import Index, RowSample
 
 Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats = NDArray[np.floating[Any]]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
 MOST_TOKENS, DIFFERENT, LONG, MANY, ENOUGH = 1 << 15, 0.25, 8, 16, 64
@@ -35,9 +35,9 @@ MOST_TOKENS, DIFFERENT, LONG, MANY, ENOUGH = 1 << 15, 0.25, 8, 16, 64
 
 @frozen(kw_only=True)
 class Column:
-    """One policy's log-probs x of the valid tokens of R rows, f64[V], and another policy's y, by their names.
+    """One policy's log-probs x of the valid tokens of R rows, as stored, [V], and another policy's y, by their names.
 
-    n: how many each row has, i64[R].  rows, places, at: the row of each token, its place there, and among all, i64[V].
+    n: how many each row has, i64[R].
     """
 
     sample: RowSample
@@ -45,28 +45,40 @@ class Column:
     x: Floats
     other: str
     y: Floats
-    n: Ints
-    rows: Ints
-    places: Ints
-    at: Ints
+    n: Index
+
+    @cached_property
+    def at(self) -> Index:
+        """The place of each token among all, i64[V]."""
+        return np.arange(len(self.x))
+
+    @cached_property
+    def rows(self) -> Index:
+        """The row of each token, i64[V]."""
+        return np.repeat(np.arange(len(self.n)), self.n)
+
+    @cached_property
+    def places(self) -> Index:
+        """The place of each token in its row."""
+        return self.at - starts_of(self.n)[self.rows]
 
     @property
-    def ids(self) -> Ints:
+    def ids(self) -> Index:
         """The id of each token; its place among all where ids are not known."""
         ids, valid = self.sample.token_ids, self.sample.valid
         return self.at if ids is None else ids if valid is None else ids[valid]
 
     @property
-    def before(self) -> Ints:
+    def before(self) -> Index:
         """The token before each in its row, or itself."""
         return self.at - (self.places > 0)
 
     @property
-    def after(self) -> Ints:
+    def after(self) -> Index:
         """The token after each in its row, or itself."""
         return self.at + (self.places < self.n[self.rows] - 1)
 
-    @property
+    @cached_property
     def precision(self) -> Floats:
         """How much rounding may change each value, by the least distance and the least ratio of two of them."""
         values = np.unique(self.x[self.x < UNSURE])
@@ -115,6 +127,8 @@ def zeros(c: Column) -> Flags:
     half of the tokens, and surprised by an eighth.
     """
     zero = c.x == 0
+    if not (c.y[zero] < -1).any():
+        return zero & False
     wrong = zero & (c.y < -2) & (c.after != c.at)
     sure, left = c.y > -0.01, ~zero & (c.sums(wrong) > 0)[c.rows]
     truncated = sure.sum() >= 10 and (~zero & sure).sum() < 0.05 * sure.sum()
@@ -127,9 +141,8 @@ def zeros(c: Column) -> Flags:
 
 def running(c: Column) -> Flags:
     """Rows in which values, or values times their number, never rise from token to token (from the end: never fall)."""
-    mean_from_start, mean_from_end = c.places + 1, c.n[c.rows] - c.places
     hit = np.zeros(len(c.n), np.bool_)
-    for factor in (1, -1, mean_from_start, -mean_from_end):
+    for factor in (1, -1, c.places + 1, c.places - c.n[c.rows]):
         steps = np.diff(c.x * factor, prepend=0) * (c.places > 0)
         steps[np.abs(steps) <= c.precision * np.abs(factor)] = 0
         falls = c.sums((steps < 0) & (c.x != c.x[c.before]))
@@ -147,15 +160,14 @@ def again_and_again(c: Column) -> Flags:
     same, period = np.diff(c.rows[lowest]) == 0, c.n.copy()
     np.minimum.at(period, c.rows[lowest[1:][same]], np.diff(lowest)[same])
     source = np.where(c.places < period[c.rows], c.at, c.at - period[c.rows])
-    hit = (
-        (c.n >= np.maximum(LONG, 2 * period)) & (2 * c.sums(c.x < UNSURE) >= c.n) & (c.sums(c.x == c.x[source]) == c.n)
-    )
+    unsure = 2 * c.sums(c.x < UNSURE) >= c.n
+    hit = unsure & (c.n >= np.maximum(LONG, 2 * period)) & (c.sums(c.x == c.x[source]) == c.n)
     hit &= (period <= LONG) | ((hit & (period > LONG)).sum() > 2)
     of_both = len(hit) >= LONG and hit.all() and 2 * len(np.unique(c.x[c.places == 0])) > len(hit)
     return hit[c.rows] if of_both else c.differ(hit)
 
 
-def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
+def tied(c: Column, one: Index, two: Index, least: float) -> Flags:
     """Values halfway between those of two other tokens (itself: none) which are not in the other column; at least this
     share of those of unsure tokens.  The floor has a fact of its own."""
     known = (one != c.at) & (two != c.at) & (c.x < UNSURE) & (c.x > c.x.min())
@@ -172,6 +184,9 @@ def by_id(c: Column) -> Flags:
 
 def of_other_rows(c: Column) -> Flags:
     """Values of other tokens at the same place of other rows, in half of the rows; fewer were joined wrongly."""
+    unsure = c.x[c.x < UNSURE]
+    if len(np.unique(unsure)) > 0.9 * len(unsure):
+        return np.zeros(len(c.x), np.bool_)
     order, twin = np.lexsort((c.x, c.places)), c.at.copy()
     other = (c.places[order[1:]] == c.places[order[:-1]]) & (c.ids[order[1:]] != c.ids[order[:-1]])
     twin[order[1:][other]] = order[:-1][other]
@@ -180,8 +195,8 @@ def of_other_rows(c: Column) -> Flags:
 
 def few(c: Column) -> Flags:
     """At most 16 values, which are not those of a few contexts."""
-    few = len(c.x) >= 500 and 10 * min(n := len(np.unique(c.x)), 17) <= len(np.unique(c.y)) and n <= 16
-    return np.full(len(c.x), few and np.abs(c.x - c.y).mean() > DIFFERENT)
+    is_so = len(c.x) >= 500 and len(np.unique(c.x[:500])) <= 16 and np.abs(c.x - c.y).mean() > DIFFERENT
+    return np.full(len(c.x), is_so and (n := len(np.unique(c.x))) <= 16 and 10 * n <= len(np.unique(c.y)))
 
 
 def ranks(c: Column) -> Flags:
@@ -193,8 +208,9 @@ def ranks(c: Column) -> Flags:
 
 def on_a_line(c: Column) -> Flags:
     """The other column times a factor, plus a constant, to the column's own precision; other bases have a cause."""
-    spread = len(np.unique(c.x)) >= ENOUGH and min(c.x.std(), c.y.std()) > max(1e-3, 50 * c.precision.mean())
-    is_exact = spread and (np.abs(c.x - c.line[0] * c.y - c.line[1]) <= c.precision).all()
+    slope, shift = c.line
+    is_exact = (np.abs(c.x - slope * c.y - shift) <= c.precision).all() and len(np.unique(c.x)) >= ENOUGH
+    is_exact = is_exact and min(c.x.std(), c.y.std()) > max(1e-3, 50 * c.precision.mean())
     is_known = is_exact and any((np.abs(c.x - by * c.y) <= 2 * c.precision).all() for by in (1, *FACTORS))
     return np.full(len(c.x), is_exact and not is_known)
 
@@ -225,12 +241,12 @@ def by_length(c: Column) -> Flags:
 
 ExactFact = tuple[str, Certainty, Callable[[Column], Flags], str]
 FACTS: tuple[ExactFact, ...] = (
-    ("repeated_values", "proven", again_and_again, "{x} has one value, or a few, again and again in {rows}"),
-    ("derived_values", "proven", running, "{x} only falls or only rises in {rows}, as a running total or mean does"),
+    ("repeated_values", "proven", again_and_again, "{x} has one value, or a few, again and again"),
+    ("derived_values", "proven", running, "{x} only falls or only rises in rows, as a running total or mean does"),
     ("repeated_values", "proven", by_id, "{x} has one value for each token id"),
     ("derived_values", "proven", ranks, "{x} holds whole numbers or their logarithms, as ranks are"),
     ("repeated_values", "proven", few, "{x} has only a few different values"),
-    ("repeated_values", "proven", of_other_rows, "{x} has the values of another row in {rows}"),
+    ("repeated_values", "proven", of_other_rows, "{x} has the values of another row"),
     ("repeated_values", "proven", lambda c: tied(c, c.before, c.before, 0.2), "{x} repeats the value before"),
     ("repeated_values", "proven", lambda c: tied(c, c.before, c.after, 0.2), "{x} lies between its neighbours"),
     ("derived_values", "proven", on_a_line, "{x} is exactly {line}"),
@@ -247,16 +263,15 @@ def exact_facts(sample: RowSample) -> tuple[AnomalyFinding, ...]:
     Of facts of whole rows only the first is told, which makes others hold, and makes floors and zeros of its column.
     """
     n_begun = max(1, int(np.searchsorted(offsets_of(sample.n_valid), MOST_TOKENS, side="right")) - 1)
-    every, begun = (list(_columns(sample.rows(np.arange(sample.n_rows)[:n]))) for n in (None, n_begun))
-    found, spoiled = dict[str, AnomalyFinding](), ""
+    every, begun = list(_columns(sample)), list(_columns(sample.rows(np.arange(sample.n_rows)[:n_begun])))
+    found: dict[str, AnomalyFinding] = {}
     for fact in FACTS:
         name, _, test, _ = fact
         of_tokens = name in (FLOOR, ZEROS)
-        for c in every if of_tokens else begun:
-            known = name in found or c.name == spoiled or (found and not of_tokens)
-            if not known and (hit := test(c)).sum() >= (3 if of_tokens else MANY):
+        for c in every if of_tokens else () if found else begun:
+            if name not in found and (hit := test(c)).sum() >= (3 if of_tokens else MANY):
                 found[name] = _finding(c, hit, fact)
-                spoiled = spoiled if of_tokens else c.name
+                every = every if of_tokens else [other for other in every if other.name != c.name]
     return tuple(found.values())
 
 
@@ -273,17 +288,15 @@ def copied_rows(sample: RowSample) -> Iterator[Fact]:
 
 def _columns(sample: RowSample) -> Iterator[Column]:
     """Every policy's column, in the rows that have it, beside the one that it is compared with."""
-    rollout, train, _ = sample.columns
-    policies = [(rollout, "scored", train, "train"), (train, "train", rollout, "scored")]
-    policies += [(name, "third", train, "train") for name in sample.legs if name not in (rollout, train)]
-    for name, of_x, other, of_y in policies if sample.n_rows else ():
-        known = np.logical_and.reduceat(np.isfinite(getattr(sample, of_x)), starts_of(sample.n_valid))
-        part = sample if known.all() else sample.rows(np.flatnonzero(known))
-        n, (x, y) = part.n_valid, (getattr(part, of).astype(np.float64) for of in (of_x, of_y))
-        at, rows = np.arange(len(x)), np.repeat(np.arange(len(n)), n)
+    (rollout, train, _), x, y = sample.columns, sample.scored, sample.train
+    policies = [(sample, rollout, x, train, y), (sample, train, y, rollout, x)]
+    if sample.third is not None and len(x):
+        known = np.logical_and.reduceat(np.isfinite(sample.third), starts_of(sample.n_valid))
+        part, (name,) = sample.rows(np.flatnonzero(known)), {*sample.legs} - {rollout, train}
+        policies += [] if part.third is None else [(part, name, part.third, train, part.train)]
+    for part, name, x, other, y in policies:
         if len(x):
-            places = at - starts_of(n)[rows]
-            yield Column(sample=part, name=name, x=x, other=other, y=y, n=n, rows=rows, places=places, at=at)
+            yield Column(sample=part, name=name, x=x, other=other, y=y, n=part.n_valid)
 
 
 def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
@@ -295,14 +308,14 @@ def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
         token = int(np.flatnonzero(sample.valid)[token])
     at, slope, shift = resolved(sample.place(int(row))), *(round(of_line, 4) for of_line in c.line)
     line = f"{slope:.4g} * {c.other} {'-+'[shift > 0]} {abs(shift):.4g}".removeprefix("1 * ").removesuffix(" - 0")
-    n_rows, low, above = f"{len(rows):,} of {sample.n_rows:,} rows", c.x.min(), c.x[c.x > c.x.min()].min(initial=0)
-    of_column = {"x": c.name, "y": c.other, "rows": n_rows, "line": line, "low": low, "above": above}
-    shown = words.format(**of_column, share=percent(hit.mean()))
+    low, above = c.x.min(), c.x[c.x > c.x.min()].min(initial=0)
+    shown = words.format(x=c.name, y=c.other, line=line, low=low, above=above, share=percent(hit.mean()))
+    n = f"{int(hit.sum()):,} of {len(hit):,} tokens in {len(rows):,} of {sample.n_rows:,} rows"
     first = f"first in {at.unit} {at.number}, token {token - starts_of(sample.n_tokens)[row]}"
     return AnomalyFinding(
         name=name,
         path=at.path,
-        evidence=f"{shown}: {int(hit.sum()):,} of {len(hit):,} tokens, {first}",
+        evidence=f"{shown}: {n}, {first}",
         fix=ALL_CAUSES[name].advice,
         n_files=len(np.unique(sample.files[rows])),
         certainty=certainty,
