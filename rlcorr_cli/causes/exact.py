@@ -27,7 +27,7 @@ from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_sample import Index, RowSample
 
 Flags = NDArray[np.bool_]
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[Any]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
 MOST_TOKENS, DIFFERENT, LONG, MANY, ENOUGH = 1 << 15, 0.25, 8, 16, 64
@@ -91,7 +91,7 @@ class Column:
         slope = float(np.cov(self.x, self.y, ddof=0)[0, 1] / max(self.y.var(), 1e-12))
         return slope, float(self.x.mean() - slope * self.y.mean())
 
-    def sums(self, of_tokens: Flags | Floats) -> NDArray[Any]:
+    def sums(self, of_tokens: Flags | Floats) -> Floats:
         """The sum over each row."""
         return np.bincount(self.rows, of_tokens, len(self.n))
 
