@@ -2,10 +2,9 @@
 
 Each fact of FACTS is sought in every policy's column of the sample of rows, whatever its size.  In a clean dump values
 that tie in one column lie close together in the other: ties of coarse grids, of copied rows, of small vocabularies
-whose contexts come again, of loops, and of probability 1 that rounds to 0.0.  So values that are equal where those of
-the other column differ are none of a policy: two policies of the same tokens do not differ by DIFFERENT nats in the
-mean.  A row or stretch of LONG tokens is judged, a column of ENOUGH; MANY tokens of rows must show a fact.  Facts of
-rows are sought in the first MOST_TOKENS of the sample, which makes them cheap, and floors and zeros in all.
+whose contexts come again, of loops, and of probability 1 that rounds to 0.0.  Where the other column differs on values
+that tie by more than DIFFERENT nats in the mean, they are no policy's.  Facts of rows are sought in the first rows of
+the sample, which makes them cheap, and floors and zeros in all.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +29,12 @@ Flags = NDArray[np.bool_]
 Floats = NDArray[Any]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
-MOST_TOKENS, DIFFERENT, LONG, MANY, ENOUGH = 1 << 15, 0.25, 8, 16, 64
+MOST_FOR_ROW_FACTS = 1 << 15
+"""Tokens of the sample in whose rows facts of rows are sought."""
+DIFFERENT = 0.25
+"""Nats; two policies that score the same tokens differ by less in the mean."""
+LONG, ENOUGH, MANY = 8, 64, 16
+"""Tokens that make a row or a stretch worth judging, and a column; and of which a fact of rows must hold in all."""
 
 
 def distinct(values: Floats) -> Floats:
@@ -102,15 +106,16 @@ class Column:
         return np.bincount(self.rows, of_tokens, len(self.n))
 
     def differ(self, hit: Flags) -> Flags:
-        """The tokens of those of these rows in which the columns differ."""
+        """Of each token, whether its row is hit (bool[R]) and the columns differ there by DIFFERENT nats a token."""
         return (hit & (self.sums(np.abs(self.x - self.y)) > DIFFERENT * self.n))[self.rows]
 
 
 def floor(c: Column) -> Flags:
     """The smallest values are one, bit for bit, after different contexts.
 
-    It takes 3 tokens 20 nats below the next value, 5 tokens 1 nat below it, else 16.  Where the values above tie, too,
-    more are needed: a token of probability p is drawn V p times, and other contexts give it other values of y.
+    It takes 3 tokens if the value lies 20 nats below the next one, 5 if 1 nat, else 16, and never one above -1.  Where
+    under 80% of the 64 values above it are distinct, it takes at least 5, and 4 V p more, for a token of probability p
+    is drawn V p times by chance; and other contexts give it other values of y.
     """
     low = c.x.min()
     n = int((hit := c.x == low).sum())
@@ -148,7 +153,7 @@ def zeros(c: Column) -> Flags:
 def running(c: Column) -> Flags:
     """Rows in which values, or values times their number, never rise from token to token (from the end: never fall)."""
     hit = np.zeros(len(c.n), np.bool_)
-    for factor in (1, -1, c.places + 1, c.places - c.n[c.rows]):
+    for factor in (1, -1, c.places + 1, c.places - c.n[c.rows]):  # a running mean times its number is a total
         steps, rounding = np.diff(c.x * factor, prepend=0) * (c.places > 0), c.precision * np.abs(factor)
         if (never_rises := c.sums(steps > rounding) == 0).any():
             falls = c.sums((steps < -rounding) & (c.x != c.x[c.before]))
@@ -157,7 +162,8 @@ def running(c: Column) -> Flags:
 
 
 def again_and_again(c: Column) -> Flags:
-    """Rows that repeat their first value, or their first few; or all rows, in both columns, each with its own.
+    """Rows that repeat a short beginning.  Where every row does so, each with another value, the columns need not
+    differ: both may have been made that way.
 
     The period is the least distance of a row's smallest values.  One or two rows that were joined wrongly may be filled
     up with a long one.
@@ -174,8 +180,9 @@ def again_and_again(c: Column) -> Flags:
 
 
 def tied(c: Column, one: Index, two: Index, least: float) -> Flags:
-    """Values halfway between those of two other tokens (itself: none) which are not in the other column; at least this
-    share of those of unsure tokens.  The floor has a fact of its own."""
+    """Tokens whose value is the mean of those of tokens `one` and `two` (the same twice: equal to it), while the other
+    column's is not; none unless that holds for `least` of the unsure tokens.  A token paired with itself does not
+    count, nor the smallest value, which `floor` judges."""
     known = (one != c.at) & (two != c.at) & (c.x < UNSURE) & (c.x > c.x.min())
     same = known & (np.abs(c.x - (c.x[one] + c.x[two]) / 2) <= c.precision)
     enough = known.sum() >= ENOUGH and same.sum() >= least * known.sum()
@@ -189,7 +196,11 @@ def by_id(c: Column) -> Flags:
 
 
 def of_other_rows(c: Column) -> Flags:
-    """Values of other tokens at the same place of other rows, in half of the rows; fewer were joined wrongly."""
+    """Values that another row has at the same place, for another token id.
+
+    Of two equal rows only the second is matched, so 0.4 of the tokens stands for nearly all rows in pairs; fewer come
+    from rows that were joined wrongly.
+    """
     unsure = c.x[c.x < UNSURE]
     if len(distinct(unsure)) > 0.9 * len(unsure):
         return np.zeros(len(c.x), np.bool_)
@@ -200,15 +211,16 @@ def of_other_rows(c: Column) -> Flags:
 
 
 def few(c: Column) -> Flags:
-    """At most 16 values, which are not those of a few contexts."""
+    """At most 16 values on 500 tokens or more, where the other column has ten times as many."""
     is_so = len(c.x) >= 500 and len(distinct(c.x[:500])) <= 16 and np.abs(c.x - c.y).mean() > DIFFERENT
     return np.full(len(c.x), is_so and (n := len(distinct(c.x))) <= 16 and 10 * n <= len(distinct(c.y)))
 
 
 def ranks(c: Column) -> Flags:
-    """Whole numbers on nearly all unsure tokens, or logarithms of those up to 1000."""
-    unsure = (c.x < UNSURE) & (c.x > -log(1000))
-    whole = max((unsure & (np.abs(of - np.round(of)) < 0.01) for of in (c.x, np.exp(-c.x))), key=np.sum)
+    """Whole numbers, or logarithms of whole numbers, on 98% of the unsure tokens above -log(1000)."""
+    below = np.maximum(c.x, -log(1000))
+    unsure = (c.x < UNSURE) & (below == c.x)
+    whole = max((unsure & (np.abs(of - np.round(of)) < 0.01) for of in (c.x, np.exp(-below))), key=np.sum)
     return whole & (whole.sum() >= max(ENOUGH, 0.98 * unsure.sum()) and np.abs(c.x - c.y).mean() > DIFFERENT)
 
 
@@ -248,7 +260,7 @@ def by_length(c: Column) -> Flags:
 ExactFact = tuple[str, Certainty, Callable[[Column], Flags], str]
 FACTS: tuple[ExactFact, ...] = (
     ("repeated_values", "proven", again_and_again, "{x} has one value, or a few, again and again"),
-    ("derived_values", "proven", running, "{x} only falls or only rises in rows, as a running total or mean does"),
+    ("derived_values", "proven", running, "{x} is a running total or a running mean"),
     ("repeated_values", "proven", by_id, "{x} has one value for each token id"),
     ("derived_values", "proven", ranks, "{x} holds whole numbers or their logarithms, as ranks are"),
     ("repeated_values", "proven", few, "{x} has only a few different values"),
@@ -257,7 +269,7 @@ FACTS: tuple[ExactFact, ...] = (
     ("repeated_values", "proven", lambda c: tied(c, c.before, c.after, 0.2), "{x} lies between its neighbours"),
     ("derived_values", "proven", on_a_line, "{x} is exactly {line}"),
     (FLOOR, "proven", floor, "the smallest values of {x} are all exactly {low:.10g} (the next one is {above:.4g})"),
-    (ZEROS, "proven", zeros, "{x} holds no value (0.0) on {share} of the tokens, at all levels of {y}"),
+    (ZEROS, "proven", zeros, "{x} holds no value (0.0) on {share} of the tokens, also where {y} is low"),
     ("derived_values", "likely", of_neighbours, "{x} follows from {y} at several tokens, as a smoothed column does"),
     ("derived_values", "likely", by_length, "{x} is nearly {y} times one factor of the row, as divided by its length"),
 )
@@ -266,9 +278,10 @@ FACTS: tuple[ExactFact, ...] = (
 def exact_facts(sample: RowSample) -> tuple[AnomalyFinding, ...]:
     """What the columns of a sample of rows show: each name once, of the first column that shows it.
 
-    Of facts of whole rows only the first is told, which makes others hold, and makes floors and zeros of its column.
+    Only the first fact of whole rows is told, because it makes others hold.  The column that shows it is not searched
+    for floors and zeros, and a floor or zeros that were found end the search for facts of rows.
     """
-    n_begun = max(1, int(np.searchsorted(offsets_of(sample.n_valid), MOST_TOKENS, side="right")) - 1)
+    n_begun = max(1, int(np.searchsorted(offsets_of(sample.n_valid), MOST_FOR_ROW_FACTS, side="right")) - 1)
     every, begun = list(_columns(sample)), list(_columns(sample.rows(np.arange(sample.n_rows)[:n_begun])))
     found: dict[str, AnomalyFinding] = {}
     for fact in FACTS:

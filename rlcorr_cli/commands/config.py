@@ -46,8 +46,8 @@ def apply(
 ) -> None:
     """Set the defaults of a command in typer's context.
 
-    command: typer's command that is about to run.  typed: the parameters typed.  names: of all commands; every: makes
-    these, which is asked for only where a key is no option of the command, because it takes long.
+    command: typer's command that is about to run.  typed: the parameters typed.  names: of all commands.  every: makes
+    all commands; it is slow, and called only where a key is no option of this one.
     """
     options = _options(command)
     values: dict[str, tuple[Any, str, str]] = {}  # key -> value, where it comes from, how it is called there
@@ -140,7 +140,9 @@ def _layers_of_file(
     for key in (*shared, *own):
         if key in options and (key in TYPED_ALONE or options[key].name in command.callback.acting):
             why = "" if key in TYPED_ALONE else ": it may run a command, write files or connect"
-            raise UsageError(f"{path}: {key} is only read from the command line{why}.", f"Leave it out; type --{key}.")
+            variable = "" if key in TYPED_ALONE else f", or set {PREFIX}{key.upper().replace('-', '_')}"
+            what = f"{path}: {key} is only read from the command line{why}."
+            raise UsageError(what, f"Leave it out; type --{key}{variable}.")
     return [
         {key: (_value(path, key, value, options[key]), path, key) for key, value in each.items() if key in options}
         for each in (shared, own)

@@ -1,4 +1,4 @@
-"""A run on Ray in a process of its own, whose end is said by the one that was called.
+"""Runs on Ray go on in a child process, so that the exit status is always one of ours.
 
 Where its raylet dies, Ray's library ends the process that uses it at once, with a status of its own: 1, which means of
 `check` that a rule failed.  So the run goes on in a child, which says its status before it ends; where it did not, the
@@ -23,14 +23,14 @@ from rlcorr_cli.files.temporaries import sweep
 PR_SET_PDEATHSIG = 1
 """Of Linux: have a signal sent to this process when its parent is gone."""
 UNSAID = 255
-"""No status of ours."""
+"""What stands where the status goes while the child has written none."""
 
 
 def fork(said: mmap, named: Sequence[str]) -> None:
     """Return in a child, which is to write its status into `said`, a byte of memory that both see.
 
-    The parent ends with that status, or with a DataError where the child wrote none.  named: texts some of which say
-    where outputs go.
+    The parent ends with that status, or with a DataError where the child wrote none.  named: the arguments and
+    variables as typed, among which are the outputs.
     """
     said[0] = UNSAID
     interrupt.install()
@@ -58,5 +58,5 @@ def fork(said: mmap, named: Sequence[str]) -> None:
         raise interrupt.Terminated(os.WTERMSIG(ended))
     raise DataError(
         "The connection to the Ray cluster is lost: the process of this run ended without a result.",
-        "Is the cluster still up, and did its nodes have enough memory?  Look which outputs are there; run it again.",
+        "Is the cluster still up, and did its nodes have enough memory?  Check which outputs exist, then run it again.",
     )

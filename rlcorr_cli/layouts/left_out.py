@@ -1,4 +1,5 @@
-"""What a reader of responses leaves out, and why: a file is looked at as a whole when it is opened, and that is told.
+"""What a reader of responses leaves out, and why.  The whole file is read once when it is opened, and what was left
+out is counted in notes.
 
 A reader gives a LeftOut in place of a row, or after a row of which it does not read a part.
 """
@@ -77,16 +78,20 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
             continue
         n_rows += 1
         n_values += sum(len(value) if isinstance(value, Sized) else 1 for value in part.values())
-        kept += [part][: n_values <= MOST_KEPT]
+        if n_values <= MOST_KEPT:
+            kept.append(part)
         columns.update(name for name, value in part.items() if value is not None)
         ended = [] if part["rollout_log_probs"] is None else part["rollout_log_probs"]
         before = began.pop(part.get("sample_id") or "", None)
         if before is not None and [*ended[: len(before.log_probs)]] != [*before.log_probs]:
-            message = f"a line of response {before.response} goes on where the line before it ended: they are pieces."
-            raise DataError(message, before.pieces)
+            message = f"a line of response {before.response} does not begin with the log-probs of the line before it"
+            raise DataError(f"{message}: its lines seem to be pieces.", before.pieces)
     n = n_rows + sum(count for reason, count in reasons.items() if reason.none)
     if reasons and not n_rows:
-        ((reason, _),) = reasons.most_common(1)
+        reason = reasons.most_common(1)[0][0]
+        if len(reasons) > 1:
+            each = "; ".join(f"{count:,} {reason.note}" for reason, count in reasons.items())
+            raise DataError(f"none of its {n:,} {what}s can be read: {each}.", reason.hint)
         raise DataError(f"none of its {f'{n:,} ' if n > 1 else ''}{what}s {reason.none}.", reason.hint)
     losses = [f"{count:,} of {plural(n, what)} {reason.note}." for reason, count in reasons.items()]
     if began:

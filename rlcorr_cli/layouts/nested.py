@@ -1,7 +1,7 @@
 """Where log-probs lie in an object of JSON whose form is not known, and the line of jq that makes rows of it.
 
-A place is a path of keys, ITEMS for each item of a list, 0 for the first item of a short list, and TOKEN for an object
-whose keys are token ids.  Only the first items of long lists are looked at.
+A place is a path of keys, ITEMS for each item of a list, 0 for the log-prob of a token that is written as [log-prob,
+token id, text], and TOKEN for an object whose keys are token ids.  Only the first items of long lists are looked at.
 """
 
 import json
@@ -26,9 +26,11 @@ OTHERS = {
 """Words of keys that hold something else than the log-probs of the tokens that were sampled."""
 TRAINED = {"train", "trainer", "trained", "training", "old", "prev", "actor", "learner", "prox"}
 """Words of keys that hold a trained policy's."""
-PROBABILITY = re.compile(r"^(?!.*log).*prob", re.IGNORECASE)
+PROBABILITY = re.compile(r"^(?!.*log).*prob(?!lem|e)", re.IGNORECASE)
 PIECES = "hold parts of a response: put them together, or leave them out where its last line repeats them."
+"""Goes on after 'Lines with KEY VALUE '."""
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
+"""How many items of a list and keys of an object are looked at, and how deep."""
 
 
 def log_probs_in(value: Any, path: Path = (), called: re.Pattern[str] = NAME) -> Iterator[Path]:
@@ -72,8 +74,8 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
             path = max(places, key=lambda path: path.count(ITEMS))
             amount = "numbers" if ITEMS in path else "one number a line"
             others = "".join(f", {text_of(other)} too" for other in places if other != path and ITEMS in other)
-            is_typed = of_json and "'" not in text_of(path) and (TOKEN not in path or path[-1] == "logprob")
-            how = _jq(path, name) if is_typed else f": write them as {name}, a list of numbers for each response."
+            can_use_jq = of_json and "'" not in text_of(path) and (TOKEN not in path or path[-1] == "logprob")
+            how = _jq(path, name) if can_use_jq else f": write them as {name}, a list of numbers for each response."
             pieces = f"Lines with {' '.join(sign)} {PIECES} " if (sign := sign_of_unfinished(row)) else ""
             return f"{pieces}{text_of(path)} holds {amount}{others}{how}"
         places = [path for path in log_probs_in(row, called=PROBABILITY) if ITEMS in path and name == ROLLOUT]

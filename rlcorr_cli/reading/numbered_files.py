@@ -6,6 +6,7 @@ is a step that begins anew with each epoch.  Three files or more whose names are
 numbered by step, too (`data_7`), unless the word before it says that it is another number.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +19,7 @@ _LABEL = re.compile(rf"(?<![a-z])(?:global)?[-_ ]*(?:{'|'.join(WORDS)})s?(?![a-z
 _SHARD = "(?<![a-z])(?:rank|worker|shard|part|dp|tp|pp|gpu|node|host|engine|replica|proc)"
 _OF_SHARD = re.compile(rf"{_SHARD}[-_ ]*\d+")
 _NO_STEP = re.compile(rf"(?:{_SHARD}|(?<![a-z])(?:[a-z]|chunk|file|fold|run|seed|split|version|vllm|sglang))[-_ ]*$")
-"""What stands before a number that is no step."""
+"""What stands before a number that is no step, a single letter (p0, v2) too."""
 _SUFFIXES = re.compile(r"(\.[a-z]\w*)+$")
 _EPOCH = re.compile(r"(?<![a-z])epoch[-_=. ]*\d")
 _DATE = re.compile(r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])(?!\d)")
@@ -30,7 +31,7 @@ FOLDERS = 3
 
 
 def steps_of(paths: Iterable[str]) -> dict[str, int]:
-    """The step of each of a dump's files; none where a name does not tell it."""
+    """The step of each of a dump's files; empty where the name of one does not tell it."""
     steps = {path: step_of(path) for path in paths}
     if None in steps.values():
         return _apart_by_one_number([*steps])
@@ -40,11 +41,14 @@ def steps_of(paths: Iterable[str]) -> dict[str, int]:
 def _apart_by_one_number(paths: Sequence[str]) -> dict[str, int]:
     """The only number in which the names of three files or more differ; none where it is that of another thing."""
     names = [re.split(r"(\d+)", path.lower()) for path in paths]
-    if len(paths) < 3 or len({tuple(name[::2]) for name in names}) > 1 or any(map(_EPOCH.search, paths)):
+    if len(paths) < 3 or len({tuple(name[::2]) for name in names}) > 1 or _EPOCH.search(paths[0].lower()):
         return {}
     apart = [i for i in range(1, len(names[0]), 2) if len({name[i] for name in names}) > 1]
-    before, behind = ("".join(names[0][: apart[0]]), names[0][apart[0] + 1]) if len(apart) == 1 else ("/", "/")
-    if "/" in behind or _NO_STEP.search(before) or re.match(r"[-_. ]*of[-_. ]*$", behind) or _DATE.search(paths[0]):
+    if len(apart) != 1:
+        return {}
+    before, behind = "".join(names[0][: apart[0]]), names[0][apart[0] + 1]
+    is_of_many = re.match(r"[-_. ]*of[-_. ]*$", behind)
+    if "/" in behind or is_of_many or _NO_STEP.search(before) or _DATE.search(os.path.basename(paths[0])):
         return {}
     numbers = {path: name[apart[0]] for path, name in zip(paths, names, strict=True)}
     if any(len(number) > MOST_DIGITS or _DATE.fullmatch(number) for number in numbers.values()):
@@ -75,7 +79,7 @@ def _labelled(name: str) -> int | None:
 
 
 def _alone(name: str) -> int | None:
-    """The only number of a name that holds nothing else."""
+    """The number of a name that holds nothing else, apart from a word for steps and numbers of shards."""
     number = _LABEL.sub("", _OF_SHARD.sub("", name)).strip("-_. ")
     is_step = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS and not _DATE.fullmatch(number)
     return int(number) if is_step else None

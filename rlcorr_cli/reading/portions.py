@@ -17,8 +17,8 @@ from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, is_l
 from rlcorr_cli.totals.lists import offsets_of
 
 PORTION_BYTES = 1 << 22
-"""The most that is written out at once, but for one row that takes more.  With more the system clears new memory for
-each portion, which takes longer than all else."""
+"""The most that is written out at once, but for one row that takes more.  Larger portions are slower: the system clears
+fresh memory for each."""
 ROW_BYTES = 1 << 28
 """The most of one row."""
 
@@ -37,7 +37,7 @@ def portions(
         (column if whole else _as_dictionary(column), field.type)
         for column, field in zip(batch.columns, fields, strict=True)
     ]
-    kept = [column.type == type or not (whole or not is_.is_dictionary(column.type)) for column, type in columns]
+    kept = [column.type == type or (not whole and is_.is_dictionary(column.type)) for column, type in columns]
     n_bytes = np.zeros(batch.num_rows, np.int64)
     for (column, _), stays in zip(columns, kept, strict=True):
         if _shares(column.type) and not (stays and is_.is_dictionary(column.type)):
@@ -46,14 +46,14 @@ def portions(
     if n_bytes.max(initial=0) > ROW_BYTES:
         worst = int(n_bytes.argmax())
         raise DataError(
-            f"{shown(path)}, row {row + worst} (0-based): its values would take {n_bytes[worst] / 1e9:,.1f} GB, "
-            f"over {ROW_BYTES / 1e9:.1f} GB; in the file most of them share one place.",
+            f"{shown(path)}, row {row + worst} (0-based): its values would take {n_bytes[worst] / 1e9:,.2f} GB, "
+            f"over the limit of {ROW_BYTES / 1e9:.2f} GB; in the file most of them share one place.",
             "Leave the column with long values out of the dump.",
         )
     while start < batch.num_rows:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + PORTION_BYTES, side="right")) - 1)
         cut = [
-            part if stays else cast(pa.concat_arrays([part]), type)  # else all that lies before it is looked at
+            part if stays else cast(pa.concat_arrays([part]), type)  # a slice's cast looks at all before it
             for (column, type), stays in zip(columns, kept, strict=True)
             for part in (column.slice(start, stop - start),)
         ]

@@ -2,8 +2,8 @@
 
 The manual's page `glossary` is where the words are written, and this module reads it: a heading, and below it a list of
 words, each as `- **name** (also: other, names): its meaning.`  `rlcorr explain NAME` prints the same; metrics, presets,
-causes, columns, problems and symbols have tables of their own, and `explain` reads all of them.  A heading of a table
-that stands for a metric ends with "The metric NAME.", and `explain` adds the metric's definition.
+causes, columns, problems and symbols have tables of their own, and `explain` reads all of them.  The meaning of a
+column heading that shows a metric ends with "The metric NAME.", and `explain` adds the metric's definition.
 """
 
 import re
@@ -18,7 +18,8 @@ _METRIC = re.compile(r"The metric (\w+)\.$")
 
 @frozen(kw_only=True)
 class Term:
-    """A word and what it means, in whole sentences.  also: other words for it.  metric: what a heading stands for."""
+    """A word and what it means, in whole sentences.  also: other words for it.  metric: the one that it heads in a
+    table, if any."""
 
     name: str
     meaning: str

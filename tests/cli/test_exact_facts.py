@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
     "log 1e-10 in bf16": ("floor_value", "all exactly -23", lambda i, x: rounded(some(np.log(1e-10), 0.01)(i, x))),
     "limited at -6": ("floor_value", "all exactly -6 (the next one is -5.99", lambda _, x: np.maximum(x, -6)),
     "drafts": ("unscored_zeros", "holds no value (0.0) on 4", drafted),
-    "scattered zeros": ("unscored_zeros", "at all levels", some(0, 0.01)),
+    "scattered zeros": ("unscored_zeros", "also where", some(0, 0.01)),
     "prefixes": (
         "unscored_zeros",
         "first in row 0",
@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
     "limited in bf16": ("floor_value", "all exactly -6 (", lambda _, x: rounded(np.maximum(x, -6))),
     "a running mean in bf16": (
         "derived_values",
-        "a running total or mean",
+        "a running total or a running mean",
         lambda _, x: rounded(np.cumsum(x) / np.arange(1, x.size + 1)),
     ),
     "a constant": ("repeated_values", "has one value", lambda _, x: np.full(x.size, -1.5)),
@@ -115,10 +115,10 @@ WRONG: dict[str, tuple[str, str, Callable[[int, Values], Any]]] = {
         lambda i, _: -np.log(2.0 + np.array(ROWS[i]["response_token_ids"])),
     ),
     "a running total": ("derived_values", "a running total", lambda _, x: np.cumsum(x)),
-    "sums from the end": ("derived_values", "only rises", lambda _, x: np.cumsum(x[::-1])[::-1]),
+    "sums from the end": ("derived_values", "a running total", lambda _, x: np.cumsum(x[::-1])[::-1]),
     "a running mean": (
         "derived_values",
-        "a running total or mean",
+        "a running total or a running mean",
         lambda _, x: np.cumsum(x) / np.arange(1, x.size + 1),
     ),
     "smoothed": ("derived_values", "follows from", lambda _, x: np.convolve(x, np.ones(3) / 3, "same")),

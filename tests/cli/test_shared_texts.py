@@ -108,5 +108,8 @@ def test_a_row_that_cannot_be_written_out_is_refused(tmp_path: Path) -> None:
     table = pa.table({"rollout_log_probs": log_probs, "old_log_probs": log_probs, "extra": extra})
     pq.write_table(table, tmp_path / "a.parquet", store_schema=False, compression="zstd")
     refused(
-        run("convert", str(tmp_path / "a.parquet"), "-o", str(tmp_path / "c.parquet")), 3, "row 0 (0-based)", "274.9 GB"
+        run("convert", str(tmp_path / "a.parquet"), "-o", str(tmp_path / "c.parquet")),
+        3,
+        "row 0 (0-based)",
+        "274.88 GB",
     )

@@ -118,7 +118,7 @@ def test_a_batch_of_failed_requests_says_so(tmp_path: Path) -> None:
 
 def test_an_end_without_log_probs_is_a_piece_of_the_line_before_it(tmp_path: Path) -> None:
     rows = [chat({"content": [-1.0]}, finish=None), {**chat({}), "id": "a"}, chat({"content": [-1.0]}, id="b")]
-    with pytest.raises(DataError, match="they are pieces"):
+    with pytest.raises(DataError, match="its lines seem to be pieces"):
         rows_of([lines(tmp_path / "a.jsonl", rows)])
 
 
@@ -205,7 +205,7 @@ def typed(hint: str, path: Path) -> Path:
 @pytest.mark.parametrize("name", PIECES)
 def test_pieces_of_a_stream_are_refused_with_a_line_that_puts_them_together(tmp_path: Path, name: str) -> None:
     path = lines(tmp_path / "a.jsonl", PIECES[name])
-    with pytest.raises(DataError, match=r"chunks of a stream|they are pieces") as caught:
+    with pytest.raises(DataError, match=r"chunks of a stream|its lines seem to be pieces") as caught:
         rows_of([path])
     written = tmp_path / "dump.parquet"
     convert(str(typed(caught.value.hint, path)), output=str(written))
