@@ -204,8 +204,9 @@ def _prompt_of_one_column(sample: Sample) -> str | None:
     """Of rows that start with N_RUN exact zeros or more on which the other column is unsure and surprised."""
     pairs = sample.pairs
     start, end = _long(pairs, pairs.rollout == 0)
-    n, at_level = end - start, (pairs.train < UNSURE, pairs.train < SURPRISED, pairs.train)
-    unsure, surprised, total = (_sums(values, start, end) for values in at_level)
+    n, of_train = end - start, (pairs.train < UNSURE, pairs.train < SURPRISED, pairs.train)
+    totals = (np.append(0, np.cumsum(values, dtype=np.float64)) for values in of_train)
+    unsure, surprised, total = (of[end] - of[start] for of in totals)
     hit = pairs.borders[start] & (UNSURE_SHARE * unsure >= n) & (SURPRISED_SHARE * surprised >= n)
     n_rows = int(np.count_nonzero(np.diff(pairs.offsets)))
     if not hit.any() or hit.sum() < PROMPT_ROWS * n_rows:
@@ -221,14 +222,6 @@ def _long(pairs: Pairs, hit: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDAr
     start, end = pairs.runs(hit)
     long = end - start >= N_RUN
     return start[long], end[long]
-
-
-def _sums(
-    values: NDArray[np.float64] | NDArray[np.bool_], start: NDArray[np.int64], end: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The sum over each stretch."""
-    total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-    return total[end] - total[start]
 
 
 def probabilities(sample: Sample) -> str | None:

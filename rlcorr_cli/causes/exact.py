@@ -8,6 +8,7 @@ the sample, which makes them cheap, and floors and zeros in all.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import exp, log
 from typing import Any
 
@@ -21,12 +22,11 @@ from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.row_places import resolved
-from rlcorr_cli.totals.lists import offsets_of, starts_of
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.lists import first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.row_sample import Index, RowSample
 
 Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats = NDArray[Any]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
 MOST_FOR_ROW_FACTS = 1 << 15
@@ -37,11 +37,17 @@ LONG, ENOUGH, MANY = 8, 64, 16
 """Tokens that make a row or a stretch worth judging, and a column; and of which a fact of rows must hold in all."""
 
 
+def distinct(values: Floats) -> Floats:
+    """Each once, in order; `np.unique` imports more for it than the look for all facts takes."""
+    ordered = np.sort(values)
+    return ordered[first_of_each(ordered)]
+
+
 @frozen(kw_only=True)
 class Column:
-    """One policy's log-probs x of the valid tokens of R rows, f64[V], and another policy's y, by their names.
+    """One policy's log-probs x of the valid tokens of R rows, as stored, [V], and another policy's y, by their names.
 
-    n: how many each row has, i64[R].  rows, places, at: the row of each token, its place there, and among all, i64[V].
+    n: how many each row has, i64[R].
     """
 
     sample: RowSample
@@ -49,31 +55,43 @@ class Column:
     x: Floats
     other: str
     y: Floats
-    n: Ints
-    rows: Ints
-    places: Ints
-    at: Ints
+    n: Index
+
+    @cached_property
+    def at(self) -> Index:
+        """The place of each token among all, i64[V]."""
+        return np.arange(len(self.x))
+
+    @cached_property
+    def rows(self) -> Index:
+        """The row of each token, i64[V]."""
+        return np.repeat(np.arange(len(self.n)), self.n)
+
+    @cached_property
+    def places(self) -> Index:
+        """The place of each token in its row."""
+        return self.at - starts_of(self.n)[self.rows]
 
     @property
-    def ids(self) -> Ints:
+    def ids(self) -> Index:
         """The id of each token; its place among all where ids are not known."""
         ids, valid = self.sample.token_ids, self.sample.valid
         return self.at if ids is None else ids if valid is None else ids[valid]
 
     @property
-    def before(self) -> Ints:
+    def before(self) -> Index:
         """The token before each in its row, or itself."""
         return self.at - (self.places > 0)
 
     @property
-    def after(self) -> Ints:
+    def after(self) -> Index:
         """The token after each in its row, or itself."""
         return self.at + (self.places < self.n[self.rows] - 1)
 
-    @property
+    @cached_property
     def precision(self) -> Floats:
         """How much rounding may change each value, by the least distance and the least ratio of two of them."""
-        values = np.unique(self.x[self.x < UNSURE])
+        values = distinct(self.x[self.x < UNSURE])
         ratio = np.min(-np.diff(values) / values[1:], initial=2**-7) + 1e-6
         return np.diff(values).min(initial=1e-3) + ratio * np.abs(self.x)
 
@@ -83,7 +101,7 @@ class Column:
         slope = float(np.cov(self.x, self.y, ddof=0)[0, 1] / max(self.y.var(), 1e-12))
         return slope, float(self.x.mean() - slope * self.y.mean())
 
-    def sums(self, of_tokens: Flags | Floats) -> NDArray[Any]:
+    def sums(self, of_tokens: Flags | Floats) -> Floats:
         """The sum over each row."""
         return np.bincount(self.rows, of_tokens, len(self.n))
 
@@ -105,7 +123,7 @@ def floor(c: Column) -> Flags:
         return hit & False
     rest, y = np.sort(c.x[~hit]), c.y[hit]
     gap, near = rest[0] - low, rest[:ENOUGH]
-    ties = len(np.unique(near)) < 0.8 * len(near)
+    ties = len(distinct(near)) < 0.8 * len(near)
     fewest = (3 if gap >= 20 and not ties else 5 if gap >= 1 else MANY) + ties * int(4 * len(hit) * exp(low))
     apart = not ties or gap >= 20 or np.abs(y - np.median(y)).mean() > DIFFERENT
     contexts = np.unique(np.stack([np.where(c.places > 0, c.x[c.before], 0)[hit], y // DIFFERENT]), axis=1).shape[1]
@@ -120,6 +138,8 @@ def zeros(c: Column) -> Flags:
     half of the tokens, and surprised by an eighth.
     """
     zero = c.x == 0
+    if not (c.y[zero] < -1).any():
+        return zero & False
     wrong = zero & (c.y < -2) & (c.after != c.at)
     sure, left = c.y > -0.01, ~zero & (c.sums(wrong) > 0)[c.rows]
     truncated = sure.sum() >= 10 and (~zero & sure).sum() < 0.05 * sure.sum()
@@ -132,13 +152,12 @@ def zeros(c: Column) -> Flags:
 
 def running(c: Column) -> Flags:
     """Rows in which values, or values times their number, never rise from token to token (from the end: never fall)."""
-    n_from_start, n_from_end = c.places + 1, c.n[c.rows] - c.places
     hit = np.zeros(len(c.n), np.bool_)
-    for factor in (1, -1, n_from_start, -n_from_end):  # a running mean times its number is a running total
-        steps = np.diff(c.x * factor, prepend=0) * (c.places > 0)
-        steps[np.abs(steps) <= c.precision * np.abs(factor)] = 0
-        falls = c.sums((steps < 0) & (c.x != c.x[c.before]))
-        hit |= (c.sums(steps > 0) == 0) & (falls >= (LONG if isinstance(factor, int) else MANY))
+    for factor in (1, -1, c.places + 1, c.places - c.n[c.rows]):  # a running mean times its number is a total
+        steps, rounding = np.diff(c.x * factor, prepend=0) * (c.places > 0), c.precision * np.abs(factor)
+        if (never_rises := c.sums(steps > rounding) == 0).any():
+            falls = c.sums((steps < -rounding) & (c.x != c.x[c.before]))
+            hit |= never_rises & (falls >= (LONG if isinstance(factor, int) else MANY))
     return c.differ(hit)
 
 
@@ -153,15 +172,14 @@ def again_and_again(c: Column) -> Flags:
     same, period = np.diff(c.rows[lowest]) == 0, c.n.copy()
     np.minimum.at(period, c.rows[lowest[1:][same]], np.diff(lowest)[same])
     source = np.where(c.places < period[c.rows], c.at, c.at - period[c.rows])
-    hit = (
-        (c.n >= np.maximum(LONG, 2 * period)) & (2 * c.sums(c.x < UNSURE) >= c.n) & (c.sums(c.x == c.x[source]) == c.n)
-    )
+    unsure = 2 * c.sums(c.x < UNSURE) >= c.n
+    hit = unsure & (c.n >= np.maximum(LONG, 2 * period)) & (c.sums(c.x == c.x[source]) == c.n)
     hit &= (period <= LONG) | ((hit & (period > LONG)).sum() > 2)
     of_both = len(hit) >= LONG and hit.all() and 2 * len(np.unique(c.x[c.places == 0])) > len(hit)
     return hit[c.rows] if of_both else c.differ(hit)
 
 
-def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
+def tied(c: Column, one: Index, two: Index, least: float) -> Flags:
     """Tokens whose value is the mean of those of tokens `one` and `two` (the same twice: equal to it), while the other
     column's is not; none unless that holds for `least` of the unsure tokens, and four times as often as any two values
     tie.  A token paired with itself does not count, nor the smallest value, which `floor` judges."""
@@ -185,6 +203,9 @@ def of_other_rows(c: Column) -> Flags:
     Of two equal rows only the second is matched, so 0.4 of the tokens stands for nearly all rows in pairs; fewer come
     from rows that were joined wrongly.
     """
+    unsure = c.x[c.x < UNSURE]
+    if len(distinct(unsure)) > 0.9 * len(unsure):
+        return np.zeros(len(c.x), np.bool_)
     order, twin = np.lexsort((c.x, c.places)), c.at.copy()
     other = (c.places[order[1:]] == c.places[order[:-1]]) & (c.ids[order[1:]] != c.ids[order[:-1]])
     twin[order[1:][other]] = order[:-1][other]
@@ -193,9 +214,8 @@ def of_other_rows(c: Column) -> Flags:
 
 def few(c: Column) -> Flags:
     """At most 16 values on 500 tokens or more, where the other column has ten times as many."""
-    n, n_other = len(np.unique(c.x)), len(np.unique(c.y))
-    is_few = len(c.x) >= 500 and n <= 16 and 10 * n <= n_other
-    return np.full(len(c.x), is_few and np.abs(c.x - c.y).mean() > DIFFERENT)
+    is_so = len(c.x) >= 500 and len(distinct(c.x[:500])) <= 16 and np.abs(c.x - c.y).mean() > DIFFERENT
+    return np.full(len(c.x), is_so and (n := len(distinct(c.x))) <= 16 and 10 * n <= len(distinct(c.y)))
 
 
 def ranks(c: Column) -> Flags:
@@ -208,8 +228,9 @@ def ranks(c: Column) -> Flags:
 
 def on_a_line(c: Column) -> Flags:
     """The other column times a factor, plus a constant, to the column's own precision; other bases have a cause."""
-    spread = len(np.unique(c.x)) >= ENOUGH and min(c.x.std(), c.y.std()) > max(1e-3, 50 * c.precision.mean())
-    is_exact = spread and (np.abs(c.x - c.line[0] * c.y - c.line[1]) <= c.precision).all()
+    slope, shift = c.line
+    is_exact = (np.abs(c.x - slope * c.y - shift) <= c.precision).all() and len(distinct(c.x)) >= ENOUGH
+    is_exact = is_exact and min(c.x.std(), c.y.std()) > max(1e-3, 50 * c.precision.mean())
     is_known = is_exact and any((np.abs(c.x - by * c.y) <= 2 * c.precision).all() for by in (1, *FACTORS))
     return np.full(len(c.x), is_exact and not is_known)
 
@@ -240,12 +261,12 @@ def by_length(c: Column) -> Flags:
 
 ExactFact = tuple[str, Certainty, Callable[[Column], Flags], str]
 FACTS: tuple[ExactFact, ...] = (
-    ("repeated_values", "proven", again_and_again, "{x} has one value, or a few, again and again in {rows}"),
-    ("derived_values", "proven", running, "{x} is a running total or a running mean in {rows}"),
+    ("repeated_values", "proven", again_and_again, "{x} has one value, or a few, again and again"),
+    ("derived_values", "proven", running, "{x} is a running total or a running mean"),
     ("repeated_values", "proven", by_id, "{x} has one value for each token id"),
     ("derived_values", "proven", ranks, "{x} holds whole numbers or their logarithms, as ranks are"),
     ("repeated_values", "proven", few, "{x} has only a few different values"),
-    ("repeated_values", "proven", of_other_rows, "{x} has the values of another row in {rows}"),
+    ("repeated_values", "proven", of_other_rows, "{x} has the values of another row"),
     ("repeated_values", "proven", lambda c: tied(c, c.before, c.before, 0.2), "{x} repeats the value before"),
     ("repeated_values", "proven", lambda c: tied(c, c.before, c.after, 0.2), "{x} lies between its neighbours"),
     ("derived_values", "proven", on_a_line, "{x} is exactly {line}"),
@@ -263,16 +284,15 @@ def exact_facts(sample: RowSample) -> tuple[AnomalyFinding, ...]:
     for floors and zeros, and a floor or zeros that were found end the search for facts of rows.
     """
     n_begun = max(1, int(np.searchsorted(offsets_of(sample.n_valid), MOST_FOR_ROW_FACTS, side="right")) - 1)
-    every, begun = (list(_columns(sample.rows(np.arange(sample.n_rows)[:n]))) for n in (None, n_begun))
-    found, spoiled = dict[str, AnomalyFinding](), ""
+    every, begun = list(_columns(sample)), list(_columns(sample.rows(np.arange(sample.n_rows)[:n_begun])))
+    found: dict[str, AnomalyFinding] = {}
     for fact in FACTS:
         name, _, test, _ = fact
         of_tokens = name in (FLOOR, ZEROS)
-        for c in every if of_tokens else begun:
-            known = name in found or c.name == spoiled or (found and not of_tokens)
-            if not known and (hit := test(c)).sum() >= (3 if of_tokens else MANY):
+        for c in every if of_tokens else () if found else begun:
+            if name not in found and (hit := test(c)).sum() >= (3 if of_tokens else MANY):
                 found[name] = _finding(c, hit, fact)
-                spoiled = spoiled if of_tokens else c.name
+                every = every if of_tokens else [other for other in every if other.name != c.name]
     return tuple(found.values())
 
 
@@ -289,17 +309,15 @@ def copied_rows(sample: RowSample) -> Iterator[Fact]:
 
 def _columns(sample: RowSample) -> Iterator[Column]:
     """Every policy's column, in the rows that have it, beside the one that it is compared with."""
-    rollout, train, _ = sample.columns
-    policies = [(rollout, "scored", train, "train"), (train, "train", rollout, "scored")]
-    policies += [(name, "third", train, "train") for name in sample.legs if name not in (rollout, train)]
-    for name, of_x, other, of_y in policies if sample.n_rows else ():
-        known = np.logical_and.reduceat(np.isfinite(getattr(sample, of_x)), starts_of(sample.n_valid))
-        part = sample if known.all() else sample.rows(np.flatnonzero(known))
-        n, (x, y) = part.n_valid, (getattr(part, of).astype(np.float64) for of in (of_x, of_y))
-        at, rows = np.arange(len(x)), np.repeat(np.arange(len(n)), n)
+    (rollout, train, _), x, y = sample.columns, sample.scored, sample.train
+    policies = [(sample, rollout, x, train, y), (sample, train, y, rollout, x)]
+    if sample.third is not None and len(x):
+        known = np.logical_and.reduceat(np.isfinite(sample.third), starts_of(sample.n_valid))
+        part, (name,) = sample.rows(np.flatnonzero(known)), {*sample.legs} - {rollout, train}
+        policies += [] if part.third is None else [(part, name, part.third, train, part.train)]
+    for part, name, x, other, y in policies:
         if len(x):
-            places = at - starts_of(n)[rows]
-            yield Column(sample=part, name=name, x=x, other=other, y=y, n=n, rows=rows, places=places, at=at)
+            yield Column(sample=part, name=name, x=x, other=other, y=y, n=part.n_valid)
 
 
 def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
@@ -311,14 +329,14 @@ def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
         token = int(np.flatnonzero(sample.valid)[token])
     at, slope, shift = resolved(sample.place(int(row))), *(round(of_line, 4) for of_line in c.line)
     line = f"{slope:.4g} * {c.other} {'-+'[shift > 0]} {abs(shift):.4g}".removeprefix("1 * ").removesuffix(" - 0")
-    n_rows, low, above = f"{len(rows):,} of {sample.n_rows:,} rows", c.x.min(), c.x[c.x > c.x.min()].min(initial=0)
-    of_column = {"x": c.name, "y": c.other, "rows": n_rows, "line": line, "low": low, "above": above}
-    shown = words.format(**of_column, share=percent(hit.mean()))
+    low, above = c.x.min(), c.x[c.x > c.x.min()].min(initial=0)
+    shown = words.format(x=c.name, y=c.other, line=line, low=low, above=above, share=percent(hit.mean()))
+    n = f"{int(hit.sum()):,} of {len(hit):,} tokens in {len(rows):,} of {sample.n_rows:,} rows"
     first = f"first in {at.unit} {at.number}, token {token - starts_of(sample.n_tokens)[row]}"
     return AnomalyFinding(
         name=name,
         path=at.path,
-        evidence=f"{shown}: {int(hit.sum()):,} of {len(hit):,} tokens, {first}",
+        evidence=f"{shown}: {n}, {first}",
         fix=ALL_CAUSES[name].advice,
         n_files=len(np.unique(sample.files[rows])),
         certainty=certainty,

@@ -63,8 +63,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
     totals = _totals(sample, sums)
     diagnosis = diagnose(totals, context, sample)
-    exact = exact_facts(sample)
-    if exact:  # other causes would be of these values
+    if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=(), hot_steps=())
     elif diagnosis.hot_steps:
         diagnosis = _within(sample, diagnosis, context)

@@ -17,8 +17,7 @@ ABOVE_ZERO = 1e-6
 """The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""
 
 CLAMPED = 0.25
-"""The largest log-prob that `--above-zero clamp` reads as 0: a log-softmax in bf16 that is not fused ends a step or two
-above it."""
+"""The largest log-prob that `--above-zero clamp` reads as 0: a log-softmax in bf16 ends a step or two above it."""
 
 SENTINEL = -9000.0
 """A log-prob this low is a mark for "none": no softmax over a vocabulary, in whatever precision, comes near it."""
@@ -198,12 +197,10 @@ class BadRowCounts:
     @property
     def changed_notes(self) -> list[str]:
         """What was read otherwise than it stands, counted."""
-        unscored = (
-            "without a rollout log-prob kept at ratio 1; every metric of differences counts a difference of 0 there."
-        )
+        keep = "without a rollout log-prob kept at ratio 1; every metric of differences counts a difference of 0 there."
         changed = (
             (self.cleared, "masked for values that are not finite."),
-            (self.unscored, unscored),
+            (self.unscored, keep),
             (self.clamped, f"with a log-prob above 0 ({CLAMPED:g} at most) read as 0, as bf16 rounds."),
         )
         return [f"{n:,} token{'s' if n > 1 else ''} {what}" for n, what in changed if n]

@@ -184,9 +184,8 @@ class _Cut:
     @cached_property
     def clamped(self) -> Mapping[str, NDArray[np.bool_]]:
         """Column -> the tokens on which it lies a little above 0, where 0 is to be read for that."""
-        columns = {name: self.lists[name].values for name in self.roles.log_probs}
-        clamps = self.policy.above_zero == "clamp"
-        return {name: (x > ABOVE_ZERO) & (x <= CLAMPED) for name, x in columns.items() if clamps}
+        lists = {name: self.lists[name].values for name in self.roles.log_probs if self.policy.above_zero == "clamp"}
+        return {name: (x > ABOVE_ZERO) & (x <= CLAMPED) for name, x in lists.items()}
 
     @cached_property
     def tokens(self) -> tuple[Valid, int]:

@@ -179,9 +179,7 @@ def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
     """What a column with values above 0 may hold, and what to do.  values: those on valid tokens."""
     values = values[np.isfinite(values)]
     above = values[values > ABOVE_ZERO]
-    if not len(above):
-        return "", ""
-    low, high = float(values.min()), float(above.max())
+    low, high = float(values.min(initial=0)), float(above.max(initial=0))
     if low >= 0 and high <= 1 + ABOVE_ZERO:
         return ABOVE, f"Are these probabilities? {NAME_THEM}"
     if high > 1 or float(np.median(values)) >= 0:

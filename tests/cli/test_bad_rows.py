@@ -446,6 +446,12 @@ def test_values_a_little_above_zero_are_read_as_zero_and_counted(command: str, t
     assert "2 tokens with a log-prob above 0 (0.25 at most) read as 0" in ran.out, ran.err
 
 
+def test_check_counts_the_tokens_that_are_masked_for_what_they_hold(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [row([-0.5, -1.0], [-0.5, float("nan")])])
+    ran = run("check", dump, "--nonfinite", "mask", "--json")
+    assert "1 token masked for values that are not finite." in ran.out, ran.err
+
+
 def test_clamped_values_measure_as_zeros_do_and_filter_takes_them(tmp_path: Path) -> None:
     rows, zeros = above(0.125), above(0.0)
     zeros[5]["old_log_probs"][1] = 0.0
