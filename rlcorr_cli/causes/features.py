@@ -44,6 +44,7 @@ from rlcorr_cli.totals.gap import (
     GapTotals,
 )
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIDDLE = 0.6827
@@ -164,7 +165,7 @@ def step_of(totals: GapTotals) -> Step | None:
         interval=(exp(-exp(edges[near[-1]] + CERTAIN_STEP)), exp(-exp(edges[near[0]] - CERTAIN_STEP))),
         errors=int(least),
         judged=cut + int(unsure[1:wide].sum()),
-        least_left=expm1(-totals.largest_unsure) if np.isfinite(totals.largest_unsure) else 0.0,
+        least_left=expm1(min(-totals.largest_unsure, LARGEST_LOG)) if np.isfinite(totals.largest_unsure) else 0.0,
     )
 
 

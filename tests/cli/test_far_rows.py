@@ -92,3 +92,9 @@ def test_a_plan_that_drops_a_far_token_leaves_the_same_k3_in_compare_as_in_analy
         kept = run("analyze", dump, "--preset", "token_rs", "--device", device, "--json").json["metrics"]["kept_k3_kl"]
         assert left == pytest.approx(kept, rel=1e-12)
         assert np.isfinite(left)
+
+
+def test_a_step_at_which_all_other_tokens_lie_beyond_float64_is_looked_at(tmp_path: Path) -> None:
+    rows = [{"rollout_log_probs": [0.0, -1000.0 - i], "old_log_probs": [-0.5 - i / 9, -1.0 - i / 7]} for i in range(40)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "step.parquet")
+    assert run("diagnose", str(tmp_path / "step.parquet"), "--json").status == 0
