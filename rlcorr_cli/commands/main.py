@@ -79,13 +79,13 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             os.open(os.devnull, os.O_RDWR)
     args = sys.argv[1:] if args is None else args
     by_variables = " ".join(text for name, text in os.environ.items() if name.startswith(config.PREFIX))
-    given = [*args, *by_variables.split()]
-    if not {"ray", "--engine=ray"} & {*given}:
+    options = [*args, *by_variables.split()]
+    if not {"ray", "--engine=ray"} & {*options}:
         _end(run(args, interrupt.install))
     from rlcorr_cli.engines import ray_guard
 
     said = mmap.mmap(-1, 1)
-    _end(run(args, partial(ray_guard.fork, said, given)), said)
+    _end(run(args, partial(ray_guard.fork, said, options)), said)
 
 
 def _end(status: int, said: mmap.mmap | None = None) -> NoReturn:

@@ -109,8 +109,8 @@ def yardstick(clean: Any, how: How) -> "Yardstick | None":
         return yardstick_in(named[0])
     from rlcorr_cli.runs.diagnose import diagnose
 
-    bad_rows, given = bad_row_policy(how), filled(How, how)
-    read = {"map": given["map"], "nonfinite": bad_rows.nonfinite, "above_zero": bad_rows.above_zero}
+    options = filled(How, how)
+    read: Read = {"map": options["map"], "nonfinite": options["nonfinite"], "above_zero": options["above_zero"]}
     reading = request(clean, read)
     with computing(how) as compute:
         clean_dump = diagnose(reading, computing=compute, watch=how.get("watch"))

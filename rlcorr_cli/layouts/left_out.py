@@ -90,8 +90,8 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
     if reasons and not n_rows:
         reason = reasons.most_common(1)[0][0]
         if len(reasons) > 1:
-            each = "; ".join(f"{count:,} {reason.note}" for reason, count in reasons.items())
-            raise DataError(f"none of its {n:,} {what}s can be read: {each}.", reason.hint)
+            counts = "; ".join(f"{count:,} {left_out.note}" for left_out, count in reasons.items())
+            raise DataError(f"none of its {n:,} {what}s can be read: {counts}.", reason.hint)
         raise DataError(f"none of its {f'{n:,} ' if n > 1 else ''}{what}s {reason.none}.", reason.hint)
     losses = [f"{count:,} of {plural(n, what)} {reason.note}." for reason, count in reasons.items()]
     if began:

@@ -8,6 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.records.fields import Form
@@ -203,7 +204,7 @@ class BadRowCounts:
             (self.unscored, keep),
             (self.clamped, f"with a log-prob above 0 ({CLAMPED:g} at most) read as 0, as bf16 rounds."),
         )
-        return [f"{n:,} token{'s' if n > 1 else ''} {what}" for n, what in changed if n]
+        return [f"{plural(n, 'token')} {what}" for n, what in changed if n]
 
     def by_class(self) -> "Problems":
         """By class, in the order of PROBLEMS; call it on resolved places."""

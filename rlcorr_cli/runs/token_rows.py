@@ -272,11 +272,11 @@ def one_row(
 def _as_read(values: Mapping[str, Any], n: int, shown: ShownColumns) -> OneRow:
     """What a row says beside its log-probs.  n: how many tokens it has."""
     values = {**values, **{name: values.get(column) for name, column in shown.copies.items()}}
-    told = {*TEXTS, *shown.copies, *shown.copies.values()}
+    with_text = {*TEXTS, *shown.copies, *shown.copies.values()}
     group = values.get(shown.group) if shown.group else None
     return OneRow(
         place="",
-        facts={k: v for k, v in values.items() if k not in told and not isinstance(v, (list, dict))},
+        facts={k: v for k, v in values.items() if k not in with_text and not isinstance(v, (list, dict))},
         texts={name: text for name in TEXTS if (text := _text(values.get(name)))},
         tokens=_first_list(values, TOKENS, lambda v: len(v) == n),
         strings=_first_list(values, STRINGS, lambda v: len(v) == n and all(isinstance(x, str) for x in v)),
