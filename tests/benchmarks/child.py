@@ -5,6 +5,7 @@ The parent imports nothing heavy: a child's peak memory, as Linux counts it, sta
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,13 +21,21 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one process: seconds by the clock and of CPU (its threads' user and system time), peak memory in MB (10^6
-    bytes), and what it printed."""
+    """Of one process: seconds by the clock and of CPU (its threads' user and system time), what it printed, and its peak
+    memory as Linux counts it, which is that of its parent where this is larger: both in KiB."""
 
     wall: float
     cpu: float
-    peak: float
+    counted: int
+    of_parent: int
     printed: str
+
+    @property
+    def peak(self) -> float:
+        """Peak memory in MB (10^6 bytes); a RuntimeError where the parent's hides it."""
+        if self.counted <= self.of_parent:
+            raise RuntimeError(f"the benchmark's own peak of {self.of_parent:,} KiB hides its child's: measure it alone")
+        return self.counted * 1024 / 1e6
 
 
 class ChildFailed(RuntimeError):
@@ -42,6 +51,7 @@ def cost(
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment |= variables
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        of_parent = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         started = time.perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
@@ -51,7 +61,13 @@ def cost(
         err.seek(0)
         if process.returncode:
             raise ChildFailed(f"{' '.join(map(str, command))}: status {process.returncode}\n{err.read().strip()}")
-        return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, out.read() if printed else "")
+        return Cost(
+            wall=wall,
+            cpu=usage.ru_utime + usage.ru_stime,
+            counted=usage.ru_maxrss,
+            of_parent=of_parent,
+            printed=out.read() if printed else "",
+        )
 
 
 def script(name: str, *args: str | Path) -> list[str | Path]:

@@ -42,5 +42,7 @@ def samples(sampler: str, dump: Path, *options: str) -> float:
         run = cost(
             [*profiler, RLCORR, "analyze", dump, "--preset", PRESET, "--engine", "threads", "--workers", "1", "--json"]
         )
-        stacks = (line.rpartition(" ") for line in raw.read_text().splitlines())
-        return sum(int(n) for stack, _, n in stacks if IN_A_WORKER in stack) / run.wall
+        # Line by line: hundreds of MB, from which the peak of every later child would start.
+        with raw.open() as lines:
+            stacks = (line.rstrip().rpartition(" ") for line in lines)
+            return sum(int(n) for stack, _, n in stacks if IN_A_WORKER in stack) / run.wall

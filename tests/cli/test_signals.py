@@ -249,6 +249,7 @@ try:
             time.sleep(4 * interrupt.AGAIN_SECONDS)
         print("cleaned up", flush=True)
 except interrupt.Terminated:
+    interrupt.signal_handled()
     sys.exit(143)
 """
 
