@@ -33,7 +33,9 @@ from typing import Literal
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import t_quantile
+from rlcorr_cli.reading.names import NO_CLUSTERS
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 
@@ -45,6 +47,8 @@ TOKEN_ESS = 0.5
 """At a smaller effective share of the tokens no weight repairs the sample."""
 SURE_ESS = 0.5
 """At a larger effective share of the sequences no few of them carry the sample, whatever their tail looks like."""
+ENOUGH_CLUSTERS, ENOUGH_SEQUENCES, FEW_ESS = 160, 1000, 0.85
+"""Of fewer clusters or sequences a smaller effective share may hide noisy ones of which none were drawn."""
 
 
 @frozen(kw_only=True)
@@ -55,10 +59,11 @@ class Usable(Record):
     sequence: Answer
 
 
-def usable_weights(values: Mapping[str, Value], n_clusters: int) -> Usable:
-    """What a dump's canonical metrics say of raw weights.  n_clusters: of rows that are independent."""
-    token = _held(_interval(values.get("token_ess"), n_clusters), TOKEN_ESS)
-    return Usable(token=token, sequence=least(token, _sequence(values, n_clusters)))
+def usable_weights(values: Mapping[str, Value], n_sequences: int, clusters: Clusters | None = None) -> Usable:
+    """What a dump's canonical metrics say of raw weights.  clusters: of rows that are independent; None for rows."""
+    clusters = clusters or Clusters(by=NO_CLUSTERS, n=n_sequences)
+    token = _held(_interval(values.get("token_ess"), clusters.n), TOKEN_ESS)
+    return Usable(token=token, sequence=least(token, _sequence(values, n_sequences, clusters)))
 
 
 def least(*answers: Answer) -> Answer:
@@ -74,12 +79,14 @@ def tail_answer(values: Mapping[str, Value], scope: str) -> Answer:
     return "yes" if shape < limit else "no"
 
 
-def _sequence(values: Mapping[str, Value], n_clusters: int) -> Answer:
-    ends = _interval(values.get("seq_ess"), n_clusters)
+def _sequence(values: Mapping[str, Value], n_sequences: int, clusters: Clusters) -> Answer:
+    ends = _interval(values.get("seq_ess"), clusters.n)
     sample, tail = _held(ends, SEQUENCE_ESS), tail_answer(values, "seq")
     if tail == "unsure" and ends[0] >= SURE_ESS:
-        return sample
-    return least(sample, tail)
+        tail = sample
+    is_small, mixed = clusters.n < ENOUGH_CLUSTERS or n_sequences < ENOUGH_SEQUENCES, clusters.mixed_seq_ess
+    hides_noise = (is_small and ends[0] < FEW_ESS) or (mixed is not None and mixed < SEQUENCE_ESS)
+    return least(sample, tail, "unsure" if hides_noise else "yes")
 
 
 def _held(ends: tuple[float, float], limit: float) -> Answer:
