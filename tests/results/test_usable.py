@@ -129,6 +129,11 @@ def test_sequence_weights_are_unsure_where_few_prompts_carry_their_variance() ->
         "Close: token-level weights are usable; 200 prompts are too few to tell if sequence-level weights are, because "
         "few of them carry most of the variance."
     )
+    reasons = [reason.text for reason in compare(dump, preset=["seq_is"]).recommendation.reasons]
+    assert (
+        "decoupled_seq_is weights whole sequences; 200 prompts are too few to tell if such weights are usable, because "
+        "few of them carry most of the variance."
+    ) in reasons
     alike = analyze(prompts(log_weights(200, 5, 0.5)))
     assert alike.metrics["seq_ess"] < 0.85
     assert alike.verdict.usable == answer("yes")
