@@ -166,9 +166,10 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("training_ppl", lambda r: np.exp(r["training_log_ppl"]), "sums"),
     _q("rollout_ppl", lambda r: np.exp(r["rollout_log_ppl"]), "sums"),
     _q("ppl_ratio", lambda r: np.exp(r["log_ppl_diff"]), "sums"),
-    # Of the product of a sequence's ratios, e^S with S the sum of l.
+    # Of the product of a sequence's ratios, e^S with S the sum of l; and S^2.
     _q("sequence_ratio", lambda r: r["log_ratio"], "sums", "log_sum_exp"),
     _q("sequence_ratio_sq", lambda r: 2 * r["log_ratio"], "sums", "log_sum_exp"),
+    _q("sequence_log_ratio_sq", lambda r: r["log_ratio"] ** 2, "sums"),
     _q("chi2_seq", lambda r: np.expm1(2 * r["log_ratio"].clip(-CHI2_LIMIT, CHI2_LIMIT)), "sums"),
     _q("seq_tv", lambda r: 0.0 - np.expm1(np.minimum(r["log_ratio"], 0.0)), "sums"),
     *(

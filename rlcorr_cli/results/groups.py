@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.diagnostics import spread_of_noise
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
@@ -17,12 +18,15 @@ from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
 from rlcorr_cli.records.fields import Form, Interval, Key, Number, Scalar
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.histogram import Histograms
+from rlcorr_cli.totals.limits import SEQUENCE_ESS
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tails
 from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
 from rlcorr_cli.totals.view import Numbers
 
+UNEVEN = 1.5
+"""Clusters that are alike are less overdispersed, but by chance."""
 COUNTED = {
     "rows": ROWS,
     "sequences": "sequences",
@@ -143,18 +147,25 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
 @frozen(kw_only=True)
 class Clusters(Record):
     """by: the column whose rows of one value were drawn together, ROLLOUTS for rows of one rollout, NO_CLUSTERS for
-    every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3%."""
+    every row by itself.  n: how many; exact: whether they were counted, else it is an estimate, to 0.3%.
+
+    overdispersion: how unlike they are in the size of their noise, 1 of alike ones.  mixed_seq_ess: the effective share
+    of sequences that this leaves (`metrics/diagnostics.py: spread_of_noise`); null where nothing differs.
+    """
 
     by: str
     n: int
     exact: bool = True
+    overdispersion: Annotated[Number, Key(optional=True)] = None
+    mixed_seq_ess: Annotated[Number, Key(optional=True)] = None
 
     @classmethod
     def of(cls, by: Any, replicates: Replicates | None) -> "Clusters | None":
         """From the replicates; None where nothing was resampled."""
         if replicates is None:
             return None
-        return cls(by=str(by), n=replicates.clusters.n, exact=replicates.clusters.exact)
+        clusters = replicates.clusters
+        return cls(by=str(by), n=clusters.n, exact=clusters.exact, **spread_of_noise(replicates))
 
     @property
     def too_few(self) -> bool:
@@ -182,6 +193,12 @@ class Clusters(Record):
     def counted(self) -> str:
         """'8 prompts', 'about 250,000 rollouts'."""
         return plural(self.n, self.unit) if self.exact else f"about {self.n:,} {self.unit}s"
+
+    @property
+    def why_too_few(self) -> str:
+        """', because few of them carry most of the variance', where it is that which leaves sequence weights unsure."""
+        is_uneven = (self.overdispersion or 1.0) > UNEVEN and (self.mixed_seq_ess or 0.0) < SEQUENCE_ESS
+        return ", because few of them carry most of the variance" if is_uneven else ""
 
     @property
     def unit(self) -> str:

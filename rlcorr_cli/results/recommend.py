@@ -371,10 +371,12 @@ def _unsure(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
     """That the plan to take weights whole sequences, whose weights are not known to be usable."""
     if chosen is None or not _weights_at(chosen.plan, "sequence") or evidence.usable.sequence == "yes":
         return []
-    counted = plural(evidence.n_sequences, "sequence") if evidence.clusters is None else evidence.clusters.counted
+    n, clusters = evidence.n_sequences, evidence.clusters
+    counted, why = (plural(n, "sequence"), "") if clusters is None else (clusters.counted, clusters.why_too_few)
+    few = f"{counted} are too few to tell if such weights are usable{why}"
     text = {
         "no": f"{chosen.name} weights whole sequences, and sequence weights are not usable on this dump.",
-        "unsure": f"{chosen.name} weights whole sequences; {counted} are too few to tell if such weights are usable.",
+        "unsure": f"{chosen.name} weights whole sequences; {few}.",
     }[evidence.usable.sequence]
     return [Reason(code="usable", text=text, values={"seq_ess": evidence.metrics.get("seq_ess")})]
 

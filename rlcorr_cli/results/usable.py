@@ -17,10 +17,21 @@ its standard error; `yes` where the ESS lies above with all of its interval, and
 error, or the ESS above SURE_ESS and k not known to be above; else `unsure`.  Token weights go by token_ess alone: no
 token is a large part of a sample.  Sequence weights are products of token weights, and never more usable.
 
-Of 300 samples each of log-normal weights (m = 32 to 1,000) with a true ESS of 0.78 or more, 96% or more were called
-usable and none unusable; with 0.45, at most 1% unusable; with 0.19, at most 3.3% usable; with 0.08, at most 0.3%.
-Close to the limit it is less sure than an interval of 95% would be: with a true ESS of 0.298, just under SEQUENCE_ESS,
-up to 36% were called usable.
+That takes all prompts as alike.  Some may be far noisier, and their weights are near 0 but for one in thousands, which
+is very large: a sample hardly ever holds it, so that neither its ESS nor k shows them.  So there is no `yes`
+
+* where the spread of S^2 over the clusters leaves an effective share below SEQUENCE_ESS (`Clusters.mixed_seq_ess`, of
+  dumps that were resampled; steps, groups and runs without intervals are taken as alike);
+* with fewer than ENOUGH_CLUSTERS or ENOUGH_SEQUENCES, which may hold too few noisy prompts or none, unless the ESS lies
+  above FEW_ESS with all of its interval: m prompts without a noisy one leave 3 / m of them possible, and six times the
+  others' standard deviation then leaves a share of about SEQUENCE_ESS.
+
+Measured with `python tests/benchmarks/usable.py` on 2026-11-26, 400 dumps of each design: of 33 designs with a true ESS
+below SEQUENCE_ESS, 16 to 1,000 prompts, of which none or 3 to 20% have 2 to 6 times the others' standard deviation, at
+most 4.5% of the dumps were called usable, the dumps without a noisy prompt among them.  Of log-normal weights of 160
+prompts x 8, 256 x 4 and 1,000 x 1 with a true ESS of 0.45 or more 95% or more were, and at most 0.5% unusable.  Under
+ENOUGH_CLUSTERS it takes a larger one: of 8 prompts x 8 100% with 0.99, 69% with 0.96; of 32 x 8 100% with 0.94, 28%
+with 0.90, none with 0.78.  Noisy prompts that are fewer than 3%, or noisier, are not looked for.
 
 Sources: Kong 1992, "A note on importance sampling using standardized weights", for the ESS; Vehtari, Simpson, Gelman,
 Yao, Gabry 2024, "Pareto smoothed importance sampling", for k and its limit; Smith 1987, "Estimating tails of
@@ -33,7 +44,9 @@ from typing import Literal
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import t_quantile
+from rlcorr_cli.reading.names import NO_CLUSTERS
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 
@@ -45,6 +58,8 @@ TOKEN_ESS = 0.5
 """At a smaller effective share of the tokens no weight repairs the sample."""
 SURE_ESS = 0.5
 """At a larger effective share of the sequences no few of them carry the sample, whatever their tail looks like."""
+ENOUGH_CLUSTERS, ENOUGH_SEQUENCES, FEW_ESS = 160, 1000, 0.85
+"""Of fewer clusters or sequences a smaller effective share may hide noisy ones of which none were drawn."""
 
 
 @frozen(kw_only=True)
@@ -55,10 +70,11 @@ class Usable(Record):
     sequence: Answer
 
 
-def usable_weights(values: Mapping[str, Value], n_clusters: int) -> Usable:
-    """What a dump's canonical metrics say of raw weights.  n_clusters: of rows that are independent."""
-    token = _held(_interval(values.get("token_ess"), n_clusters), TOKEN_ESS)
-    return Usable(token=token, sequence=least(token, _sequence(values, n_clusters)))
+def usable_weights(values: Mapping[str, Value], n_sequences: int, clusters: Clusters | None = None) -> Usable:
+    """What a dump's canonical metrics say of raw weights.  clusters: of rows that are independent; None for rows."""
+    clusters = clusters or Clusters(by=NO_CLUSTERS, n=n_sequences)
+    token = _held(_interval(values.get("token_ess"), clusters.n), TOKEN_ESS)
+    return Usable(token=token, sequence=least(token, _sequence(values, n_sequences, clusters)))
 
 
 def least(*answers: Answer) -> Answer:
@@ -74,12 +90,14 @@ def tail_answer(values: Mapping[str, Value], scope: str) -> Answer:
     return "yes" if shape < limit else "no"
 
 
-def _sequence(values: Mapping[str, Value], n_clusters: int) -> Answer:
-    ends = _interval(values.get("seq_ess"), n_clusters)
+def _sequence(values: Mapping[str, Value], n_sequences: int, clusters: Clusters) -> Answer:
+    ends = _interval(values.get("seq_ess"), clusters.n)
     sample, tail = _held(ends, SEQUENCE_ESS), tail_answer(values, "seq")
     if tail == "unsure" and ends[0] >= SURE_ESS:
-        return sample
-    return least(sample, tail)
+        tail = sample
+    is_small, mixed = clusters.n < ENOUGH_CLUSTERS or n_sequences < ENOUGH_SEQUENCES, clusters.mixed_seq_ess
+    hides_noise = (is_small and ends[0] < FEW_ESS) or (mixed is not None and mixed < SEQUENCE_ESS)
+    return least(sample, tail, "unsure" if hides_noise else "yes")
 
 
 def _held(ends: tuple[float, float], limit: float) -> Answer:

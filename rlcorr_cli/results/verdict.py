@@ -88,7 +88,7 @@ def verdict(
         level=level,
         causes=causes,
         usable=_unrefused(
-            usable_weights(values, counts["sequences"] if clusters is None else clusters.n),
+            usable_weights(values, counts["sequences"], clusters),
             level,
             (*failing, *({*OF_SEQUENCES} & {*broken_in_steps})),
             plan,

@@ -33,13 +33,10 @@ LEVELS = {
 """Level -> what it means, and what to do next (act); over: of what, where that is not plain."""
 USABLE: dict[tuple[Answer, Answer], str] = {
     ("yes", "yes"): "token-level and sequence-level weights are both usable.",
-    ("yes", "unsure"): "token-level weights are usable; {counted} are too few to tell if sequence-level weights are.",
+    ("yes", "unsure"): "token-level weights are usable; {few} to tell if sequence-level weights are{why}.",
     ("yes", "no"): "token-level weights are usable, sequence-level weights are not.",
-    ("unsure", "unsure"): "{counted} are too few to tell which weights are usable.",
-    (
-        "unsure",
-        "no",
-    ): "sequence-level weights are not usable; {counted} are too few to tell if token-level weights are.",
+    ("unsure", "unsure"): "{few} to tell which weights are usable.",
+    ("unsure", "no"): "sequence-level weights are not usable; {few} to tell if token-level weights are.",
     ("no", "no"): "the weights of this plan are not usable.",
 }
 """Whether weights of tokens and of sequences are usable -> what a verdict says."""
@@ -147,8 +144,10 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "
 
 def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
     """Which weights leave a usable sample; or of how little that is not known."""
-    counted = plural(conclusion.n_sequences, "sequence") if clusters is None else clusters.counted
-    return USABLE[conclusion.usable.token, conclusion.usable.sequence].format(counted=counted)
+    n = conclusion.n_sequences
+    counted, why = (plural(n, "sequence"), "") if clusters is None else (clusters.counted, clusters.why_too_few)
+    answers = conclusion.usable.token, conclusion.usable.sequence
+    return USABLE[answers].format(few=f"{counted} are too few", why=why)
 
 
 def _mended(causes: Sequence[str]) -> str:

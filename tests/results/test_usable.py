@@ -8,8 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze
+from rlcorr_cli import analyze, compare
+from rlcorr_cli.measure.bootstrap import resample
+from rlcorr_cli.measure.quantities import Columns
+from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.usable import ANSWERS, Usable, usable_weights
+from rlcorr_cli.show.words import verdict as words
+from rlcorr_cli.totals.row_keys import mix
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
 BETTER, WORSE = (pq.read_table(SAMPLES / f"smollm2_{kind}.parquet") for kind in ("bf16", "int8"))
@@ -85,3 +90,96 @@ def test_an_answer_is_known_beyond_what_its_errors_allow(
     changes: dict[str, Any], n_clusters: int, says: Usable
 ) -> None:
     assert usable_weights({**KNOWN, **changes}, n_clusters) == says
+
+
+def log_weights(m: int, k: int, sd: float, *, share: float = 0.0, factor: float = 1.0, seed: int = 3) -> Any:
+    """S ~ N(-v / 2, v) of k samples of each of m prompts, f64[m, k]; sqrt v is factor times sd in the last of them."""
+    sds = np.where(np.arange(m) >= m * (1 - share), factor * sd, sd)[:, None]
+    return sds * np.random.default_rng(seed).standard_normal((m, k)) - sds**2 / 2
+
+
+def prompts(s: Any, seed: int = 1) -> pa.Table:
+    """Rows of 4 tokens, each a fourth of its S."""
+    b = -2 - np.random.default_rng(seed).random((s.size, 4))
+    return pa.table(
+        {
+            "group_id": np.repeat(np.arange(len(s)), s.shape[1]),
+            "sample_id": [str(row) for row in range(s.size)],
+            "rollout_log_probs": list(b),
+            "old_log_probs": list(b + s.reshape(-1, 1) / 4),
+        }
+    )
+
+
+def clusters_of(s: Any, sizes: Any) -> Clusters:
+    """What is told of clusters of these sizes, f64[sum of sizes]."""
+    of_rows = np.repeat(np.arange(len(sizes)), sizes)
+    columns = Columns(sums={"sequence_log_ratio_sq": s**2, "sequences": np.ones(len(s))})
+    found = Clusters.of("group_id", resample(mix(of_rows.astype(np.uint64) + 1), 0, columns))
+    assert found is not None
+    return found
+
+
+def test_sequence_weights_are_unsure_where_few_prompts_carry_their_variance() -> None:
+    dump = prompts(log_weights(200, 5, 0.3, share=0.03, factor=6, seed=5))
+    report = analyze(dump)
+    assert report.metrics["seq_ess"] > 0.85
+    assert report.verdict.usable == compare(dump).recommendation.usable == answer("unsure")
+    assert words(report).startswith(
+        "Close: token-level weights are usable; 200 prompts are too few to tell if sequence-level weights are, because "
+        "few of them carry most of the variance."
+    )
+    reasons = [reason.text for reason in compare(dump, preset=["seq_is"]).recommendation.reasons]
+    assert (
+        "decoupled_seq_is weights whole sequences; 200 prompts are too few to tell if such weights are usable, because "
+        "few of them carry most of the variance."
+    ) in reasons
+    alike = analyze(prompts(log_weights(200, 5, 0.5)))
+    assert alike.metrics["seq_ess"] < 0.85
+    assert alike.verdict.usable == answer("yes")
+
+
+def test_few_prompts_leave_sequence_weights_unsure_because_hard_ones_may_be_missing() -> None:
+    report = analyze(prompts(log_weights(32, 8, 0.5)))
+    assert report.metrics["seq_ess"] > 0.7
+    assert report.verdict.usable == answer("unsure")
+    assert "32 prompts are too few to tell if sequence-level weights are." in words(report)
+    assert analyze(prompts(log_weights(32, 8, 0.15))).verdict.usable == answer("yes")
+
+
+@pytest.mark.parametrize(
+    ("n_sequences", "n_prompts", "seq_ess", "says"),
+    [
+        (1000, 160, 0.7, "yes"),
+        (1000, 159, 0.7, "unsure"),
+        (999, 160, 0.7, "unsure"),
+        (999, 159, 0.9, "yes"),
+        (256, 32, 0.92, "yes"),
+        (256, 32, 0.89, "unsure"),
+        (256, 32, 0.05, "no"),
+    ],
+)
+def test_few_prompts_take_a_larger_effective_share(n_sequences: int, n_prompts: int, seq_ess: float, says: Any) -> None:
+    clusters = Clusters(by="group_id", n=n_prompts)
+    assert usable_weights({**KNOWN, "seq_ess": seq_ess}, n_sequences, clusters) == answer(says)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 2000, [8] * 500, [1, 2, 5, 40] * 100])
+def test_alike_clusters_are_not_overdispersed_whatever_their_sizes(sizes: list[int]) -> None:
+    s = log_weights(sum(sizes), 1, 0.5)[:, 0]
+    told = clusters_of(s, sizes)
+    assert told.overdispersion == pytest.approx(1, abs=0.25)
+    assert told.mixed_seq_ess == pytest.approx(np.exp(-(s**2).mean()), abs=0.05)
+
+
+def test_overdispersion_is_the_relative_second_moment_of_the_variance() -> None:
+    s = log_weights(4000, 1, 0.3, share=0.1, factor=3)[:, 0]
+    # 0.9 and 0.1 of v = 0.09 and 0.81: mean v^2 / (mean v)^2 is 2.8.
+    assert clusters_of(s, [1] * 4000).overdispersion == pytest.approx(2.8, rel=0.3)
+
+
+@pytest.mark.parametrize("s", [0.0, 1e200])
+def test_equal_policies_and_weights_beyond_float64_have_no_spread(s: float) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        told = clusters_of(np.full(40, s), [8] * 5)
+    assert (told.overdispersion, told.mixed_seq_ess) == (None, None)
