@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from limits import LIMIT_SECONDS
 from test_readme import CI, README, YAML, block
 
 from rlcorr_cli.commands import main
@@ -45,7 +46,8 @@ def status_of(line: str, folder: Path, variables: Mapping[str, str]) -> int:
     with chdir(folder):
         if line.startswith("rlcorr "):
             return main.run(shlex.split(line)[1:])
-        return subprocess.run(["bash", "-ec", line], env={"PATH": "/usr/bin:/bin", **variables}).returncode
+        surroundings = {"PATH": "/usr/bin:/bin", **variables}
+        return subprocess.run(["bash", "-ec", line], env=surroundings, timeout=LIMIT_SECONDS).returncode
 
 
 @dataclass

@@ -210,8 +210,8 @@ def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
 DEFAULT_LIMITS = (Limit("k3_kl", True, 0.5, True),)
 """What is compared with a baseline where nothing is named.
 
-Night after night, at 20% chance failed one night in 20 where prompts differ, and kl one in 15, which estimates the same
-divergence with more noise; three times the k3_kl fails at 50% as often as at 20% (tests/benchmarks/gates.py).
+At 20% chance fails one night in 25 whose prompts differ, and one in 15 by kl, which estimates the same divergence with
+more noise; three times the k3_kl fails as often at 50% as at 20% (`rlcorr help ci`).
 """
 
 
