@@ -67,12 +67,12 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     ),
     "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
     "check": (
-        "rlcorr check dump.parquet --max k3_kl=0.05 --min token_ess=0.5",
-        "rlcorr check dump.parquet --accept top_p --junit rlcorr.xml",
+        "rlcorr check dump/ --baseline last.json --update-baseline --max k3_kl=0.01",
+        "rlcorr check dump/ --baseline good.json --accept top_p --junit rlcorr.xml",
     ),
     "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json"),
     "watch": (
-        "rlcorr watch run/ --max k3_kl=0.05 --tb curves.tb",
+        "rlcorr watch run/ --tb curves.tb",
         "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
     ),
     "convert": (

@@ -52,7 +52,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 Bounds = Mapping[str, float] | Sequence[str] | None
 Amounts = Mapping[str, float | str] | Sequence[str] | None
-"""Metric -> amount, or texts such as 'kl=0.1'."""
+"""Metric -> amount, or texts such as 'k3_kl=0.01'."""
 
 
 def step_summary() -> str | None:
@@ -64,7 +64,7 @@ def limit_option(help: str, metavar: str) -> Opt:
     """An option that sets limits on metrics."""
     return Opt(
         help=f"{help} Repeatable.",
-        python="Or a mapping: {'kl': 0.1}.",
+        python="Or a mapping: {'k3_kl': 0.01}.",
         panel=RULES,
         typed=TEXTS,
         metavar=metavar,
@@ -76,8 +76,8 @@ RulesPath = Annotated[
     str | Path | None,
     Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
 ]
-AtMost = Annotated[Bounds, limit_option("Fail if it is above this: kl=0.1.", "METRIC=N")]
-AtLeast = Annotated[Bounds, limit_option("Fail if it is below this: seq_ess=0.3.", "METRIC=N")]
+AtMost = Annotated[Bounds, limit_option("Fail above this: k3_kl=0.01.", "METRIC=N")]
+AtLeast = Annotated[Bounds, limit_option("Fail below this: token_ess=0.9.", "METRIC=N")]
 Accept = Annotated[
     Names,
     Opt(
@@ -106,8 +106,8 @@ def check(
         ),
     ] = None,
     update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
-    max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=20%.", "METRIC=N[%]")] = None,
-    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: kl=10%.", "METRIC=N[%]")] = None,
+    max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=50%.", "METRIC=N[%]")] = None,
+    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=1%.", "METRIC=N[%]")] = None,
     fail_on: Annotated[
         Names,
         Opt(
@@ -304,11 +304,11 @@ def _baseline(source: Any, *, is_first: bool) -> "Baseline | None":
 
 
 def bounds_texts(option: str, amounts: Any) -> list[str]:
-    """Each as 'kl=0.1', which is how rules are read."""
+    """Each as 'k3_kl=0.01', which is how rules are read."""
     if isinstance(amounts, Mapping):
         return [f"{metric}={amount}" for metric, amount in amounts.items()]
     listed = several(() if amounts is None else amounts)
     if not all(isinstance(text, str) for text in listed):
         what = f"{option} should map metrics to amounts, and is {kind_of(amounts)}."
-        raise UsageError(what, f"Write {option} kl=0.1.")
+        raise UsageError(what, f"Write {option} k3_kl=0.01.")
     return listed

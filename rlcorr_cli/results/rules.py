@@ -150,10 +150,10 @@ def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
 
 
 EXAMPLES = {
-    "--max": "kl=0.1",
-    "--min": "seq_ess=0.3",
-    "--max-increase": "k3_kl=20%",
-    "--max-decrease": "token_ess=10%",
+    "--max": "k3_kl=0.01",
+    "--min": "token_ess=0.9",
+    "--max-increase": "k3_kl=50%",
+    "--max-decrease": "token_ess=1%",
 }
 """Option -> an example of its value."""
 

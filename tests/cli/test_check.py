@@ -238,7 +238,7 @@ BAD_RULES: dict[str, tuple[str, tuple[str, ...]]] = {
     "defaults as text": ('defaults = "no"', ("defaults must be true or false",)),
     "an unknown metric": (KL.replace('"kl"', '"kll"'), ("rule 1", "no metric 'kll'", "Nearest: kl")),
     "a plan's metric": (KL.replace('"kl"', '"rollout_is_mean"'), ("rule 1", "--preset token_is")),
-    "nothing at all": ("defaults = false", ("holds no rule", "--max kl=0.1")),
+    "nothing at all": ("defaults = false", ("holds no rule", "--max k3_kl=0.01")),
 }
 
 
@@ -259,11 +259,11 @@ def test_a_rules_file_that_is_not_there_is_status_2(tmp_path: Path) -> None:
 
 
 BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "no number": (("--max", "kl"), ("--max kl", "--max METRIC=NUMBER", "kl=0.1")),
-    "no metric": (("--min", "=0.3"), ("--min =0.3", "seq_ess=0.3")),
-    "a word": (("--max", "kl=low"), ("'low' is not a finite number", "--max kl=0.1")),
+    "no number": (("--max", "kl"), ("--max kl", "--max METRIC=NUMBER", "k3_kl=0.01")),
+    "no metric": (("--min", "=0.3"), ("--min =0.3", "token_ess=0.9")),
+    "a word": (("--max", "kl=low"), ("'low' is not a finite number", "--max k3_kl=0.01")),
     "NaN": (("--max", "kl=nan"), ("'nan'",)),
-    "infinite": (("--min", "seq_ess=inf"), ("'inf'", "seq_ess=0.3")),
+    "infinite": (("--min", "seq_ess=inf"), ("'inf'", "token_ess=0.9")),
     "a percentage": (("--max", "kl=20%"), ("'20%'",)),
     "twice": (("--max", "kl=1", "--max", "kl=2"), ("--max names kl twice",)),
     "min above max": (("--max", "kl=1", "--min", "kl=2"), ("--min kl=2 is above --max kl=1",)),
@@ -291,8 +291,8 @@ BAD_FLAGS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "another": (("--max-decrease", "seq_ess=20%"), ("--max-decrease compares", "--baseline")),
     "an update of no baseline": (("--update-baseline",), ("no baseline is named", "Add --baseline base.json")),
     "a baseline of another form": (("--baseline", "r.csv", "--update-baseline"), ("r.csv", "written as .json")),
-    "a limit of no amount": (("--max-increase", "kl=a lot"), ("'a lot'", "--max-increase k3_kl=20%")),
-    "a limit below 0": (("--max-decrease", "seq_ess=-10%"), ("'-10%'", "0 or more", "token_ess=10%")),
+    "a limit of no amount": (("--max-increase", "kl=a lot"), ("'a lot'", "--max-increase k3_kl=50%")),
+    "a limit below 0": (("--max-decrease", "seq_ess=-10%"), ("'-10%'", "0 or more", "token_ess=1%")),
     "a limit of NaN": (("--max-increase", "kl=nan%"), ("'nan%'",)),
     "a limit twice": (("--max-increase", "kl=1", "--max-increase", "kl=2"), ("names kl twice",)),
 }

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from running import STEPS, parquet, refused, row, run
+from running import BF16, STEPS, parquet, refused, row, run
 
 from rlcorr_cli.commands import app
 from rlcorr_cli.commands.app import EXAMPLES
@@ -80,8 +80,13 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.symlink(Path(STEPS).with_name("tokenizer.json"), "tokenizer.json")
     for name in ("old", "new", "bf16", "fp8", "int8"):
         os.symlink(STEPS, f"{name}.parquet")
+    os.mkdir("dump")
+    os.symlink(BF16, "dump/bf16.parquet")  # a gate fails the stale rollouts of STEPS
     os.mkdir("run")
     os.symlink(STEPS, "run/steps.parquet")
+    for name in ("last.json", "good.json"):
+        if name in example:
+            assert run("analyze", "dump/", "-o", name).status == 0
     if "old.rlcorr" in example:
         assert run("analyze", "old.parquet", "-o", "old.rlcorr").status == 0
     for name, dump in PARTS.items() if "part1" in example else ():

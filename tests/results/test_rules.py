@@ -10,7 +10,7 @@ from rlcorr_cli.metrics.drift import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
-from rlcorr_cli.results.policy import compare, limits, read_rules
+from rlcorr_cli.results.policy import DEFAULT_LIMITS, compare, limits, read_rules
 from rlcorr_cli.results.rules import (
     RULES,
     NamedRule,
@@ -190,6 +190,12 @@ def moved(option: str, text: str, now: float | None, then: float | None, metric:
     given = limits([text], []) if option == "--max-increase" else limits([], [text])
     (found,) = compare(given, [exactly(now, metric)], [exactly(then, metric)])
     return found.status, found.message
+
+
+@pytest.mark.parametrize(("now", "status"), [(0.0015, "ok"), (0.00151, "fail")])
+def test_k3_kl_may_be_half_as_large_again_as_its_baseline(now: float, status: str) -> None:
+    (found,) = compare(DEFAULT_LIMITS, [exactly(now, "k3_kl")], [exactly(0.001, "k3_kl")])
+    assert found.status == status
 
 
 @pytest.mark.parametrize(
