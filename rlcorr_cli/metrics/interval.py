@@ -11,18 +11,18 @@ y from it.  Its relative error c is the geometric mean of s / y and the standard
 partly cancel.  Towards that end the interval is one on the scale of logs, and never passes the end; away from it, it is
 the longer, the more clusters differ, because then a sample often lacks the rare ones that decide the metric:
 
-    towards the end y (1 - e^(-u c)),    away from it y u c (1 + k / n^(1/3)),
+    towards the end y (1 - e^(-u c (1 + 4 c^2))),    away from it y u c (1 + k / n^(1/3)),
     k = 2.5 C^1.5 / (C + 0.35) + 7 h,    C = c sqrt(n),    h = max(0, r) L sqrt(n).
 
-C is the coefficient of variation over clusters.  h is how much farther from the end the metric is in clusters of long
-sequences: r is its correlation with length_mean over the replicates, L the relative error of length_mean.  A mean over
-tokens weights long clusters most, and a sample that lacks the longest is off twice.  length_mean itself has h = 0.  A
-share v below 1/2 has k (1 - 2 v): means of values between 0 and 1 are the less skewed, the nearer they are to the
-middle.
+C is the coefficient of variation over clusters; 4 c^2 is for shares that a few clusters make, whose errors are those of
+counts.  h is how much farther from the end the metric is in clusters of long sequences: r is its correlation with
+length_mean over the replicates, L the relative error of length_mean.  A mean over tokens weights long clusters most,
+and a sample that lacks the longest is off twice.  length_mean itself has h = 0.  A share v below 1/2 has k (1 - 2 v):
+means of values between 0 and 1 are the less skewed, the nearer they are to the middle.
 
 A metric without such an end, kl say, or a ratio around 1, has symmetric errors but for the part that it shares with the
 size of the gap.  With R its correlation with k3_kl, and k3_kl's own arm a times its u s on the side to which both move
-together, its arm there is u s (1 + |R|^0.5 (a - 1)).  Without an ideal, as of a reward, it is u s.
+together, its arm there is u s (1 + sqrt|R| (a - 1)).  Without an ideal, as of a reward, it is u s.
 
 The constants of k are fitted: with them the rates of tests/benchmarks/coverage.py (`rlcorr help intervals`) hold for
 5 to 512 clusters.  Sources of the forms: Johnson, Modified t Tests and Confidence Intervals for Asymmetrical
@@ -129,7 +129,7 @@ def _arms(
     in_longer *= variation[place[LENGTH]] if LENGTH in place else 0.0
     skewness = 2.5 * variation**1.5 / (variation + 0.35) + 7 * in_longer
     skewness *= np.where(outward > 0, 1 - 2 * distance / (highest - lowest), 1.0)
-    back, away = -np.expm1(-u * error), u * error * (1 + skewness / n_clusters ** (1 / 3))
+    back, away = -np.expm1(-u * error * (1 + 4 * error**2)), u * error * (1 + skewness / n_clusters ** (1 / 3))
     arms = distance * np.where(outward > 0, (back, away), (away, back))
     # Without an end, by the part that is shared, as far as the gap's own.
     symmetric, shared = u * spread, np.where([metric.ideal is None for metric in metrics], 0.0, correlation(GAP))
