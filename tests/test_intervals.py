@@ -20,6 +20,9 @@ from rlcorr_cli.api import analyze, check, compare, diff, save
 from rlcorr_cli.metrics.interval import t_probability, t_quantile
 
 sys.path.append(str(Path(__file__).parent / "cli"))
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+from coverage import coverage, truth
+from designs import HARD
 from running import run
 
 ROOT = Path(__file__).parent.parent
@@ -304,8 +307,67 @@ def test_students_t_is_that_of_the_book(n: int) -> None:
 @pytest.mark.parametrize(("noise", "known"), [(3e-8, False), (1e-7, False), (1e-6, True)])
 def test_what_only_rounding_tells_apart_has_no_interval(noise: float, known: bool) -> None:
     """Below log-ratios of 3e-7 the correlations of all replicates lie within rounding of 1."""
-    table = dump()
-    log_ratios = np.random.default_rng(1).normal(0, noise, (PROMPTS * SAMPLES, LENGTH))
+    table = dump(prompts=24)
+    log_ratios = np.random.default_rng(1).normal(0, noise, (24 * SAMPLES, LENGTH))
     report = analyze({**table, "old_log_probs": (np.array(table["rollout_log_probs"]) + log_ratios).tolist()})
     assert 0 < width(report.intervals["kl"]) < noise
     assert ("prob_pearson" in report.intervals) == known
+
+
+def noisy(seed: int, prompts: int = 32) -> Dump:
+    """Samples of 40 tokens whose noise has a size of each prompt's own: .12 e^N(0, .5), rho of mean 1."""
+    rng = np.random.default_rng(seed)
+    sizes = 0.12 * np.repeat(np.exp(rng.normal(0, 0.5, prompts)), 8)[:, None]
+    log_ratio = np.minimum(sizes * rng.normal(size=(prompts * 8, 40)) - sizes**2 / 2, 2.4)
+    rollout = -2.5 - 3 * rng.random(log_ratio.shape)
+    return {
+        "group_id": np.repeat(np.arange(prompts), 8).tolist(),
+        "sample_id": list(range(prompts * 8)),
+        "rollout_log_probs": rollout.tolist(),
+        "old_log_probs": (rollout + log_ratio).tolist(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "prompts"), [(1, 32), (3, 32), (4, 32), (5, 32), (7, 32), (8, 32), (2, 160), (2, 8)]
+)
+def test_the_ends_of_a_dump_hardly_depend_on_the_seed(number: int, prompts: int) -> None:
+    table = noisy(number, prompts)
+    first, *others = (analyze(table, seed=seed) for seed in range(4))
+    assert {"kl", "k3_kl", "logprob_abs_diff_mean"} <= first.intervals.keys()
+    for name, (low, high) in first.intervals.items():
+        value = first.whole.values[name]
+        assert value is not None
+        for other_low, other_high in (other.intervals[name] for other in others if name in other.intervals):
+            assert 1 / 1.5 < (other_high - value) / (high - value) < 1.5, name
+            assert 1 / 1.5 < (value - other_low) / (value - low) < 1.5, name
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 5, 7, 8])
+def test_an_upper_end_is_no_multiple_of_what_the_dump_can_tell(number: int) -> None:
+    """Standard deviations are 13 to 40% of the value; the upper ends were up to 4.6 times the value."""
+    report = analyze(noisy(number))
+    value, (_, high) = report.whole.values["k3_kl"], report.intervals["k3_kl"]
+    assert value is not None
+    assert 1.3 * value < high < 2.8 * value
+
+
+def test_intervals_hold_the_truth_where_hard_prompts_are_noisier_and_longer() -> None:
+    design = HARD[0]
+    shares = coverage(design, 32, 200, plans=(), true=truth(design, (), n_clusters=16_000))
+    for name in ("kl", "k3_kl", "logprob_abs_diff_mean"):
+        assert 86 < shares[name] <= 98, name
+
+
+@pytest.mark.parametrize("name", ["log_ratio_std", "prob_pearson", "token_ess"])
+def test_what_few_prompts_do_not_tell_has_no_interval(name: str) -> None:
+    assert name not in analyze(noisy(1, 19)).intervals
+    assert name in analyze(noisy(1, 20)).intervals
+
+
+def test_a_reward_has_an_interval_as_far_below_as_above() -> None:
+    rewards = np.random.default_rng(1).normal(0, 1, 256).tolist()
+    report = analyze(noisy(1) | {"reward": rewards})
+    value, (low, high) = report.whole.values["reward_mean"], report.intervals["reward_mean"]
+    assert value is not None
+    assert high - value == pytest.approx(value - low, rel=1e-9)

@@ -31,7 +31,7 @@ def intervals(values: "Mapping[str, Value]", replicates: "Replicates | None") ->
     """95% intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}
-    metrics = [metric for metric in METRICS if metric.has_interval]
+    metrics = [metric for metric in METRICS if metric.has_interval and metric.fewest_clusters <= replicates.clusters.n]
     return interval.intervals(metrics, values, diagnostic_draws(replicates), replicates.clusters.n)
 
 

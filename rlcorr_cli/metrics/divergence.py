@@ -274,6 +274,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         worry="k3_kl far above half its square: the gap is not noise; a few tokens are far out.",
         measured=(0.0479, 0.0905, 3.7e-06),
         value=lambda n: std(n, "log_ratio", "log_ratio_sq"),
+        fewest_clusters=20,
     ),
     Metric(
         name="logprob_abs_diff_mean",
@@ -362,6 +363,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(1.0, 0.999, 1.0),
         source=_PROBS,
         value=_pearson,
+        fewest_clusters=20,
     ),
     Metric(
         name="token_mult_prob_error",

@@ -36,8 +36,9 @@ class Metric:
     note: how this name departs from the metric of that definition: another's arithmetic, or a part of the tokens.
     value: of totals, in the form that the module of the row says.
     resampled: whether the bootstrap draws it, which takes that it is made of sums alone.
-    has_interval: whether, if it is drawn, its interval holds the truth 90 to 98 times in 100 from 20 prompts on, in the
-    designs of prompts of tests/benchmarks/coverage.py.
+    has_interval: whether, if it is drawn, its interval holds the truth 90 to 98 times in 100 in the designs of prompts
+    of tests/benchmarks/coverage.py.  fewest_clusters: from how many clusters on it does so; 0 of all that
+    FEWEST_CLUSTERS of `interval` allow.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Metric:
     note: str = ""
     resampled: bool = True
     has_interval: bool = True
+    fewest_clusters: int = 0
 
     @property
     def lowest(self) -> float:

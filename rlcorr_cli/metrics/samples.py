@@ -155,6 +155,7 @@ SAMPLES: tuple[Metric, ...] = (
         measured=(0.998, 0.992, 1.0),
         source=_KISH,
         value=lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
+        fewest_clusters=20,
     ),
     *_pareto("token", "rho", "N", "token"),
     *_pareto("seq", "e^S", "B", "sequence"),

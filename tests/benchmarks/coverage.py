@@ -1,15 +1,19 @@
-"""How often the 95% intervals hold the truth: `python tests/benchmarks/coverage.py [--dumps N] [--design WORD]`.
+"""How often the 95% intervals hold the truth, and whether their ends depend on the seed:
+
+    python tests/benchmarks/coverage.py [--dumps N] [--design WORD]
+    python tests/benchmarks/coverage.py --seeds 8 --dumps 40 [--design WORD]
 
 Each design (`designs.py`) draws dumps whose true metrics are known from a very large one; a dump is measured as
 `analyze` measures it, or, with `--compare`, as `compare` does under some plans.  Printed: the share of dumps whose
 interval holds the truth, in percent, of every metric that has one, and in a last line which miss 90 to 98% at 20
-clusters or more: such a metric is to have no interval.
+clusters or more: such a metric is to have no interval.  With `--seeds`: by how much the distance from the value to the
+upper end varies over the seeds of one dump, largest by smallest, as the median and the worst of the dumps.
 """
 
 import argparse
 import math
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -20,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from designs import CLUSTERED, INDEPENDENT, Design, Generator
+from designs import CLUSTERED, HARD, INDEPENDENT, Design, Generator
 
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, Observed, observe
@@ -69,10 +73,10 @@ def ends(observed: Observed, plans: tuple[Plan, ...]) -> dict[str, tuple[float, 
     }
 
 
-def truth(design: Design, plans: tuple[Plan, ...]) -> dict[str, float | None]:
+def truth(design: Design, plans: tuple[Plan, ...], n_clusters: int = TRUTH_CLUSTERS) -> dict[str, float | None]:
     """The metrics of a very large dump."""
     rng, without = np.random.default_rng(11), Observation(plans=plans or (Plan(),), compares=bool(plans), seed=None)
-    parts = (observed(design, rng, AT_ONCE, without).totals for _ in range(TRUTH_CLUSTERS // AT_ONCE))
+    parts = (observed(design, rng, AT_ONCE, without).totals for _ in range(n_clusters // AT_ONCE))
     return values(reduce(add, parts), plans)
 
 
@@ -92,6 +96,30 @@ def coverage(
     return {name: 100 * hits[name] / count for name, count in seen.items()}
 
 
+def agreement(design: Design, n: int, n_dumps: int, n_seeds: int) -> dict[str, tuple[float, float]]:
+    """Largest by smallest distance from the value to the upper end over the seeds of a dump, the median and the worst
+    of the dumps, by metric."""
+    rng, ratios = np.random.default_rng(5), defaultdict[str, list[float]](list)
+    for _ in range(n_dumps):
+        batch = design.rows(rng, n).batch()
+        seeds = [observe(batch, Observation(plans=(Plan(),), seed=seed), CPU) for seed in range(n_seeds)]
+        found, value = [ends(seen, ()) for seen in seeds], values(seeds[0].totals, ())
+        for name in set[str].intersection(*map(set, found)):
+            reach = [of_seed[name][1] - (value[name] or 0.0) for of_seed in found]
+            ratios[name].append(max(reach) / min(reach))
+    return {name: (float(np.median(of_dumps)), max(of_dumps)) for name, of_dumps in sorted(ratios.items())}
+
+
+def print_agreement(designs: list[Design], n_dumps: int, n_seeds: int) -> None:
+    """A row for each metric, the median and the worst for each number of clusters."""
+    for design in designs:
+        print(f"\n{design.name:48}" + "".join(f"{n:>12}" for n in design.sizes))
+        of_sizes = [agreement(design, n, n_dumps, n_seeds) for n in design.sizes]
+        for name in dict.fromkeys(name for of_size in of_sizes for name in of_size):
+            cells = (of_size.get(name, (math.nan, math.nan)) for of_size in of_sizes)
+            print(f"  {name:46}" + "".join(f"{median:7.2f}{worst:5.2f}" for median, worst in cells), flush=True)
+
+
 def main() -> None:
     """Print a table for each design: a row for each metric, a column for each number of clusters."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -100,12 +128,19 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", help="numbers of clusters, in place of the designs' own")
     parser.add_argument("--compare", action="store_true", help="measure the columns of compare")
     parser.add_argument("--rows", action="store_true", help="draw every row by itself, as --cluster-by none does")
+    parser.add_argument("--seeds", type=int, default=0, help="compare the ends of one dump over so many seeds")
     options = parser.parse_args()
+    designs = [design for design in (*CLUSTERED, *HARD, *INDEPENDENT) if options.design in design.name]
+    if options.sizes:
+        designs = [replace(design, sizes=tuple(options.sizes)) for design in designs]
+    if options.seeds:
+        print_agreement(designs, options.dumps, options.seeds)
+        return
     plans = tuple(preset(name).plan for name in COMPARED) if options.compare else ()
     missing: dict[str, list[str]] = {}
     print(f"{options.dumps} dumps each: +- {196 * math.sqrt(0.0475 / options.dumps):.1f}")
-    for design in (design for design in (*CLUSTERED, *INDEPENDENT) if options.design in design.name):
-        sizes = [n for n in design.sizes if not options.sizes or n in options.sizes]
+    for design in designs:
+        sizes = design.sizes
         true = truth(design, plans)
         shares = {n: coverage(design, n, options.dumps, plans=plans, true=true, by_row=options.rows) for n in sizes}
         print(f"\n{design.name:44}" + "".join(f"{n:>8}" for n in sizes))

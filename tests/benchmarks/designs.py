@@ -67,10 +67,18 @@ def _of(rng: Generator, log_ratio: Floats, lengths: NDArray[np.int64], samples: 
     return Rows(log_ratio, -2.5 - 3 * rng.random(len(log_ratio)), lengths, np.arange(len(lengths)) // samples)
 
 
-def magnitudes(rng: Generator, n: int, spread: float, scale: float = 1.0) -> Rows:
+def magnitudes(rng: Generator, n: int, spread: float, scale: float = 1.0, samples: int = SAMPLES) -> Rows:
     """Noise of a size of each prompt's own, rho of mean 1: g = .12 scale e^N(0, spread), l = -g^2 / 2 + N(0, g)."""
-    lengths = _lengths(rng, n * SAMPLES)
-    sizes = np.repeat(np.repeat(NOISE * scale * np.exp(rng.normal(0, spread, n)), SAMPLES), lengths)
+    lengths = _lengths(rng, n * samples)
+    sizes = np.repeat(np.repeat(NOISE * scale * np.exp(rng.normal(0, spread, n)), samples), lengths)
+    return _of(rng, -(sizes**2) / 2 + sizes * rng.standard_normal(len(sizes)), lengths, samples)
+
+
+def noisier_and_longer(rng: Generator, n: int) -> Rows:
+    """Hard prompts, z = e^N(0, .5), are noisier and longer: g = .12 z, rho of mean 1, lengths of 10 z e^N(0, .5)."""
+    difficulty = np.repeat(np.exp(rng.normal(0, 0.5, n)), SAMPLES)
+    lengths = np.maximum(1, np.round(10 * difficulty * np.exp(rng.normal(0, 0.5, n * SAMPLES)))).astype(np.int64)
+    sizes = np.repeat(NOISE * difficulty, lengths)
     return _of(rng, -(sizes**2) / 2 + sizes * rng.standard_normal(len(sizes)), lengths, SAMPLES)
 
 
@@ -148,6 +156,11 @@ CLUSTERED = (
     Design("mean differs by prompt, sd .02", partial(shifted, spread=0.02), PROMPTS),
     Design("mean differs by prompt, sd .05", partial(shifted, spread=0.05), PROMPTS),
 )
+HARD = (
+    Design("hard prompts are noisier and longer", noisier_and_longer, (8, 20, 32, 128)),
+    Design("16 samples, noise differs by prompt, e^N(0, 1)", partial(magnitudes, spread=1.0, samples=16), (64,)),
+)
+"""Where a sample of prompts often lacks those that decide a metric."""
 INDEPENDENT = (
     Design("bf16-like noise", surprise_noise),
     Design("drift", partial(normal, mean=-0.08, sd=0.4, row_sd=0.15), (5, 10, 20, 50, 200, 1000)),

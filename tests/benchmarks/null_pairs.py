@@ -83,7 +83,7 @@ def moved(first: Design, second: Design, prompts: int, n_pairs: int) -> float:
     rng, found = np.random.default_rng(13), 0
     for seed in range(n_pairs):
         a, b = drawn(first.rows(rng, prompts), 0, seed), drawn(second.rows(rng, prompts), APART, seed)
-        (whole,) = sections([({}, a, b)], min_effect=0.0, everything=False)
+        ((whole,),) = sections([[({}, a, b)]], min_effect=0.0, everything=False)
         found += any(change.moved for change in whole.metrics.values())
     return 100 * found / n_pairs
 
