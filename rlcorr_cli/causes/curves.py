@@ -60,8 +60,8 @@ ZERO_ERRORS, ZERO, ZERO_RATIO, ZERO_MOST = 3.0, 0.002, 0.2, 0.1
 """A mean of e^l - 1 or e^-l - 1 counts as 0 within ZERO_ERRORS standard errors plus ZERO, or if it is smaller than
 ZERO_MOST and than ZERO_RATIO times the other mean, whose tail may be heavy."""
 UNEVEN = 0.9
-LEAK_ERRORS = 8.0
-"""As LOST_ERRORS, of a leak: weights that differ much leave a mean of e^l too low by up to 5, because its tail is
+LEAK_ERRORS = 12.0
+"""As LOST_ERRORS, of a leak: weights that differ much leave a mean of e^l too low by up to 11, because its tail is
 rare; padding by 14 or more."""
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
 """Top-k: a smaller share of tokens speaks against the cut (of wider noise than number formats make, by so much smaller
