@@ -490,7 +490,7 @@ _OF_A_GAP = (
         looks="The mean ratio is below 1, no token is set to 0, and some rare tokens lose more than V times their own "
         "probability, V being the size of the vocabulary: more than all tokens that a cut rules out can hold. Or some "
         "tokens are far below the others, and hardly any above.",
-        certainty="10 tokens at least break that bound, and the lost mass is twelve errors from 0; or 20 tokens are far "
+        certainty="10 tokens at least break that bound, and the lost mass is 12 errors from 0; or 20 tokens are far "
         "off. Padding rows that are zero leak little, and are harmless.",
         alike="top_k and other cuts, which keep the bound; other_weights, whose mean ratio is 1.",
         advice="Mask the padding rows of the vocabulary before the softmax.",
