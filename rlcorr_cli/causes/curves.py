@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import sqrt
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.features import Case, Step
+from rlcorr_cli.causes.features import AGAINST_TOP_P, OTHER_CORE, Case, Step
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
@@ -24,9 +24,6 @@ MIN_UNSURE = 10
 """A column of zeros was not cut: some tokens must have b < 0."""
 TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
 """The slope of d on u where u < -1 (lines["u_low"]), which a truncation alone leaves near 0."""
-AGAINST_TOP_P = 0.08
-"""Most errors that a sharp top-p bound may have, as a share of judged tokens.  Measured: top-p alone at most .03, min-p
-at least .13, top-p beside staleness or 4-bit weights up to .2."""
 TOP_P_LEFT = 32.0
 """(1 - step.bound) / step.least_left over the share of errors, from which a bound that is not sharp is top-p's.
 Measured on six models: top-p beside another fault at least 38, min-p at most 25."""
@@ -63,11 +60,12 @@ ZERO_ERRORS, ZERO, ZERO_RATIO, ZERO_MOST = 3.0, 0.002, 0.2, 0.1
 """A mean of e^l - 1 or e^-l - 1 counts as 0 within ZERO_ERRORS standard errors plus ZERO, or if it is smaller than
 ZERO_MOST and than ZERO_RATIO times the other mean, whose tail may be heavy."""
 UNEVEN = 0.9
-LEAK_ERRORS = 8.0
-"""As LOST_ERRORS, of a leak: weights that differ much leave a mean of e^l too low by up to 5, because its tail is
+LEAK_ERRORS = 12.0
+"""As LOST_ERRORS, of a leak: weights that differ much leave a mean of e^l too low by up to 11, because its tail is
 rare; padding by 14 or more."""
 TOP_K_POSITIVE, TOP_K_TAIL = 0.4, 2.5
-"""Top-k: a smaller share of tokens speaks against the cut, and spread.tail stays below TOP_K_TAIL."""
+"""Top-k: a smaller share of tokens speaks against the cut (of wider noise than number formats make, by so much smaller
+a share), and spread.tail stays below TOP_K_TAIL."""
 SPREAD_OF_T = 0.25
 """Added to the interval of a T that no shared prefixes tell, as a share of |T - 1|: where few tokens have high
 log-odds, a T of 1.3 is estimated as 1.23, and one of .9 as .88."""
@@ -387,7 +385,8 @@ def top_k(case: Case) -> CauseFinding | None:
         (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
         (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
     ):
-        if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < TOP_K_POSITIVE):
+        most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
+        if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < most_against):
             continue
         kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
         mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"

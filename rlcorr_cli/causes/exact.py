@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.anomalies import FACTORS, UNSURE, correlation
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, Certainty, Fact
+from rlcorr_cli.causes.numbers import first_step
 from rlcorr_cli.causes.of_tokens import COPIES
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import percent
@@ -33,6 +34,8 @@ MOST_FOR_ROW_FACTS = 1 << 15
 """Tokens of the sample in whose rows facts of rows are sought."""
 DIFFERENT = 0.25
 """Nats; two policies that score the same tokens differ by less in the mean."""
+AGREE, STEPS_OFF = 0.75, 4
+"""A column that goes so with the other where it ties is on a grid, and may be off by so many of its first steps."""
 LONG, ENOUGH, MANY = 8, 64, 16
 """Tokens that make a row or a stretch worth judging, and a column; and of which a fact of rows must hold in all."""
 
@@ -140,13 +143,14 @@ def zeros(c: Column) -> Flags:
     zero = c.x == 0
     if not (c.y[zero] < -1).any():
         return zero & False
-    wrong = zero & (c.y < -2) & (c.after != c.at)
+    y = c.y + STEPS_OFF * first_step(c.x)
+    wrong = zero & (y < -2) & (c.after != c.at)
     sure, left = c.y > -0.01, ~zero & (c.sums(wrong) > 0)[c.rows]
     truncated = sure.sum() >= 10 and (~zero & sure).sum() < 0.05 * sure.sum()
     if wrong.sum() > 3 and not truncated and (left.sum() < MANY or correlation(c.x[left], c.y[left]) >= 0.75):
         return zero
     stretch = np.cumsum(~zero | (c.places == 0))
-    n, unsure, surprised = (np.bincount(stretch, zero & of) for of in (zero, c.y < UNSURE, c.y < -1))
+    n, unsure, surprised = (np.bincount(stretch, zero & of) for of in (zero, y < UNSURE, y < -1))
     return zero & ((n >= LONG) & (2 * unsure >= n) & (8 * surprised >= n))[stretch]
 
 
@@ -188,6 +192,7 @@ def tied(c: Column, one: Index, two: Index, least: float) -> Flags:
     n_of_each = np.unique(c.x[known], return_counts=True)[1]
     by_chance = (n_of_each**2).sum() / max(known.sum(), 1)  # much where a policy knows few contexts
     enough = known.sum() >= ENOUGH and same.sum() >= max(least * known.sum(), 4 * by_chance)
+    enough = enough and correlation(c.x[same], c.y[same]) < AGREE
     return same & (enough and np.abs(c.y - (c.y[one] + c.y[two]) / 2)[same].mean() > DIFFERENT)
 
 

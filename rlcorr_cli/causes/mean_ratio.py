@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Impossible
+from rlcorr_cli.causes.numbers import first_step
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.gap import RowGaps
@@ -65,7 +66,9 @@ class Mean:
 def impossible_ratio(sample: RowSample, rows: RowGaps) -> Impossible | None:
     """The mean ratio of a sample, where it proves that a column is not what it is taken for.  rows: sums over each."""
     lengths = sample.n_valid
-    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < LEAST:
+    # A grid rounds sure tokens to one side, to 0.
+    rounding = math.expm1(first_step(sample.rollout) + first_step(sample.train))
+    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST, rounding):
         return None
     if DistinctKeys.of(rows.keys, FEWEST).exact:
         return None

@@ -1,6 +1,7 @@
 """Arithmetic that every rule of a diagnosis shares, on sums.
 
-Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v.
+Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v; and the grid that a
+column lies on near 0.
 """
 
 from collections.abc import Callable
@@ -127,3 +128,22 @@ def _moments(sums: Floats) -> tuple[float, float, float]:
     if var_x <= 1e-12 * max(1.0, float(sums[X2]) / n):
         return 0.0, max(0.0, var_d), 0.0
     return var_x, max(0.0, var_d), float(sums[XD]) / n - float(sums[X]) * float(sums[D]) / n**2
+
+
+NEAR_STEPS, FEWEST, MOST, TIES = 4, 3, 16, 4
+"""A column is on a grid near 0 where its values within NEAR_STEPS times the first one are of so few levels, fewest and
+most, with so many tokens at each, and the second one lies half as far from the first as that from 0, or farther."""
+
+
+def first_step(log_probs: Floats) -> float:
+    """How far the value nearest to 0 lies from it, in nats, where a column is on a grid there; else 0.0.
+
+    A log-softmax in bf16 leaves steps of up to 1/8 in log-probs, the logarithm of probabilities in bf16 steps of 1/256
+    in these: what lies nearer to 0 was rounded to 0.  Log-probs that were rounded to bf16 themselves have smaller steps
+    the nearer they are to 0.
+    """
+    below = log_probs[log_probs < 0]
+    levels, n = np.unique(below[below >= NEAR_STEPS * below.max(initial=-np.inf)], return_counts=True)
+    if not FEWEST <= len(levels) <= MOST or n.mean() < TIES or levels[-2] > 1.499 * levels[-1]:
+        return 0.0
+    return -float(levels[-1])

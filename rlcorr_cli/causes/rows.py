@@ -182,6 +182,7 @@ def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | Non
     if share < MISPAIRED_SHARE:
         return None
     names = ", ".join([row.name for row in totals.odd_rows.rows if row.name not in slipped_names][:NAMED_ROWS])
+    _, rho, _, inverse, _ = totals.odd / totals.odd[0]
     return CauseFinding(
         cause="mispaired_rows",
         share=share,
@@ -191,6 +192,8 @@ def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | Non
         evidence=(
             f"Within them, the log-odds of the two columns correlate at {figures(features.odd_correlation)}: "
             f"{names}{'' if n_odd <= NAMED_ROWS else ' and others'}.",
+            f"Neither policy can have drawn their tokens: the mean ratio is {figures(rho)} and its inverse's "
+            f"{figures(inverse)}, or more, and one of the two would be 1.",
         ),
     )
 

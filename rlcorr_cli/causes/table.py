@@ -231,9 +231,9 @@ _OF_A_GAP = (
     Cause(
         name="grid",
         effect="none",
-        meaning="A column is stored on a coarse grid: rounded to bf16, to fp16, or to a few decimals.",
-        looks="99% of its values other than 0 lie on the grid. Rounding to it moves a value by step^2 / 12 in the "
-        "mean square, whose sum over the gap is the share.",
+        meaning="A column is on a coarse grid: stored or computed in bf16, in fp16, or in a few decimals.",
+        looks="99% of its values other than 0 lie on the grid, which moves a value by step^2 / 12 in the mean square. "
+        "Or its values next to 0 lie a step apart, and the columns differ there, as a log-softmax in bf16 leaves them.",
         certainty="That a column is on a grid is certain from 64 values on, and always reported as a fact; it is a "
         "cause where this rounding alone makes half of the gap.",
         alike="rounding noise comes from arithmetic in bf16, and leaves values off the grid.",
@@ -243,10 +243,10 @@ _OF_A_GAP = (
         name="mispaired_rows",
         effect="fault",
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
-        looks="In these rows both columns vary and hardly go together (correlation below 0.5 in each, and below 0.3 in "
-        "all of them where the other rows are far apart, too), and nearly every token is far off.",
-        certainty="A row is judged by 16 tokens or more. Rows swapped between samples of one prompt, which begin "
-        "alike, are harder to see.",
+        looks="In these rows both columns vary and hardly go together (correlation below 0.5 in each), nearly every "
+        "token is far off, and neither policy can have drawn them: the mean ratio and the mean inverse ratio both lie "
+        "above 1.",
+        certainty="16 tokens or more judge a row, two standard errors all such rows. A single row is often missed.",
         alike="Rows of another model or checkpoint in the same dump, which some_rows or column name where they still "
         "go together.",
         advice="Join the two sides by id, not by the order of rows; `rlcorr inspect DUMP --row ID` shows one of these.",
@@ -490,7 +490,7 @@ _OF_A_GAP = (
         looks="The mean ratio is below 1, no token is set to 0, and some rare tokens lose more than V times their own "
         "probability, V being the size of the vocabulary: more than all tokens that a cut rules out can hold. Or some "
         "tokens are far below the others, and hardly any above.",
-        certainty="10 tokens at least break that bound, and the lost mass is eight errors from 0; or 20 tokens are far "
+        certainty="10 tokens at least break that bound, and the lost mass is 12 errors from 0; or 20 tokens are far "
         "off. Padding rows that are zero leak little, and are harmless.",
         alike="top_k and other cuts, which keep the bound; other_weights, whose mean ratio is 1.",
         advice="Mask the padding rows of the vocabulary before the softmax.",

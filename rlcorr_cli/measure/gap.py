@@ -188,6 +188,8 @@ class _Sums:
         at = ((even * N_SURPRISE + values.surprise) * gap.N_SPREAD + values.spread_bin())[self.inside]
         shape = len(gap.FIELDS), N_SURPRISE, gap.N_SPREAD
         unsure = values.b[(values.b < 0) & even]
+        log_ratio = values.log_ratio[self.in_odd]
+        ratios = np.exp(np.minimum([log_ratio, -log_ratio], gap.HELD_RATIO))
 
         first = np.flatnonzero(part == PARTS.index("first"))
         prompts = rows.prompts[rows.row[first]]
@@ -198,6 +200,7 @@ class _Sums:
             "spread": _counts_at(at, math.prod(shape)).reshape(shape),
             "certain": _counts_at(values.certain_bin()[even], 2 * gap.N_CERTAIN).reshape(2, gap.N_CERTAIN),
             "largest_unsure": float(unsure.max()) if len(unsure) else -math.inf,
+            "odd": np.array([len(log_ratio), *np.stack([ratios, ratios**2], axis=1).sum(axis=-1).flat]),
             "firsts": sums_at(prompts, gap.FIRST_BUCKETS, (np.ones(len(first)), far[first])),
         }
 

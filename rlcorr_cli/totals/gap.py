@@ -81,6 +81,10 @@ GROUPS = 32
 LINES = ("u", "u_high", "u_low", "v", "v_high", "v_low")
 """Lines of d on u or v: over all inside tokens, those with it above 1, those with it below -1."""
 LINE_SUMS = ("n", "x", "d", "x2", "d2", "xd")
+HELD_RATIO = 2.0
+"""What ln rho is held to in ODD_SUMS."""
+ODD_SUMS = ("n", "rho", "rho2", "inverse", "inverse2")
+"""Over tokens of odd rows: how many, min(rho, e^HELD_RATIO) and its square, and the same of 1 / rho."""
 MOST_LEVELS = 256
 """A column of more levels is not looked at by level."""
 WORST = 8
@@ -208,8 +212,8 @@ class GapTotals:
     that are off by more than a factor of 2.  grids: f64[2, GRID_SUMS], of the rollout's and the training column.  rows:
     f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.
     vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
-    curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd_rows: by
-    the sum of l^2; far_rows: those not odd, by y.
+    curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd:
+    f64[ODD_SUMS].  odd_rows: by the sum of l^2; far_rows: those not odd, by y.
     """
 
     n_rows: int = 0
@@ -232,6 +236,7 @@ class GapTotals:
     moments: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), GROUPS, 2)))
     curves: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), GROUPS, N_SURPRISE, 3)))
     lines: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), GROUPS, len(LINES), len(LINE_SUMS))))
+    odd: Floats = field(default_factory=partial(np.zeros, (len(ODD_SUMS),)))
     odd_rows: WorstRows = field(default_factory=WorstRows)
     far_rows: WorstRows = field(default_factory=WorstRows)
 

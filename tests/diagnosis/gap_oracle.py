@@ -138,6 +138,7 @@ def of_row(row: Row) -> GapTotals:
         moments=_at(odd, group, t.sums()[chosen][:, 4:6].sum(axis=0)),
         curves=_at(odd, group, table(t.sums()[:, :3][chosen], (t.bin[chosen], CERTAIN + 1))),
         lines=_at(odd, group, _lines(t, chosen)),
+        odd=_odd_sums(t) if odd else np.zeros(5),
         odd_rows=WorstRows.of([worst(row, float((t.l**2).sum()), len(valid))] if odd else []),
         far_rows=WorstRows.of([worst(row, y, len(valid))] if not odd and y is not None else []),
     )
@@ -231,6 +232,11 @@ def is_odd(t: Tokens, is_body: np.ndarray) -> bool:
     if min(a.std(), b.std()) <= 0.2:
         return False
     return bool(np.corrcoef(a, b)[0, 1] < 0.5 and t.x[is_body & t.graded].mean() > -1.5)
+
+
+def _odd_sums(t: Tokens) -> np.ndarray:
+    rho, inverse = (np.exp(np.minimum(side, 2)) for side in (t.l, -t.l))
+    return np.array([len(t.l), rho.sum(), (rho**2).sum(), inverse.sum(), (inverse**2).sum()])
 
 
 def _spread(t: Tokens, chosen: np.ndarray, odd: bool) -> np.ndarray:

@@ -11,7 +11,7 @@ from rlcorr_cli.totals.gap import GapTotals
 
 NAMES = ("tool_retokenised", "stale_mixed_versions", "combo_temp09_mispaired", "combo_topp09_eos0")
 """Masked stretches; levels, advantages and lags; odd rows; tokens of log-prob 0 at the end."""
-PLAIN = ("tokens", "spread", "places", "indexes", "certain", "grids", "rows", "sizes", "turns_surprise")
+PLAIN = ("odd", "tokens", "spread", "places", "indexes", "certain", "grids", "rows", "sizes", "turns_surprise")
 GROUPED = ("turns", "surprise_gap", "moments", "curves", "lines")
 """Whose second axis is the jackknife's groups, which the oracle deals out by another hash."""
 
