@@ -431,10 +431,9 @@ def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, New
         if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers(group)):
             continue
         judged = is_judged(group) or some is not None
-        of_clusters = group.level
-        if len(groups) == 1 and report.totals is not None:  # of several each has its own
-            (of_clusters,) = step_levels(report.totals.measured.sample).values() or [None]
-        line = replace(line, of_clusters=of_clusters)
+        sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
+        only, *others = step_levels(sample).values() or [group.level]  # of several steps each has its own
+        line = replace(line, of_clusters=None if others else only)
         following, line, new = _alarms(following, line, _reasons(line, findings), together, judged=judged)
         told.append((line, group))
         if new:
@@ -559,9 +558,9 @@ def doubled(first: Sequence[StepK3], recent: Sequence[StepK3], n_steps: int) -> 
     if found is None or found.after < found.before:
         return
     steps, now = [*known], f"{found.after:.3g} {'since' if found.shape == 'jump' else 'now'}"
-    before = f"its median was {found.before:.3g} before {steps[found.since]} and is {now}"
+    before = f"its median was {found.before:.3g} before step {steps[found.since]} and is {now}"
     yield AlarmReason(
         name=DOUBLED,
-        what=f"k3_kl rises: {before if found.since else f'it was {found.before:.3g} at {steps[0]} and is {now}'}.",
+        what=f"k3_kl rises: {before if found.since else f'it was {found.before:.3g} at step {steps[0]} and is {now}'}.",
         do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
     )

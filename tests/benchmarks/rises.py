@@ -191,7 +191,7 @@ def watch(runs: int) -> Iterator[str]:
             in_time = sum(alarm_at(run_of(rng, design, n).times(doubling), after) is not None for _ in range(200))
             found.append(f"{in_time / 2:.0f}%")
         growth = np.maximum(0.0, np.arange(240) - 40) / 100
-        slow = [alarm_at(run_of(rng, design, 240).times(growth), 40) or 999 for _ in range(50)]
+        slow = [alarm_at(run_of(rng, design, 240).times(growth), 40) or 999 for _ in range(20)]
         in_time = " ".join(f"{share:>9}" for share in found)
         yield f"{design.name:44} {f'{n_alarms}/{runs}':>8}  {within:>6} {in_time}  {np.median(slow):>6.0f}"
 
