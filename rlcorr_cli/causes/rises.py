@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RISES = 2.0
 """A shift by such a factor is told, and a smaller one where its 95% interval on that side reaches so far."""
-SURE, OWN, FEWEST_KNOWN = 9.0, 0.95, 40
+SURE, OWN, FEWEST_KNOWN = 9.0, 0.9, 40
 """SURE as above; what z of the metric itself counts for beside that of clusters, which scatter less; fewer steps than
 the last are held to as much as these."""
 LEAST_SCATTER, MOST_SERIAL, FEWEST_CHOICES = 0.05, 0.5, 10_000

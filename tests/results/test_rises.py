@@ -38,9 +38,9 @@ def test_flat_steps_neither_rise_nor_fall(n: int, sd: float, runs: int) -> None:
 
 
 def test_a_few_steps_with_far_tokens_are_no_rise() -> None:
-    is_far = (np.arange(60) % 8 == 0) | (np.arange(60) >= 58)
+    is_far = (np.arange(120) % 12 == 0) | (np.arange(120) >= 117)
     for seed in range(50):
-        assert found((0.001 * noise(seed, 60, 0.05) * np.where(is_far, 3.0, 1.0)).tolist()) is None
+        assert found((0.001 * noise(seed, 120, 0.05) * np.where(is_far, 3.0, 1.0)).tolist()) is None
 
 
 def test_a_growth_is_told_with_the_step_that_it_begins_after() -> None:
@@ -69,8 +69,8 @@ def test_clusters_decide_of_few_steps() -> None:
 
 
 def test_a_rise_that_is_over_or_is_no_doubling_is_none() -> None:
-    over = np.where((np.arange(60) >= 20) & (np.arange(60) < 40), 5.0, 1.0)
-    assert found((0.01 * noise(2, 60, 0.1) * over).tolist(), 0.1) is None
+    over = np.where((np.arange(280) >= 80) & (np.arange(280) < 240), 5.0, 1.0)
+    assert found((0.01 * noise(2, 280, 0.1) * over).tolist(), 0.1) is None
     assert found((0.01 * noise(2, 60, 0.02) * np.where(np.arange(60) < 30, 1.0, 1.5)).tolist(), 0.02) is None
 
 
