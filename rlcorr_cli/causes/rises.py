@@ -11,8 +11,9 @@ looks anew at each step.  tests/benchmarks/rises.py measures what comes of it.
 
 The order of few steps is often chance, whatever their values.  So there are FEWEST_CHOICES ways to choose the steps of
 each part, or the scatter of clusters has to exclude it, too: that of a `StepLevel`, which hardly moves for a far token
-in one cluster, and in which a shift is sought as in the metric itself.  Where no part has so many ways, clusters alone
-decide.  A shift holds in the last third of the m steps, too.  A growth has a flat stretch before it, of
+in one cluster, and in which a shift is sought as in the metric itself.  Where no part has so many ways, clusters
+decide, with s / sqrt((1 + r) / (1 - r)) in the place of their scatter where that is larger, from FEWEST_RESIDUALS steps
+on.  A shift holds in the last third of the m steps, too.  A growth has a flat stretch before it, of
 FEWEST_FLAT steps or more, where that explains the logarithms better than one line over all, with an F ratio above BENT.
 """
 
@@ -33,7 +34,7 @@ RISES = 2.0
 SURE, OWN, FEWEST_KNOWN = 9.0, 0.9, 40
 """SURE as above; what z of the metric itself counts for beside that of clusters, which scatter less; fewer steps than
 the last are held to as much as these."""
-LEAST_SCATTER, MOST_SERIAL, FEWEST_CHOICES = 0.05, 0.5, 10_000
+LEAST_SCATTER, MOST_SERIAL, FEWEST_CHOICES, FEWEST_RESIDUALS = 0.05, 0.5, 10_000, 8
 FEWEST_FLAT, BENT = 3, 12.0
 
 
@@ -107,7 +108,8 @@ def _scan(x: "Floats", y: "Floats", levels: Levels = ()) -> _Scan:
     of_clusters = np.zeros(n - 1)
     if len(known) == n:
         error, freedom = math.sqrt(fmean(error**2 for error, _ in known)), sum(freedom for _, freedom in known)
-        of_clusters = normal(max(error, LEAST_SCATTER), freedom)
+        of_steps = math.sqrt(squares / (n - 3)) if n >= FEWEST_RESIDUALS else LEAST_SCATTER
+        of_clusters = normal(max(error, of_steps, LEAST_SCATTER), freedom)
         of_clusters = np.minimum(of_clusters, z) if fewest < n else of_clusters
     z = side * np.where(np.minimum(before, after) < fewest, of_clusters, z)
     return _Scan(z=z, differences=differences, errors=scatter * roots, jumps=jumps, growths=growths)
