@@ -6,18 +6,20 @@ change of sum p m from a first step to a last one is the sum over bins of (m2 - 
 (p2 - p1) (m1 + m2) / 2, the mix (Oaxaca, Blinder).
 """
 
-from math import isfinite
+from math import exp, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import StepChange
 from rlcorr_cli.causes.numbers import ratios
+from rlcorr_cli.causes.rises import shift
+from rlcorr_cli.causes.step_levels import STEP, step_levels
 from rlcorr_cli.measure.gap_rows import logit
 from rlcorr_cli.totals.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_TOKENS = 1000
 """Of the first steps, and of the last ones: as many steps as it takes for so many tokens."""
@@ -26,8 +28,9 @@ MIN_CHANGE = 1.5
 N_SURPRISE, N_PLACES = len(SURPRISE_EDGES) + 1, len(INDEX_EDGES) + 1
 
 
-def between_steps(sample: RowSample, step: ColumnOfKeys | None) -> StepChange | None:
+def between_steps(sample: RowSample) -> StepChange | None:
     """From the first steps of a sample to the last ones; None without such a change, or with too few tokens."""
+    step = sample.levels.get(STEP)
     if step is None or not all(isinstance(value, (int, float)) and isfinite(value) for value in step.values):
         return None
     order = np.argsort(np.array(step.values, np.float64))
@@ -40,6 +43,9 @@ def between_steps(sample: RowSample, step: ColumnOfKeys | None) -> StepChange | 
     first, last = q1.sum() / n1.sum(), q2.sum() / n2.sum()
     if not min(first, last) > 0 or max(first, last) < MIN_CHANGE * min(first, last):
         return None
+    of_steps = step_levels(sample)
+    levels = [of_steps[value] for value in sorted(of_steps)]
+    found = shift(sorted(of_steps), [exp(level.mean_log) for level in levels], levels)
     mix, of_surprise = _mix(n1, q1, n2, q2), _mix(*(each.sum(axis=1) for each in (n1, q1, n2, q2)))
     return StepChange(
         first=step.values[ends[0][0]],
@@ -49,6 +55,7 @@ def between_steps(sample: RowSample, step: ColumnOfKeys | None) -> StepChange | 
         error=float(1 - mix / (last - first)),
         surprise=float(of_surprise / (last - first)),
         length=float((mix - of_surprise) / (last - first)),
+        established=found is not None and (found.after > found.before) == bool(last > first),
     )
 
 

@@ -188,7 +188,7 @@ class StepChange(Record):
     """What the change of the mean l^2 from the first steps to the last is made of, as shares of it that add to 1.
 
     error: a larger or smaller gap of tokens of equal surprise and place.  surprise, length: more or fewer surprised
-    tokens, and later ones.
+    tokens, and later ones.  established: whether the gap of clusters rises or falls likewise by more than chance.
     """
 
     first: Annotated[Scalar, Key(name="from")]
@@ -198,6 +198,7 @@ class StepChange(Record):
     error: float
     surprise: float
     length: float
+    established: bool
 
     @property
     def words(self) -> str:

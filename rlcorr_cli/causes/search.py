@@ -21,13 +21,13 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
+from rlcorr_cli.causes.step_levels import STEP, sample_clusters
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
-from rlcorr_cli.measure.bootstrap import cluster_keys, clusters_by, row_keys
+from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.gap import RowGaps, gap_totals
 from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.measure.tokens import scored_rollout
 from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.row_places import all_resolved
@@ -38,8 +38,8 @@ from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
 
-FILE, STEP = "file", "step"
-"""The column of levels that a dump's files are, and that of its steps."""
+FILE = "file"
+"""The column of levels that a dump's files are."""
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """What comes before all else where the difference of weights grows with the step."""
 SPOILED = "No other cause is looked for beside values that no policy gives."
@@ -82,7 +82,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
         impossible=None if exact else impossible_ratio(sample, sums),
         legs=() if exact or diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
-        between_steps=between_steps(sample, sample.levels.get(STEP)),
+        between_steps=between_steps(sample),
     )
     return Search(diagnosis, totals)
 
@@ -193,11 +193,7 @@ def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] 
         unscored=sample.unscored,
     )
     totals = observe(batch, Observation(plans=(uncorrected("decoupled"),), seed=None), CPU).totals
-    rollout = scored_rollout(batch, "decoupled")
-    rows = row_keys(rollout, batch.offsets, batch.row_keys)
-    prompts = sample.prompts if sample.prompts.any() else None
-    clusters = cluster_keys(rollout, batch.offsets, rows, prompts, have_ids=batch.row_keys is not None)
-    return totals, clusters_by(clusters, batch.group_index, step.values)
+    return totals, clusters_by(sample_clusters(sample), batch.group_index, step.values)
 
 
 def _totals(sample: RowSample, sums: RowGaps) -> GapTotals:

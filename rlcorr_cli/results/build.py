@@ -13,6 +13,7 @@ from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
+from rlcorr_cli.causes.step_levels import step_levels
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
@@ -91,11 +92,12 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
     groups = _groups(by_values, group_by, plan=plan, profile=profile) if group_by else []
     steps, ranges = list[Group](), list[Group]()
     if step_at is not None:
-        of_steps = measured.step_clusters or {}
+        of_steps, levels = measured.step_clusters or {}, step_levels(measured.sample)
 
         def counted(group: Group) -> Group:
             clusters = of_steps.get(*group.key.values())
-            return group if clusters is None else replace(group, clusters=min(clusters.n, FEW_CLUSTERS))
+            n_clusters = None if clusters is None else min(clusters.n, FEW_CLUSTERS)
+            return replace(group, clusters=n_clusters, level=levels.get(*group.key.values()))
 
         if len(group_by) == 1 and step_at == 0:
             by_step = by_values
@@ -103,7 +105,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         else:
             by_step = totals.regrouped(lambda key: (key[1 + step_at],))
             steps = [counted(group) for group in _groups(by_step, STEPS[:1], plan=plan, profile=profile)]
-        ranges = _ranges(by_step, steps or groups, of_steps, plan=plan, profile=profile)
+        ranges = _ranges(by_step, steps or groups, of_steps, measured.sample, plan=plan, profile=profile)
     if of_objective is not None:
         nothing = dict.fromkeys(of_objective.named_metrics)
         groups = [replace(group, objective=of_groups.get(tuple(group.key.values()), nothing)) for group in groups]
@@ -168,8 +170,11 @@ def course_of_sample(sample: RowSample) -> Course | None:
     totals, clusters = found
     by_step, plan = totals.regrouped(lambda key: key[1:]), uncorrected("decoupled")
     steps = _groups(by_step, STEPS[:1], plan=plan, profile=None)
-    steps = [replace(step, clusters=clusters[value].n) for step in steps for value in step.key.values()]
-    ranges = _ranges(by_step, steps, clusters, plan=plan, profile=None)
+    levels = step_levels(sample)
+    steps = [
+        replace(step, clusters=clusters[value].n, level=levels[value]) for step in steps for value in step.key.values()
+    ]
+    ranges = _ranges(by_step, steps, clusters, sample, plan=plan, profile=None)
     whole = canonical(Numbers.of_plan(by_step.whole, plan, 0), plan)
     return course(steps, judged_steps(steps, ranges), RULES, known=whole)
 
@@ -205,6 +210,7 @@ def _ranges(
     totals: Totals,
     steps: Sequence[Group],
     clusters: Mapping[Any, DistinctKeys],
+    sample: RowSample | None,
     *,
     plan: Plan,
     profile: "Framework | None",
@@ -221,8 +227,9 @@ def _ranges(
     small = totals.at([place for place, (value,) in enumerate(totals.keys) if value in range_of])
     together = _groups(small.regrouped(lambda key: (range_of[key[0]],)), STEPS[:1], plan=plan, profile=profile)
     column = next(iter(steps[0].key))
+    levels = step_levels(sample, range_of)
     ranges: list[Group] = []
-    for places, group in zip(found, together, strict=True):
+    for n, (places, group) in enumerate(zip(found, together, strict=True)):
         of_steps = tuple(plain(values[place]) for place in places)
         keys = [clusters[values[place]] for place in places if values[place] in clusters]
         ranges.append(
@@ -231,6 +238,7 @@ def _ranges(
                 key={column: f"{of_steps[0]} to {of_steps[-1]}"},
                 of_steps=of_steps,
                 clusters=min(reduce(add, keys).n, FEW_CLUSTERS) if keys else None,
+                level=levels.get(n),
             )
         )
     return ranges

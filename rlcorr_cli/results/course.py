@@ -1,9 +1,9 @@
 """Course: how a dump's metrics go from step to step, and which steps break a rule.
 
 Steps are groups like any other, in their order.  Of each main metric a Course has the first, the last and the worst
-step; of each rule the steps that break it; and of k3_kl whether it rises for good, by how much, and how fast it doubles
-where it does so steadily.  `course` is asked by every report that has steps, and the sentence on it stands in
-`show/words.py`.
+step; of each rule the steps that break it; and of k3_kl whether it rises or falls by more than chance
+(causes/rises.py), by how much, and how fast it doubles where it does so steadily.  `course` is asked by every report
+that has steps, and the sentence on it stands in `show/words.py`.
 
 Few sequences tell little.  So a step is held to rules only where it has FEWEST_TOKENS and FEWEST_CLUSTERS; of smaller
 steps, neighbours are held to them together (`neighbours`), as one range that is `steps 980 to 983`.  And metrics that
@@ -13,10 +13,11 @@ rows is as likely negative as not.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, groupby
-from statistics import median
+from itertools import groupby
+from statistics import correlation, linear_regression, median
 from typing import Annotated, Any, Protocol, TypeVar
 
+from rlcorr_cli.causes.rises import RISES, Levels, Shift, StepLevel, shift
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, plain
@@ -33,17 +34,14 @@ POOLED = (
 """The note of a report whose steps are too many to be told apart."""
 FEWEST_TOKENS = 1_000
 """With fewer tokens a step is not held to rules; nor with fewer clusters than an interval takes."""
-RISES = 2.0
-"""k3_kl has risen where it stays above this multiple of its first value."""
+LEAST_K3 = ROUNDING_K3 / RISES
+"""No smaller k3_kl is told from it: below ROUNDING_K3 nothing rises."""
 FEWEST_DOUBLED = 5
 """Steps that it takes to tell how fast something doubles."""
 FIT = 0.9
 """The share of the variance of log k3_kl that a line over the steps must explain for the rise to be called steady."""
 BEND = 2.0
 """How many times steeper one half of the steps may be than the other."""
-BENT, FEWEST_FLAT, LEFT_FLAT = 12.0, 3, 1.25
-"""k3_kl is flat at first where a flat stretch of at least so many steps before the line explains its logarithms better,
-with an F ratio above BENT; it rises from where it stays above so many times the median of that stretch."""
 RESTS_ON = {
     "chi2_token": ("token_ess", "tokens"),
     "chi2_seq": ("seq_ess", "sequences"),
@@ -102,6 +100,9 @@ class StepLike(JudgedLike, Protocol):
     @property
     def clusters(self) -> int | None: ...
 
+    @property
+    def level(self) -> StepLevel | None: ...
+
 
 AnyStep = TypeVar("AnyStep", bound=StepLike)
 
@@ -147,15 +148,19 @@ class BrokenRule(Record):
 
 @frozen(kw_only=True)
 class Rise(Record):
-    """k3_kl at the first step and at the last, which is `factor` times as much.  flat: the last step before which it
-    hardly changes, with the median until there; null where it rises from the start.  since: the step from which it
-    rises after that, else from which it stays above twice the first value.  doubling: steps in which it doubles,
-    where it rises so steadily."""
+    """k3_kl at the first step and at the last, where it rises or falls by more than chance.
+
+    flat: the last step before that, with the median until there; null where it rises or falls from the start.  since:
+    the step after it, else that from which k3_kl stays above twice the first value, or the first of a fall.  level: of
+    a jump the median from there on; null where it goes on.  factor: how many times as large the last value or that
+    level is as what was before it, below 1 of a fall.  doubling: steps in which it doubles, where it rises steadily.
+    """
 
     first: AtStep
     last: AtStep
     flat: AtStep | None = None
     since: Scalar
+    level: Number = None
     factor: float
     doubling: Number
 
@@ -171,6 +176,7 @@ class Course(Record):
     metrics: tuple[MetricCourse, ...]
     broken: tuple[BrokenRule, ...]
     rise: Rise | None
+    fall: Annotated[Rise | None, Key(omit=True)] = None
     small: Annotated[tuple[str, ...], HIDDEN] = ()
 
     @property
@@ -334,6 +340,7 @@ def course(
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
+    shifted = _shifted([plain(step.key[column]) for step in steps], steps)
     metrics = (_metric_course(metric, steps, column) for metric in MAIN if known.get(metric) is not None)
     return Course(
         column=column,
@@ -341,7 +348,8 @@ def course(
         judged=sum(len(step.of_steps) or 1 for step in judged),
         metrics=tuple(metric for metric in metrics if metric is not None),
         broken=broken_rules(judged, rules),
-        rise=_rise([plain(step.key[column]) for step in steps], [step.values.get("k3_kl") for step in steps]),
+        rise=shifted if shifted is not None and shifted.factor > 1 else None,
+        fall=shifted if shifted is not None and shifted.factor < 1 else None,
         small=tuple(_small(steps, judged, unit)),
     )
 
@@ -356,47 +364,39 @@ def _metric_course(metric: str, steps: Sequence[StepLike], column: str) -> Metri
     return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=blank)
 
 
-def _rise(places: Sequence[Any], k3: Sequence[Value]) -> Rise | None:
-    """Along steps that are numbers; None of fewer than three, where one has no k3_kl, and where it does not rise."""
-    values = [value for value in k3 if value is not None]
+def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_steps: int = 0) -> Shift | None:
+    """The shift of k3_kl along steps, but of rounding.  n_steps: as of `shift`."""
+    found = shift(places, [max(value, LEAST_K3) for value in k3], levels, n_steps=n_steps)
+    return None if found is None or max(found.before, found.after) <= ROUNDING_K3 else found
+
+
+def _shifted(places: Sequence[Any], steps: Sequence[StepLike]) -> Rise | None:
+    """Along steps that are numbers; None of fewer than three, and where one has no k3_kl."""
+    values = [value for step in steps if (value := step.values.get("k3_kl")) is not None]
     if len(places) < 3 or len(values) < len(places) or not values[0] > 0:
         return None
     if not all(isinstance(place, int | float) and not isinstance(place, bool) for place in places):
         return None
-    lowest_on = list(accumulate(reversed(values), min))[::-1]  # the lowest from each step to the last
-    floor = max(RISES * values[0], ROUNDING_K3)
-    since = next((n for n, lowest in enumerate(lowest_on) if lowest > floor), None)
-    if since is None:
+    found = shift_of(places, values, [step.level for step in steps])
+    if found is None:
         return None
-    start, flat = 0, None
-    if (n_flat := _flat_steps(places, values)) > 0:
-        level = median(values[:n_flat])
-        since = next(n for n, lowest in enumerate(lowest_on) if n == since or lowest > LEFT_FLAT * level)
-        start, flat = since - 1, AtStep(places[since - 1], level)
+    is_jump, since = found.shape == "jump", found.since
+    rises, start, flat = found.after > found.before, max(0, since - 1), None
+    if since:
+        flat = AtStep(places[start], median(values[:since]))
+    else:  # it grows from the start
+        least = next((n for n in range(len(values)) if min(values[n:]) > RISES * values[0]), len(values) - 1)
+        since = least if rises else 0
+    level = median(values[since:]) if is_jump else values[-1]
     return Rise(
         first=AtStep(places[0], values[0]),
         last=AtStep(places[-1], values[-1]),
         flat=flat,
         since=places[since],
-        factor=values[-1] / (values[0] if flat is None else flat.value),
-        doubling=_doubling(places[start:], values[start:]),
+        level=level if is_jump else None,
+        factor=level / ((values[0] if flat is None else flat.value) or LEAST_K3),
+        doubling=_doubling(places[start:], values[start:]) if rises and not is_jump else None,
     )
-
-
-def _flat_steps(places: Sequence[float], values: Sequence[float]) -> int:
-    """How many of the first steps are flat; 0 where one line describes the logarithms of all steps as well."""
-    if min(values) <= 0:
-        return 0
-    logs = [math.log(value) for value in values]
-    left: list[float] = []  # of their variance, by how many steps are flat
-    for n_flat in range(1, len(values) - 1):
-        bent = [max(0.0, place - places[n_flat - 1]) for place in places]
-        left.append(1 - _line(bent, logs)[1])
-    n_flat = min(range(FEWEST_FLAT, len(left) + 1), key=lambda n: left[n - 1], default=0)
-    if not n_flat or max(values[:n_flat]) > RISES * min(values[:n_flat]):
-        return 0
-    is_bent = (left[0] - left[n_flat - 1]) * (len(values) - 3) > BENT * left[n_flat - 1]
-    return n_flat if is_bent else 0
 
 
 def _doubling(places: Sequence[float], values: Sequence[float]) -> float | None:
@@ -405,18 +405,7 @@ def _doubling(places: Sequence[float], values: Sequence[float]) -> float | None:
     if len(values) < FEWEST_DOUBLED or min(values) <= 0:
         return None
     logs = [math.log2(value) for value in values]
-    slope, explained = _line(places, logs)
     half = len(values) // 2
-    early, late = _line(places[: half + 1], logs[: half + 1])[0], _line(places[half:], logs[half:])[0]
-    is_steady = explained >= FIT and 0 < max(early, late) <= BEND * min(early, late)
-    return 1 / slope if is_steady else None
-
-
-def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """The slope of the least-squares line, and the share of the variance of y that it explains."""
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    square_x, square_y = sum((a - mean_x) ** 2 for a in x), sum((b - mean_y) ** 2 for b in y)
-    product = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    if not square_x or not square_y:
-        return 0.0, 0.0
-    return product / square_x, product**2 / (square_x * square_y)
+    early, late = (linear_regression(places[at], logs[at]).slope for at in (slice(half + 1), slice(half, None)))
+    is_steady = correlation(places, logs) ** 2 >= FIT and 0 < max(early, late) <= BEND * min(early, late)
+    return 1 / linear_regression(places, logs).slope if is_steady else None

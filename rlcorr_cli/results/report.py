@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
+from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
@@ -104,8 +105,8 @@ class Group(Record):
     key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
     95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
-    counted as far as 20.  of_steps: those that a range of steps is of.  curves: what those of the group alone are drawn
-    from, if asked for.
+    counted as far as 20.  level: of a step's clusters, which tells a rise from chance.  of_steps: those that a range of
+    steps is of.  curves: what those of the group alone are drawn from, if asked for.
     """
 
     key: GroupKey
@@ -115,6 +116,7 @@ class Group(Record):
     intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
     objective: GroupObjective = field(default_factory=lambda: _NONE)
     clusters: Annotated[int | None, Key(omit=True)] = None
+    level: Annotated[StepLevel | None, Key(omit=True)] = None
     of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
     curves: Annotated[GroupCurves | None, HIDDEN] = field(default=None, repr=False)
 

@@ -47,7 +47,7 @@ class Story(Record):
     too_few).  effect: of the worst that was found.  certainty: of `first`.  headline: `first` in a sentence or two.
     faults: all that make numbers meaningless, the first one first.  do: at most three actions, most useful first.
     legs: between which of three policies the gap lies, in a sentence, where the dump has three.
-    change: of what the change from the first step to the last is made, in a sentence, where the gap changes.
+    change: of what the change from the first step to the last is made, in a sentence, where the gap rises or falls.
     """
 
     first: str = UNCLEAR
@@ -87,7 +87,8 @@ class Story(Record):
 
 def story_of(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
     """The story of a dump with these anomalies of files and this diagnosis of its gap."""
-    change = "" if diagnosis.between_steps is None else diagnosis.between_steps.words
+    between = diagnosis.between_steps
+    change = between.words if between is not None and between.established else ""
     return replace(_first(anomalies, diagnosis), legs=legs_words(diagnosis.legs), change=change)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
@@ -22,6 +23,8 @@ from rlcorr_cli.totals.row_keys import KeySample
 
 DOUBLED, UNREADABLE = "k3_kl doubled", "unreadable"
 """Reasons of an alarm beside rules and faults."""
+StepK3 = tuple[Any, float, StepLevel | None]
+"""A step, its k3_kl and its clusters' level."""
 StepStatus = Literal["ok", "warn", "fail", "too few"]
 Reads = Literal["waits", "read", "no dump", "alone", "failed"]
 
@@ -33,7 +36,7 @@ class StepLine(Record):
     is too small to be judged.  breaks: the rules and faults that fail; warns: those that warn.  of_steps: those that it
     is judged together with, itself among them, where it is small; level and status are of all of these.  again: whether
     it was told of before, and has other rows now.
-    recent_k3: k3_kl of the steps that came last, to be drawn.
+    recent_k3: k3_kl of the steps that came last, to be drawn.  of_clusters: the level of its clusters.
     """
 
     step: Scalar
@@ -48,6 +51,7 @@ class StepLine(Record):
     of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
     again: bool
     recent_k3: Annotated[tuple[float, ...], HIDDEN] = ()
+    of_clusters: Annotated[StepLevel | None, HIDDEN] = None
 
 
 @frozen(kw_only=True)
@@ -169,8 +173,8 @@ class Following(SavedRun):
     open: tuple[OpenSteps, ...] = ()
     n_steps: int = 0
     failing: tuple[tuple[Any, tuple[str, ...]], ...] = ()
-    first: tuple[tuple[Any, float], ...] = ()
-    recent: tuple[tuple[Any, float], ...] = ()
+    first: tuple[StepK3, ...] = ()
+    recent: tuple[StepK3, ...] = ()
     small: tuple[Any, ...] = ()
     quiet: Mapping[str, int] = field(default_factory=dict[str, int])
     past: tuple[tuple[Any, tuple[str, ...]], ...] = ()
@@ -238,8 +242,8 @@ class Following(SavedRun):
             paths=paths,
             n_steps=self.n_steps,
             failing=tuple(sorted((step for step, _ in self.failing), key=order)),
-            first_k3=next((value for _, value in self.first), None),
-            last_k3=next((value for _, value in reversed(self.recent)), None),
+            first_k3=next((value for _, value, _ in self.first), None),
+            last_k3=next((value for _, value, _ in reversed(self.recent)), None),
             story=self.story,
             alarms=tuple(PastAlarm(step=step, names=names) for step, names in self.past),
             steps=tuple(steps),

@@ -21,12 +21,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from math import isclose
-from statistics import median
 from typing import Any
 
 from rlcorr_cli.causes.diagnosis import TOO_FEW
 from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
 from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
+from rlcorr_cli.causes.step_levels import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
@@ -43,11 +43,10 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
-from rlcorr_cli.results.course import RISES, is_judged
+from rlcorr_cli.results.course import is_judged, shift_of
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.results.watched import (
     DOUBLED,
     UNREADABLE,
@@ -57,6 +56,7 @@ from rlcorr_cli.results.watched import (
     OpenSteps,
     Reads,
     SeenFile,
+    StepK3,
     StepLine,
     StepStatus,
 )
@@ -67,8 +67,8 @@ OPEN = 3
 """How many dumps' totals are kept for files that may add to them."""
 MOST_TOGETHER = 40
 """Small steps whose totals are kept for those that come after them."""
-FIRST, RECENT, LATEST = 5, 40, 3
-"""Steps that k3_kl began with, those that are shown, and those that say where it is now."""
+FIRST, RECENT, FEWEST = 160, 40, 8
+"""Steps that k3_kl began with, and the last ones, that a rise is told from; and how many these must be."""
 RECOVERED = 10
 """Steps in a row after which what holds again may raise an alarm again."""
 PAST = 20
@@ -431,6 +431,9 @@ def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, New
         if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers(group)):
             continue
         judged = is_judged(group) or some is not None
+        sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
+        only, *others = step_levels(sample).values() or [group.level]  # of several steps each has its own
+        line = replace(line, of_clusters=None if others else only)
         following, line, new = _alarms(following, line, _reasons(line, findings), together, judged=judged)
         told.append((line, group))
         if new:
@@ -489,19 +492,20 @@ def _alarms(
 ) -> tuple[Following, StepLine, tuple[AlarmReason, ...]]:
     """What of a step's faults and broken rules is new; and its line, which draws the steps before it.  judged: whether
     rules were applied to it."""
-    step, k3 = line.step, line.k3_kl
+    step = line.step
     first, recent = following.first, following.recent
-    values: dict[Any, float | None] = {step: k3} if judged and not line.of_steps else {}
+    values = [(step, line.k3_kl, line.of_clusters)] if judged and not line.of_steps else []
     if line.of_steps and together is not None:
-        values = {some.of_steps[0]: some.values["k3_kl"] for some in together.report.ranges}
-    for at, value in values.items():
-        if value is None:
+        values = [(some.of_steps[0], some.values["k3_kl"], some.level) for some in together.report.ranges]
+    for at, k3, of_clusters in values:
+        if k3 is None:
             continue
-        first, recent = (tuple((a, value if a == at else v) for a, v in some) for some in (first, recent))
-        if at not in dict(recent) and not line.again:
-            first, recent = (*first, (at, value))[:FIRST], (*recent, (at, value))[-RECENT:]
+        now = at, k3, of_clusters
+        first, recent = (tuple(now if known[0] == at else known for known in some) for some in (first, recent))
+        if at not in [known[0] for known in recent] and not line.again:
+            first, recent = (*first, now)[:FIRST], (*recent, now)[-RECENT:]
     if values and not line.again:
-        reasons = [*reasons, *_doubled(first, recent, "ranges of steps" if line.of_steps else "steps")]
+        reasons = [*reasons, *doubled(first, recent, following.n_steps + 1)]
     quiet = following.quiet
     # What has raised an alarm raises k3_kl, too, which is no other story.
     is_told = len(quiet) > 0 or any(reason.name != DOUBLED for reason in reasons)
@@ -509,7 +513,7 @@ def _alarms(
     if judged:
         held = {name: n + 1 for name, n in quiet.items() if n + 1 < RECOVERED}
         quiet = {**held, **{reason.name: 0 for reason in reasons}}
-    line = replace(line, recent_k3=tuple(value for _, value in recent))
+    line = replace(line, recent_k3=tuple(value for _, value, _ in recent))
     past = (*following.past, (step, tuple(reason.name for reason in new))) if new else following.past
     following = replace(
         following,
@@ -544,18 +548,19 @@ def _failing(
     return tuple((step, names) for step, names in failing.items() if names)
 
 
-def _doubled(
-    first: Sequence[tuple[Any, float]], recent: Sequence[tuple[Any, float]], steps: str
-) -> Iterator[AlarmReason]:
-    """That k3_kl is twice what it was in the first steps.  steps: what they are, or ranges of them."""
-    if len(first) < FIRST or len(recent) < FIRST + LATEST:
+def doubled(first: Sequence[StepK3], recent: Sequence[StepK3], n_steps: int) -> Iterator[AlarmReason]:
+    """That k3_kl has risen to twice what it was.  n_steps: of the whole run."""
+    known = {step: (k3, level) for step, k3, level in (*first, *recent)}
+    if len(known) < FEWEST:
         return
-    began, latest = (median(value for _, value in some) for some in (first, recent[-LATEST:]))
-    if latest <= max(RISES * began, ROUNDING_K3):
+    k3, levels = zip(*known.values(), strict=True)
+    found = shift_of(range(len(known)), k3, levels, n_steps=n_steps)
+    if found is None or found.after < found.before:
         return
-    medians = f"{began:.3g} over the first {FIRST} {steps} and {latest:.3g} over the last {LATEST}"
+    steps, now = [*known], f"{found.after:.3g} {'since' if found.shape == 'jump' else 'now'}"
+    before = f"its median was {found.before:.3g} before step {steps[found.since]} and is {now}"
     yield AlarmReason(
         name=DOUBLED,
-        what=f"k3_kl rises: its median is {medians}.",
+        what=f"k3_kl rises: {before if found.since else f'it was {found.before:.3g} at step {steps[0]} and is {now}'}.",
         do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
     )

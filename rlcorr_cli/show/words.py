@@ -213,24 +213,29 @@ def course_sentence(course: Course | None, story: Story) -> str:
     if course is None:
         return ""
     failing = [broken for broken in course.broken if broken.status == "fail"]
-    of_rise = story.change if course.rise is not None else ""
-    return " ".join(filter(None, [rise_sentence(course), clean(of_rise), steps_that_break(failing, course.column)]))
+    change = "" if course.rise is None and course.fall is None else story.change
+    return " ".join(filter(None, [rise_sentence(course), clean(change), steps_that_break(failing, course.column)]))
 
 
 def rise_sentence(course: Course) -> str:
-    """How k3_kl goes from step to step: how much it rises, since when and how fast, else where it is largest."""
+    """How k3_kl goes from step to step: how much it rises or falls, since when, how fast; else where it is largest."""
 
     def at(point: AtStep) -> str:
         return f"{number(point.value)} at {clean(course.column)} {clean(point.step)}"
 
-    rise = course.rise
+    rise = course.rise or course.fall
     if rise is not None:
-        factor = f"{rise.factor:.1f}x" if rise.factor < 10 else f"{float(f'{rise.factor:.2g}'):,.0f}x"
+        goes, jumps, less = ("rises", "jumps", "") if course.rise else ("falls", "drops", " less")
+        times = max(rise.factor, 1 / max(rise.factor, 1e-9))
+        factor = (f"{times:.1f}x" if times < 10 else f"{float(f'{times:.2g}'):,.0f}x") + less
         doubling = "" if rise.doubling is None else f", doubling every {_steps(rise.doubling)}"
+        if rise.flat is not None and rise.level is not None:
+            levels = f"from near {number(rise.flat.value)} to near {number(rise.level)}"
+            return f"k3_kl {jumps} at {clean(course.column)} {clean(rise.since)}, {levels} ({factor})."
         if rise.flat is not None:
             flat = f"{number(rise.flat.value)} until {clean(course.column)} {clean(rise.flat.step)}"
-            return f"k3_kl stays near {flat}, then rises to {at(rise.last)} ({factor}{doubling})."
-        return f"k3_kl rises from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
+            return f"k3_kl stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling})."
+        return f"k3_kl {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
     k3 = next((metric for metric in course.metrics if metric.metric == "k3_kl"), None)
     if k3 is None:
         return ""

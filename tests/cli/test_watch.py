@@ -206,7 +206,7 @@ def test_an_alarm_tells_that_k3_has_doubled(here: Path) -> None:
     for step in range(12):
         step_file(here / f"run/step_{step}.parquet", step, 0.02 if step < 8 else 0.04)
     found = looked()
-    assert found["alarms"] == [{"step": 9, "names": ["k3_kl doubled"]}]
+    assert found["alarms"] == [{"step": 8, "names": ["k3_kl doubled"]}]
     assert found["status"] == "passed"
 
 

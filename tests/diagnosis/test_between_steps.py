@@ -82,3 +82,23 @@ def test_shares_are_those_of_the_formula() -> None:
 def test_a_gap_that_stays_is_not_split(errors: list[float]) -> None:
     assert change(dump(errors, SAME, ONE_LENGTH)) is None
     assert analyze(dump(errors, SAME, ONE_LENGTH)).story.change == ""
+
+
+def test_of_flat_steps_that_differ_by_their_prompts_no_growth_is_told() -> None:
+    """The last of 20 steps has over twice the gap of the first, as one of eight prompts decides."""
+    rng = np.random.default_rng(10)
+    rows: list[dict[str, Any]] = []
+    for step in range(20):
+        for prompt, size in enumerate(0.1 * np.exp(rng.normal(0, 0.5, 8))):
+            for _ in range(4):
+                rollout = -2.5 - 3 * rng.random(40)
+                train = rollout + rng.normal(-(size**2) / 2, size, 40)
+                rows.append({"step": step, "group_id": f"{step}-{prompt}", "rollout_log_probs": rollout})
+                rows[-1]["old_log_probs"] = train
+    report = analyze(pa.Table.from_pylist(rows))
+    course, found = report.course, change(pa.Table.from_pylist(rows))
+    assert course is not None
+    k3 = next(metric for metric in course.metrics if metric.metric == "k3_kl")
+    assert k3.last.value > 2 * k3.first.value
+    assert found is not None
+    assert (found.established, course.rise, report.story.change) == (False, None, "")

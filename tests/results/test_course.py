@@ -1,5 +1,6 @@
 """The course over steps: rises and their edges, steps that break rules, what is blank, and what stands for it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.causes.wording import levels_named, steps_named
 from rlcorr_cli.results.course import AtStep, Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES
@@ -24,6 +26,12 @@ class Step:
     counts: Mapping[str, int] = field(default_factory=lambda: {"sequences": 64, "tokens": 5_000})
     clusters: int | None = 20
     of_steps: tuple[int, ...] = ()
+
+    @property
+    def level(self) -> StepLevel | None:
+        """20 clusters that know it to 5%."""
+        k3 = self.values.get("k3_kl")
+        return None if not k3 else StepLevel(clusters=20, mean_log=math.log(max(k3, 5e-7)), error=0.05)
 
 
 def of(k3: list[float | None], first: object = 0) -> Course | None:
@@ -45,8 +53,9 @@ def test_a_rise_holds_from_where_k3_stays_above_twice_its_first_value() -> None:
 
     assert since(0.01, 0.03, 0.025, 0.1) == (1, 10)
     assert since(0.01, 0.015, 0.025, 0.1) == (2, 10)
-    assert since(0.01, 0.05, 0.02, 0.025) == (3, 2.5)
-    assert since(0.01, 0.02, 0.02) is None
+    assert since(0.01, 0.05, 0.02, 0.025) == (1, 2.5)
+    assert since(0.01, 0.02, 0.02) == (1, 2)
+    assert since(0.01, 0.015, 0.015) is None
     assert since(0.01, 0.03, 0.01) is None
     assert since(1e-8, 1e-6, 1e-6) is None
     assert since(1e-8, 1.1e-6, 1.1e-6) == (1, 110)
