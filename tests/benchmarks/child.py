@@ -21,8 +21,8 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one process: seconds by the clock and of CPU (its threads' user and system time), what it printed, and its peak
-    memory as Linux counts it, which is that of its parent where this is larger: both in KiB."""
+    """Of one process: seconds by the clock and of CPU (its threads' user and system time), what it printed, and its
+    peak memory as Linux counts it, which is that of its parent where this is larger: both in KiB."""
 
     wall: float
     cpu: float
@@ -34,7 +34,7 @@ class Cost:
     def peak(self) -> float:
         """Peak memory in MB (10^6 bytes); a RuntimeError where the parent's hides it."""
         if self.counted <= self.of_parent:
-            raise RuntimeError(f"the benchmark's own peak of {self.of_parent:,} KiB hides its child's: measure it alone")
+            raise RuntimeError(f"the benchmark's own peak of {self.of_parent:,} KiB hides its child's: run it alone")
         return self.counted * 1024 / 1e6
 
 
