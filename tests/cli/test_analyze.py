@@ -76,7 +76,7 @@ def test_json_has_the_keys_of_the_specification() -> None:
     assert list(report["inputs"][0]) == ["path", "format", "rows", "bytes", "modified", "columns"]
     assert {"name", "mode", "weighting", "rejections"} <= report["plan"].keys()
     assert list(report["counts"]) == COUNTS
-    assert list(report["groups"][0]) == ["key", "counts", "metrics", "clusters"]
+    assert list(report["groups"][0]) == ["key", "counts", "metrics", "clusters", "level"]
     assert list(report["health"][0]) == ["metric", "value", "rule", "status", "remedy"]
     assert {finding["status"] for finding in report["health"]} <= {"ok", "warn", "fail", "no data"}
     assert all(low <= high for low, high in report["intervals"].values())

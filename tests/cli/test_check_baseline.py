@@ -32,7 +32,8 @@ def test_halves_of_one_dump_are_not_worse_than_each_other() -> None:
 def test_a_change_of_the_rollout_engine_fails() -> None:
     then = analyze(BF16)
     found = check(INT8, baseline=then, max_increase={"k3_kl": "20%", "kl": "20%"}, max_decrease={"token_ess": 0.001})
-    assert [one.status for one in found.findings if "baseline" in one.rule] == ["fail", "ok", "fail"]
+    # The share of effective tokens has no interval of 8 prompts, so that its change warns.
+    assert [one.status for one in found.findings if "baseline" in one.rule] == ["fail", "fail", "warn"]
 
 
 def test_equal_policies_are_a_baseline_without_chance(tmp_path: Path) -> None:

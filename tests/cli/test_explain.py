@@ -303,6 +303,6 @@ def test_at_most_a_few_names_are_near() -> None:
 def test_a_key_of_json_is_told_from_the_schema() -> None:
     text = explained("doubling")
     assert "A key of JSON outputs." in text
-    assert "In the record rise: Steps in which it doubles, where it rises so steadily." in text
+    assert "In the record rise: Steps in which it doubles, where it rises steadily." in text
     assert "In the record input: One file as it was read" in explained("bytes")
     assert "One of token-mean, token-sum, " in explained("aggregation")
