@@ -22,11 +22,11 @@ from rlcorr_cli.totals.row_sample import RowSample
 MIN_PAIRS = 30
 """An id counts from this many pairs of its tokens in different buckets of prompts."""
 MIN_BUCKETS, MIN_TOKENS = 4, 300
-BY_TOKEN, BY_TOKEN_ERRORS = 0.03, 4.0
-"""Measured: bf16 noise at most .028, int8 weights at least .037."""
-WITHOUT_ONE = 0.01
-"""What omega^2 must keep without any one bucket.  The error above takes tokens for independent; on random rows of dumps
-of noise, 16 to 32 of them, it convicts one in 40, and nearly always because of a single prompt."""
+BY_TOKEN_ERRORS = 4.0
+WITHOUT_ONE, WITHOUT_ONE_SHARE = 0.01, 1 / 3
+"""What omega^2 must keep without any one bucket, or which share of it where that is less.  The error above takes tokens
+for independent; on random rows of dumps of noise, 16 to 32 of them, it convicts one in 40, and nearly always because of
+a single prompt."""
 MOST_ERRORS = 2.0
 MIN_REPEATS, MIN_BINS = 10, 3
 
@@ -92,10 +92,10 @@ class ByToken:
 
     @property
     def holds(self) -> bool:
-        """Whether weights, not rounding, differ."""
+        """Whether d goes with the token beyond chance."""
         enough = self.buckets >= MIN_BUCKETS and self.tokens >= MIN_TOKENS
-        clear = self.omega2 >= BY_TOKEN and self.omega2 >= BY_TOKEN_ERRORS * self.error
-        return enough and clear and self.least >= WITHOUT_ONE
+        clear = self.omega2 >= BY_TOKEN_ERRORS * self.error
+        return enough and clear and self.least >= min(WITHOUT_ONE, WITHOUT_ONE_SHARE * self.omega2)
 
     @property
     def most(self) -> float:

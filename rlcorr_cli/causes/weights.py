@@ -5,19 +5,21 @@ of d the first rule that holds is taken (RULES), and what is left is noise.
 """
 
 from collections.abc import Sequence
+from math import inf, sqrt
 
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import FAR_CORES, OTHER_CORE, Case
+from rlcorr_cli.causes.features import FAR_LOUD, LOUD, MOST_OVER_NOISE, OTHER_CORE, Case, noise_square
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.token_ids import BY_TOKEN
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import GRID_SUMS
+from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5
@@ -31,11 +33,13 @@ MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
 STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
 LEAN, LEAN_Z = 0.1, 5.0
 PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
-HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
-HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
-"""Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
-IN_RUNS, RUNS_OF = 0.27, 1 << 17
-"""Measured: after a far token router flips leave at most .2 of the next ones far off, lost MLPs at least .34;
+HEAVY_FAR = 0.002
+LOUD_SIZE = 1.5
+"""Noise whose size is so many cores is told by both."""
+MIN_KIND = 20
+"""An id of fewer tokens does not tell how loud its noise is."""
+IN_RUNS, RUNS_OF = 0.2, 1 << 17
+"""Measured: after a far token router flips leave at most .14 of the next ones far off, lost MLPs at least .28;
 counted over so many tokens of a sample."""
 LOOK_AT_RUNS = (
     "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
@@ -167,12 +171,12 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
         return None
     if features.forward >= PADDED_MASS or features.forward >= -PADDED_ERRORS * features.forward_error:
         return None
-    if spread.tail < (HEAVY_TAIL_BY_TOKEN if case.goes_with_token else HEAVY_TAIL):
+    if spread.over_noise < MOST_OVER_NOISE:
         return None
     error = 2 * features.forward_error
     return CauseFinding(
         cause="padded_vocabulary",
-        share=max(0.0, _body_share(case) - noise_share(case)),
+        share=max(0.0, _body_share(case) - case.features.share(case.features.body_noise_gap)),
         parameters={"mass": -features.forward},
         intervals={"mass": (max(0.0, -features.forward - error), -features.forward + error)},
         headline=f"training gives {percent(-features.forward)} of its probability to tokens outside the rollout's "
@@ -185,17 +189,20 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 
 
 def heavy_tail(case: Case) -> CauseFinding | None:
-    """Some tokens far off, to either side, as another expert's choice or a glitch makes them.
+    """Some tokens far off, to either side and beyond noise of its shape, as another expert's choice or a glitch does.
 
     Flips leave single tokens far off; what stays in a row, as in a KV cache, leaves runs of them.
     """
     spread = case.features.spread
     if spread is None or spread.far < HEAVY_FAR or case.goes_with_token or spread.core > case.widest_noise:
         return None
-    # Outliers that hold most of the gap are a tail where few of them widen the spread by little.
-    if spread.tail < (HEAVY_TAIL if noise_share(case) >= HEAVY_NOISE else HEAVY_TAIL_OF_GAP):
+    over_noise, runs, sample = spread.over_noise, None, case.sample
+    if over_noise >= MOST_OVER_NOISE and sample is not None:
+        gaps = TokenGaps.of(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
+        off = np.abs(gaps.d) / spread.loud[gaps.surprise] * gaps.inside
+        over_noise, runs = min(over_noise, over_noise_of_kinds(sample, off)), far_in_runs(sample, off)
+    if over_noise < MOST_OVER_NOISE:
         return None
-    runs = far_in_runs(case)
     advice = CAUSES["heavy_tail"].advice
     how, what = "", "router flips of a mixture of experts, or another fault of single tokens"
     if runs is not None and runs >= IN_RUNS:
@@ -204,14 +211,14 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         how = ", each by itself"
     return CauseFinding(
         cause="heavy_tail",
-        share=max(0.0, _body_share(case) - noise_share(case)),
+        share=max(0.0, _body_share(case) - case.features.share(case.features.body_noise_gap)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
         headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
-            f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
-            f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
-            "1.4).",
+            f"The log-odds typically differ by {figures(spread.core)}. Noise of this shape, quiet and loud tokens "
+            f"together, has a spread of {figures(spread.size)}; these {spread.n_far:,} tokens make it "
+            f"{over_noise:.1f} times as wide (noise alone: at most 1.2).",
             *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
@@ -219,20 +226,30 @@ def heavy_tail(case: Case) -> CauseFinding | None:
     )
 
 
-def far_in_runs(case: Case) -> float | None:
-    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any.
+def far_in_runs(sample: RowSample, off: Floats) -> float | None:
+    """The share of tokens right after a far one of their row that are far off, too; None without any.
 
-    Of the first RUNS_OF tokens of the sample, whose rows are in the order of their keys.
+    off: f64[V], |d| over the `loud` of its bin, 0.0 outside, of the first RUNS_OF tokens of the sample, whose rows are
+    in the order of their keys.
     """
-    sample = case.sample
-    if sample is None:
-        return None
-    gaps = TokenGaps.of(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
-    far = gaps.inside & (abs(gaps.d) > FAR_CORES * case.features.core)
+    far = off > FAR_LOUD
     starts = starts_of(sample.n_valid)[1:]
     before, after = far[:-1].copy(), far[1:]
     before[starts[starts < len(far)] - 1] = False  # a row's last token, which no other follows
     return float(after[before].mean()) if before.any() else None
+
+
+def over_noise_of_kinds(sample: RowSample, off: Floats) -> float:
+    """`over_noise` of Spread where a token may be as far off as its kind is: |d| is over the LOUD of its id, too, where
+    the id has MIN_KIND tokens and is louder than its bins.  off: as of `far_in_runs`.  Without ids inf."""
+    if sample.token_ids is None:
+        return inf
+    ids = (sample.token_ids if sample.valid is None else sample.token_ids[sample.valid])[: len(off)]
+    off, ids = off[off > 0], ids[off > 0]
+    _, kind, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    loud = off[np.lexsort((off, kind))][np.cumsum(counts) - 1 - ((1 - LOUD) * counts).astype(np.int64)]
+    z = off / np.maximum(1.0, np.where(counts >= MIN_KIND, loud, 1.0))[kind]
+    return sqrt(float((z**2).mean()) / noise_square(z, np.ones_like(z)))
 
 
 def other_weights(case: Case) -> CauseFinding | None:
@@ -245,10 +262,10 @@ def other_weights(case: Case) -> CauseFinding | None:
         evidence.append(f"Measured on six models: {FORMATS}.")
     if by_token is not None and case.goes_with_token:
         evidence.append(
-            f"{_of_token(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
-            f"{percent(BY_TOKEN)})."
+            f"{_of_token(case, by_token.omega2)} of it depends on the token, across prompts (rounding: below "
+            f"{percent(case.omega2_of_weights)})."
         )
-    noise = 0.0 if clean is None else clean.core**2 * case.features.e2
+    noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
     return CauseFinding(
         cause="other_weights",
         share=case.features.share(case.features.body_gap - noise),
@@ -275,25 +292,19 @@ def _times_clean(case: Case) -> dict[str, float]:
     return {} if clean is None else {"times_clean": ratio(case.features.core, clean.core)}
 
 
-def noise_share(case: Case) -> float:
-    """core^2 sum e^2 / Q: what a spread of d alike at all levels of surprise makes of the gap."""
-    return case.features.share(case.features.core**2 * case.features.e2)
-
-
 def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     """Whatever else holds: at most what the causes beside it leave of the gap."""
     core, clean = case.features.core, case.context.clean
-    if core <= CLEAN_CORE:
+    if case.features.size <= CLEAN_CORE:
         return None
     as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
-    if clean is not None and beside:
-        core = min(core, clean.core)
+    least = min(core, clean.core) if clean is not None and beside else core
+    size = min(case.features.size * ratio(least, core, 1.0), OTHER_CORE)
     left = max(0.0, 1 - sum(cause.share for cause in beside))
-    rest = f"The rest has a spread of {figures(core)} in log-odds."
-    evidence = [rest] if beside else _noise_evidence(case)
+    evidence = [f"The rest has a spread of {figures(size)} in log-odds."] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
-        share=min(case.features.share(core**2 * case.features.e2), left),
+        share=min(case.features.share(case.features.noise_gap * ratio(size, case.features.size) ** 2), left),
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
@@ -305,16 +316,15 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
 def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
-    parts = [
-        f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise (slope "
-        f"{line.slope:.4f} ± {2 * line.error:.4f})"
-    ]
+    differ, loud = f"differ by {figures(features.core)}{_against(case)}", ""
+    if features.size >= LOUD_SIZE * features.core:
+        differ, loud = f"typically {differ}", f", loud tokens included by {figures(features.size)} (root mean square)"
+    slope = f"slope {line.slope:.4f} ± {2 * line.error:.4f}"
+    parts = [f"The log-odds {differ}{loud}, equally at all levels of surprise ({slope})"]
     if case.by_token is not None:
-        by_token = max(0.0, case.by_token.omega2)
-        chance = "" if by_token < BY_TOKEN else ", beyond chance"
-        parts.append(
-            f"{_of_token(by_token)} of it depends on the token (changed weights: {percent(BY_TOKEN)} or more{chance})"
-        )
+        by_token, least = max(0.0, case.by_token.omega2), case.omega2_of_weights
+        more = f"{percent(least)} or more{'' if by_token < least else ', beyond chance'}"
+        parts.append(f"{_of_token(case, by_token)} of it depends on the token (changed weights: {more})")
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
     mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
@@ -323,12 +333,12 @@ def _noise_evidence(case: Case) -> list[str]:
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
 
-def _of_token(share: float) -> str:
-    """A share in whole percent; in tenths near BY_TOKEN, and never rounded to it from below."""
-    share = min(share, 1.0)  # an estimate may lie above
-    if percent(share) != percent(BY_TOKEN):
+def _of_token(case: Case, share: float) -> str:
+    """A share in whole percent; in tenths near that of changed weights, and never rounded to it from below."""
+    share, least = min(share, 1.0), case.omega2_of_weights  # an estimate may lie above 1
+    if percent(share) != percent(least):
         return percent(share)
-    tenths = round(1000 * share) if share >= BY_TOKEN else int(1000 * share)
+    tenths = round(1000 * share) if share >= least else int(1000 * share)
     return f"{tenths / 10:.1f}%"
 
 
@@ -338,6 +348,8 @@ def _cannot_tell_weights(case: Case) -> str:
         return ""
     if case.by_token is None:
         return "Without token ids, changed weights cannot be ruled out."
+    if case.by_token.holds:
+        return "Most changed weights leave more than that, 8-bit integers as little."
     return "Too few tokens or prompts to rule out changed weights."
 
 
