@@ -91,7 +91,7 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             return [*weights, "heavy_tail"] if cause.share < QUIET else weights
         case "heavy_tail":
             weights = ["other_weights"] if case.may_be_weights else []
-            return ["noise", *weights] if features.over_noise < NEAR_NOISE * MOST_OVER_NOISE else weights
+            return ["noise", *weights] if case.over_noise < NEAR_NOISE * MOST_OVER_NOISE else weights
         case "stale_policy":
             return ["drift"] if features.lean.z_correlation < STALE_Z_ALONE else []
         case "repetition_penalty":

@@ -25,6 +25,7 @@ from rlcorr_cli.causes.token_ids import (
 )
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import (
     BODY,
     CERTAIN_LEAST,
@@ -61,6 +62,8 @@ MOST_OVER_NOISE = 1.28
 noise of its shape makes; router flips of three models make it 1.38 to 3.2 times, lost MLPs 1.5 and more."""
 LARGEST_SHAPE = 2.0
 """Normal noise has a shape of 1.4, the closest to its end that any has."""
+FIRST_TOKENS, MIN_KIND = 1 << 17, 20
+"""Single tokens are looked at in the first so many of a sample; an id of fewer tokens does not tell how loud it is."""
 FAR_LOUD = 3.0
 """An outlier lies so many times farther off its bin's median than LOUD of the bin: 4.9 deviations of normal noise."""
 HIGH, NEAR = 3.75, 2.0
@@ -156,9 +159,8 @@ def _noise(counts: Floats, off: Floats) -> tuple[Floats, Floats, float]:
     counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of SPREAD_LEAST.
     """
     rms = np.sqrt((counts * off**2).sum(axis=1) / counts.sum(axis=1))
-    least = np.array([weighted_quantile(*of_bin, LOUD) for of_bin in zip(off, counts, strict=True)])
-    loud = np.maximum(least, SPREAD_LEAST)
-    on = least >= SPREAD_LEAST
+    loud = np.array([weighted_quantile(*of_bin, LOUD) for of_bin in zip(off, counts, strict=True)])
+    on, loud = loud > SPREAD_LEAST, np.maximum(loud, SPREAD_LEAST)
     if not on.any():  # the policies agree, but for a few tokens
         return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / SPREAD_LEAST
     z, weights = (off[on] / loud[on, None]).ravel(), counts[on].ravel()
@@ -504,11 +506,41 @@ class Case:
     def may_be_weights(self) -> bool:
         """Whether a spread of d may be of changed weights: no clean dump tells, and of ids there are none, or so few
         that as much as LEAST_BY_TOKEN may go with them, or half of it does beyond chance."""
-        by_token = self.by_token
-        if self.context.clean is not None or by_token is None:
+        if self.context.clean is not None or self.by_token is None:
             return self.context.clean is None
-        near = by_token.holds and self.size_by_token >= LEAST_BY_TOKEN / 2
-        return near or self._size(by_token.most) >= LEAST_BY_TOKEN
+        beyond_chance = self.by_token.holds * self.size_by_token
+        return max(self._size(self.by_token.most), 2 * beyond_chance) >= LEAST_BY_TOKEN
+
+    @cached_property
+    def distances(self) -> Floats | None:
+        """How far tokens are off: |d| over the `loud` of their bin of u, 0.0 outside; None without the rows.
+
+        Of the FIRST_TOKENS of the sample, whose rows are in the order of their keys.  f64[V].
+        """
+        sample, spread = self.sample, self.features.spread
+        if sample is None or spread is None:
+            return None
+        gaps = TokenGaps.of(*(each[:FIRST_TOKENS].astype(np.float64) for each in (sample.rollout, sample.train)))
+        return np.abs(gaps.d) / spread.loud[gaps.surprise] * gaps.inside
+
+    @cached_property
+    def over_noise(self) -> float:
+        """That of Spread; where it is above MOST_OVER_NOISE, no more than if a token may be as far off as its kind is:
+        over the LOUD of its id, too, where the id has MIN_KIND tokens and is louder than their bins."""
+        most, sample = self.features.over_noise, self.sample
+        if most < MOST_OVER_NOISE or sample is None or sample.token_ids is None or self.distances is None:
+            return most
+        off = self.distances
+        ids = (sample.token_ids if sample.valid is None else sample.token_ids[sample.valid])[: len(off)]
+        off, ids = off[off > 0], ids[off > 0]
+        _, kind, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        loud = off[np.lexsort((off, kind))][np.cumsum(counts) - 1 - ((1 - LOUD) * counts).astype(np.int64)]
+        z = off / np.maximum(1.0, np.where(counts >= MIN_KIND, loud, 1.0))[kind]
+        return min(most, max(1.0, sqrt(float((z**2).mean()) / noise_square(z, np.ones_like(z)))))
+
+    def noise_share(self, noise_gap: float) -> float:
+        """What noise makes of the gap, loud kinds of tokens included.  noise_gap: of Features."""
+        return self.features.share(noise_gap * ratio(self.features.over_noise, self.over_noise, 1.0) ** 2)
 
     @property
     def omega2_of_weights(self) -> float:

@@ -5,21 +5,15 @@ of d the first rule that holds is taken (RULES), and what is left is noise.
 """
 
 from collections.abc import Sequence
-from math import inf, sqrt
-
-import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import FAR_LOUD, LOUD, MOST_OVER_NOISE, OTHER_CORE, Case, noise_square
+from rlcorr_cli.causes.features import FAR_LOUD, MOST_OVER_NOISE, OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import GRID_SUMS
-from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
-from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5
@@ -32,15 +26,11 @@ MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
 
 STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
 LEAN, LEAN_Z = 0.1, 5.0
-PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
-HEAVY_FAR = 0.002
+PADDED_FAR, PADDED_BELOW, PADDED_MASS = 20, 0.95, 0.002
 LOUD_SIZE = 1.5
 """Noise whose size is so many cores is told by both."""
-MIN_KIND = 20
-"""An id of fewer tokens does not tell how loud its noise is."""
-IN_RUNS, RUNS_OF = 0.2, 1 << 17
-"""Measured: after a far token router flips leave at most .14 of the next ones far off, lost MLPs at least .28;
-counted over so many tokens of a sample."""
+HEAVY_FAR, IN_RUNS = 0.002, 0.2
+"""Measured: after a far token router flips leave at most .14 of the next ones far off, lost MLPs at least .28."""
 LOOK_AT_RUNS = (
     "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
     "its KV cache or a kernel's state."
@@ -169,18 +159,15 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
     features, spread = case.features, case.features.spread
     if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW:
         return None
-    if features.forward >= PADDED_MASS or features.forward >= -PADDED_ERRORS * features.forward_error:
+    lost, error = -features.forward, 2 * features.forward_error
+    if spread.over_noise < MOST_OVER_NOISE or lost <= max(PADDED_MASS, error):
         return None
-    if spread.over_noise < MOST_OVER_NOISE:
-        return None
-    error = 2 * features.forward_error
     return CauseFinding(
         cause="padded_vocabulary",
-        share=max(0.0, _body_share(case) - case.features.share(case.features.body_noise_gap)),
-        parameters={"mass": -features.forward},
-        intervals={"mass": (max(0.0, -features.forward - error), -features.forward + error)},
-        headline=f"training gives {percent(-features.forward)} of its probability to tokens outside the rollout's "
-        "vocabulary",
+        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
+        parameters={"mass": lost},
+        intervals={"mass": (max(0.0, lost - error), lost + error)},
+        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
         evidence=(
             f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
             f"in {case.context.train}. The mean ratio is {1 + features.forward:.4f} ± {error:.4f}.",
@@ -194,15 +181,11 @@ def heavy_tail(case: Case) -> CauseFinding | None:
     Flips leave single tokens far off; what stays in a row, as in a KV cache, leaves runs of them.
     """
     spread = case.features.spread
-    if spread is None or spread.far < HEAVY_FAR or case.goes_with_token or spread.core > case.widest_noise:
+    if spread is None or spread.far < HEAVY_FAR or case.over_noise < MOST_OVER_NOISE:
         return None
-    over_noise, runs, sample = spread.over_noise, None, case.sample
-    if over_noise >= MOST_OVER_NOISE and sample is not None:
-        gaps = TokenGaps.of(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
-        off = np.abs(gaps.d) / spread.loud[gaps.surprise] * gaps.inside
-        over_noise, runs = min(over_noise, over_noise_of_kinds(sample, off)), far_in_runs(sample, off)
-    if over_noise < MOST_OVER_NOISE:
+    if case.goes_with_token or spread.core > case.widest_noise:
         return None
+    runs = far_in_runs(case)
     advice = CAUSES["heavy_tail"].advice
     how, what = "", "router flips of a mixture of experts, or another fault of single tokens"
     if runs is not None and runs >= IN_RUNS:
@@ -211,14 +194,14 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         how = ", each by itself"
     return CauseFinding(
         cause="heavy_tail",
-        share=max(0.0, _body_share(case) - case.features.share(case.features.body_noise_gap)),
+        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
         headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
             f"The log-odds typically differ by {figures(spread.core)}. Noise of this shape, quiet and loud tokens "
             f"together, has a spread of {figures(spread.size)}; these {spread.n_far:,} tokens make it "
-            f"{over_noise:.1f} times as wide (noise alone: at most 1.2).",
+            f"{case.over_noise:.1f} times as wide (noise alone: at most 1.2).",
             *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
@@ -226,30 +209,15 @@ def heavy_tail(case: Case) -> CauseFinding | None:
     )
 
 
-def far_in_runs(sample: RowSample, off: Floats) -> float | None:
-    """The share of tokens right after a far one of their row that are far off, too; None without any.
-
-    off: f64[V], |d| over the `loud` of its bin, 0.0 outside, of the first RUNS_OF tokens of the sample, whose rows are
-    in the order of their keys.
-    """
-    far = off > FAR_LOUD
-    starts = starts_of(sample.n_valid)[1:]
+def far_in_runs(case: Case) -> float | None:
+    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any."""
+    if case.distances is None or case.sample is None:
+        return None
+    far = case.distances > FAR_LOUD
+    starts = starts_of(case.sample.n_valid)[1:]
     before, after = far[:-1].copy(), far[1:]
     before[starts[starts < len(far)] - 1] = False  # a row's last token, which no other follows
     return float(after[before].mean()) if before.any() else None
-
-
-def over_noise_of_kinds(sample: RowSample, off: Floats) -> float:
-    """`over_noise` of Spread where a token may be as far off as its kind is: |d| is over the LOUD of its id, too, where
-    the id has MIN_KIND tokens and is louder than its bins.  off: as of `far_in_runs`.  Without ids inf."""
-    if sample.token_ids is None:
-        return inf
-    ids = (sample.token_ids if sample.valid is None else sample.token_ids[sample.valid])[: len(off)]
-    off, ids = off[off > 0], ids[off > 0]
-    _, kind, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    loud = off[np.lexsort((off, kind))][np.cumsum(counts) - 1 - ((1 - LOUD) * counts).astype(np.int64)]
-    z = off / np.maximum(1.0, np.where(counts >= MIN_KIND, loud, 1.0))[kind]
-    return sqrt(float((z**2).mean()) / noise_square(z, np.ones_like(z)))
 
 
 def other_weights(case: Case) -> CauseFinding | None:
@@ -298,13 +266,13 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     if case.features.size <= CLEAN_CORE:
         return None
     as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
-    least = min(core, clean.core) if clean is not None and beside else core
-    size = min(case.features.size * ratio(least, core, 1.0), OTHER_CORE)
+    times = min(1.0, ratio(clean.core, core, 1.0)) if clean is not None and beside else 1.0
+    size = min(case.features.size * times, OTHER_CORE)
     left = max(0.0, 1 - sum(cause.share for cause in beside))
     evidence = [f"The rest has a spread of {figures(size)} in log-odds."] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
-        share=min(case.features.share(case.features.noise_gap * ratio(size, case.features.size) ** 2), left),
+        share=min(case.noise_share(case.features.noise_gap * ratio(size, case.features.size) ** 2), left),
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
@@ -316,11 +284,11 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
 def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
-    differ, loud = f"differ by {figures(features.core)}{_against(case)}", ""
-    if features.size >= LOUD_SIZE * features.core:
-        differ, loud = f"typically {differ}", f", loud tokens included by {figures(features.size)} (root mean square)"
-    slope = f"slope {line.slope:.4f} ± {2 * line.error:.4f}"
-    parts = [f"The log-odds {differ}{loud}, equally at all levels of surprise ({slope})"]
+    loud = f" ({figures(features.size)} with the loud tokens)" if features.size >= LOUD_SIZE * features.core else ""
+    parts = [
+        f"The log-odds differ by {figures(features.core)}{loud}{_against(case)}, equally at all levels of surprise "
+        f"(slope {line.slope:.4f} ± {2 * line.error:.4f})"
+    ]
     if case.by_token is not None:
         by_token, least = max(0.0, case.by_token.omega2), case.omega2_of_weights
         more = f"{percent(least)} or more{'' if by_token < least else ', beyond chance'}"
@@ -348,9 +316,8 @@ def _cannot_tell_weights(case: Case) -> str:
         return ""
     if case.by_token is None:
         return "Without token ids, changed weights cannot be ruled out."
-    if case.by_token.holds:
-        return "Most changed weights leave more than that, 8-bit integers as little."
-    return "Too few tokens or prompts to rule out changed weights."
+    as_little = "Most changed weights leave more than that, 8-bit integers as little."
+    return as_little if case.by_token.holds else "Too few tokens or prompts to rule out changed weights."
 
 
 def _body_share(case: Case) -> float:

@@ -95,10 +95,10 @@ def test_the_core_is_half_the_middle_of_d() -> None:
     assert (spread.n, spread.n_far, spread.fan) == (100, 0, 1.0)
 
 
-def test_an_outlier_lies_six_cores_from_the_median_of_its_bin() -> None:
+def test_an_outlier_lies_three_times_as_far_off_as_the_loud_tokens_of_its_bin() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS - 20, SPREAD_STEPS, SPREAD_STEPS + 20]] = [25, 50, 25]
-    counts[12, [SPREAD_STEPS - 34, SPREAD_STEPS + 32]] = [2, 1]  # 1.15^13 is 6.2 above, 1.15^12 is 5.4
+    counts[12, [SPREAD_STEPS - 28, SPREAD_STEPS + 27]] = [2, 1]  # 1.15^8 is 3.1, 1.15^7 is 2.7
     spread = spread_of(counts)
     assert spread is not None
     assert (spread.n_far, spread.n_below) == (2, 2)
