@@ -58,7 +58,7 @@ LOUD = 0.9
 HALF, MOST = 0.5, 0.95
 """The shape of noise is read from the |d| that these shares of all tokens keep to, each over its bin's."""
 MOST_OVER_NOISE = 1.28
-"""Measured on 45 clean dumps of eleven models, in bf16 or fp32 on either side: the rms of d is at most 1.18 times what
+"""Measured on 36 clean dumps of nine models, in bf16 or fp32 on either side: the rms of d is at most 1.18 times what
 noise of its shape makes; router flips of three models make it 1.38 to 3.2 times, lost MLPs 1.5 and more."""
 LARGEST_SHAPE = 2.0
 """Normal noise has a shape of 1.4, the closest to its end that any has."""
@@ -79,12 +79,12 @@ MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 @frozen(kw_only=True)
 class Spread:
-    """core: the token-weighted median over bins of half the middle 68% of d.  tail: rms(d - bin median) / core.
-    fan: how much wider d is among sure tokens than among even ones.
+    """core: the rms of d - bin median that noise makes.  over_noise: how many times larger the rms is than noise of its
+    shape makes it.  n_far: outliers, n_below of them negative.  tail: the rms over the typical d, the token-weighted
+    median over bins of half the middle 68% of d.  fan: how much wider d is among sure tokens than among even ones.
 
-    Of each bin of u, f64[N_SURPRISE] (of one with few tokens that of all): noise, the rms of d that noise makes there,
-    and loud, the |d| that LOUD of its tokens keep to.  size: the rms that noise makes of all.  over_noise: how many
-    times larger the rms of d is than noise of its shape makes it.  n_far: outliers, n_below of them negative.
+    Of each bin of u, f64[N_SURPRISE] (of one with few tokens that of all): noise, the core there, and loud, the |d|
+    that LOUD of its tokens keep to.
     """
 
     n: int
@@ -93,7 +93,6 @@ class Spread:
     fan: float
     noise: Floats
     loud: Floats
-    size: float
     over_noise: float
     n_far: int
     n_below: int
@@ -121,13 +120,13 @@ def spread_of(counts: Floats) -> Spread | None:
         low = weighted_quantile(MIDDLES, counts[i], 0.5 - MIDDLE / 2)
         high = weighted_quantile(MIDDLES, counts[i], 0.5 + MIDDLE / 2)
         half[i] = (high - low) / 2
-    core = weighted_quantile(half[enough], n[enough], 0.5)
+    typical = weighted_quantile(half[enough], n[enough], 0.5)
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
     rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
     of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), SPREAD_LEAST / 2))
-    size = sqrt(float((n[enough] * of_bins**2).sum() / n[enough].sum()))
-    noise, loud = (np.full(N_SURPRISE, of_all) for of_all in (size, weighted_quantile(loud_of_bins, n[enough], 0.5)))
+    core = sqrt(float((n[enough] * of_bins**2).sum() / n[enough].sum()))
+    noise, loud = (np.full(N_SURPRISE, of_all) for of_all in (core, weighted_quantile(loud_of_bins, n[enough], 0.5)))
     noise[enough], loud[enough] = of_bins, loud_of_bins
     far = counts * (np.abs(off) > FAR_LOUD * loud[:N_BINS, None])
     lower, upper = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
@@ -139,12 +138,11 @@ def spread_of(counts: Floats) -> Spread | None:
     return Spread(
         n=int(n.sum()),
         core=core,
-        # A core below the least bin stands for 0, and any tail would be endless beside it.
-        tail=rms / max(core, SPREAD_LEAST),
+        # A typical d below the least bin stands for 0, and any tail would be endless beside it.
+        tail=rms / max(typical, SPREAD_LEAST),
         fan=fan,
         noise=noise,
         loud=loud,
-        size=size,
         over_noise=over_noise,
         n_far=int(far.sum()),
         n_below=int((far * (off < 0)).sum()),
@@ -236,7 +234,7 @@ OTHER_CORE, CLEAN_TIMES = 0.45, 1.5
 """No number format gives a core above the first; measured: 4-bit weights 1.5, fp8 .31.  Two clean dumps of one model,
 at one temperature, are within the second of each other; measured: at most 1.3 times."""
 LEAST_BY_TOKEN = 2.0**-9
-"""Rounding to bf16 changes a weight by this share of it at most.  Measured beyond chance on eleven models: bf16 at most
+"""Rounding to bf16 changes a weight by this share of it at most.  Measured beyond chance on ten models: bf16 at most
 .0015, real changes at least .0022, but for 8-bit integers, which leave .0006 to .0013 on four of six."""
 
 UNRELATED, TOGETHER = 0.3, 0.8
@@ -291,13 +289,8 @@ class Features:
 
     @property
     def core(self) -> float:
-        """The typical spread of d; 0.0 where no bin has enough tokens."""
-        return 0.0 if self.spread is None else self.spread.core
-
-    @property
-    def size(self) -> float:
         """See Spread; 0.0 where it has none."""
-        return 0.0 if self.spread is None else self.spread.size
+        return 0.0 if self.spread is None else self.spread.core
 
     @property
     def over_noise(self) -> float:
@@ -498,8 +491,8 @@ class Case:
 
     @property
     def size_by_token(self) -> float:
-        """How far log-odds differ by token, typically, as a share of how far they spread: the root of omega^2, times
-        the size of noise, over the deviation of u."""
+        """How far log-odds differ by token, typically, as a share of how far they spread: the root of omega^2, of the
+        core, over the deviation of u."""
         return 0.0 if self.by_token is None else self._size(self.by_token.omega2)
 
     @property
@@ -545,10 +538,10 @@ class Case:
     @property
     def omega2_of_weights(self) -> float:
         """The omega^2 from which on size_by_token is LEAST_BY_TOKEN, of 1 at most."""
-        return min(1.0, ratio(LEAST_BY_TOKEN * self.features.lines["u"].spread, self.features.size, 1.0) ** 2)
+        return min(1.0, ratio(LEAST_BY_TOKEN * self.features.lines["u"].spread, self.features.core, 1.0) ** 2)
 
     def _size(self, omega2: float) -> float:
-        return ratio(sqrt(max(0.0, omega2)) * self.features.size, self.features.lines["u"].spread)
+        return ratio(sqrt(max(0.0, omega2)) * self.features.core, self.features.lines["u"].spread)
 
     @cached_property
     def beyond(self) -> Beyond | None:
@@ -575,7 +568,7 @@ def listed_features(case: Case) -> dict[str, float | None]:
         "mean_inverse_rho": 1 + f.inverse,
         "mean_inverse_rho_error": f.inverse_error,
         "positive_fraction": f.positive,
-        **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "size", "over_noise", "n_far", "below", "fan")}),
+        **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "over_noise", "n_far", "below", "fan")}),
     }
     for name, line in f.lines.items():
         known = line if line.n >= 3 else None

@@ -27,8 +27,6 @@ MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
 STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
 LEAN, LEAN_Z = 0.1, 5.0
 PADDED_FAR, PADDED_BELOW, PADDED_MASS = 20, 0.95, 0.002
-LOUD_SIZE = 1.5
-"""Noise whose size is so many cores is told by both."""
 HEAVY_FAR, IN_RUNS = 0.002, 0.2
 """Measured: after a far token router flips leave at most .14 of the next ones far off, lost MLPs at least .28."""
 LOOK_AT_RUNS = (
@@ -199,9 +197,8 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
-            f"The log-odds typically differ by {figures(spread.core)}. Noise of this shape, quiet and loud tokens "
-            f"together, has a spread of {figures(spread.size)}; these {spread.n_far:,} tokens make it "
-            f"{case.over_noise:.1f} times as wide (noise alone: at most 1.2).",
+            f"Noise of the shape that the others have makes the log-odds differ by {figures(spread.core)}; with these "
+            f"{spread.n_far:,} tokens they differ by {case.over_noise:.1f} times as much (noise alone: at most 1.2).",
             *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
@@ -263,16 +260,15 @@ def _times_clean(case: Case) -> dict[str, float]:
 def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     """Whatever else holds: at most what the causes beside it leave of the gap."""
     core, clean = case.features.core, case.context.clean
-    if case.features.size <= CLEAN_CORE:
+    if core <= CLEAN_CORE:
         return None
     as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
-    times = min(1.0, ratio(clean.core, core, 1.0)) if clean is not None and beside else 1.0
-    size = min(case.features.size * times, OTHER_CORE)
+    least = min(core, OTHER_CORE if clean is None or not beside else clean.core)
     left = max(0.0, 1 - sum(cause.share for cause in beside))
-    evidence = [f"The rest has a spread of {figures(size)} in log-odds."] if beside else _noise_evidence(case)
+    evidence = [f"The rest has a spread of {figures(least)} in log-odds."] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
-        share=min(case.noise_share(case.features.noise_gap * ratio(size, case.features.size) ** 2), left),
+        share=min(case.noise_share(case.features.noise_gap * ratio(least, core) ** 2), left),
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
@@ -284,9 +280,8 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
 def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
-    loud = f" ({figures(features.size)} with the loud tokens)" if features.size >= LOUD_SIZE * features.core else ""
     parts = [
-        f"The log-odds differ by {figures(features.core)}{loud}{_against(case)}, equally at all levels of surprise "
+        f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise "
         f"(slope {line.slope:.4f} ± {2 * line.error:.4f})"
     ]
     if case.by_token is not None:

@@ -86,12 +86,13 @@ def test_the_curve_explains_the_means_of_bins_and_nothing_of_their_variance() ->
     assert curve_of(bins([1.0, 1.0, 0.0, 0.0])) == pytest.approx((1.0 - 1 / 3) / 2)
 
 
-def test_the_core_is_half_the_middle_of_d() -> None:
+def test_the_core_is_the_root_mean_square_of_d_and_the_tail_is_over_its_middle() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS - 20, SPREAD_STEPS, SPREAD_STEPS + 20]] = [25, 50, 25]
     spread = spread_of(counts)
     assert spread is not None
-    assert spread.core == pytest.approx(1e-3 * 1.15**19.5)
+    assert spread.core == pytest.approx(1e-3 * 1.15**19.5 * sqrt(0.5), rel=0.002)  # of 0, half a bin
+    assert spread.tail == pytest.approx(sqrt(0.5))
     assert (spread.n, spread.n_far, spread.fan) == (100, 0, 1.0)
 
 
@@ -104,13 +105,13 @@ def test_an_outlier_lies_three_times_as_far_off_as_the_loud_tokens_of_its_bin() 
     assert (spread.n_far, spread.n_below) == (2, 2)
 
 
-def test_a_core_of_zero_has_outliers_and_a_tail() -> None:
+def test_policies_that_agree_have_outliers_and_a_tail() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS, SPREAD_STEPS + 50]] = [990, 10]
     spread = spread_of(counts)
     assert spread is not None
-    assert (spread.core, spread.n_far) == (0.0, 10)
-    assert spread.tail > 10
+    assert (spread.core, spread.n_far) == (0.001, 10)
+    assert min(spread.tail, spread.over_noise) > 10
 
 
 def test_bins_of_few_tokens_have_no_spread() -> None:
