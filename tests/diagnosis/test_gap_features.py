@@ -12,7 +12,15 @@ from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
 from rlcorr_cli.causes.positions import poisson_tail
 from rlcorr_cli.causes.token_ids import by_token, repetition
 from rlcorr_cli.causes.wording import figures, percent, roundest
-from rlcorr_cli.totals.gap import GROUPS, N_SPREAD, N_SURPRISE, SPREAD_STEPS
+from rlcorr_cli.totals.gap import (
+    GROUPS,
+    ID_BUCKETS,
+    N_SPREAD,
+    N_SURPRISE,
+    PROMPT_BUCKETS,
+    SPREAD_STEPS,
+    Vocabulary,
+)
 
 RNG = np.random.default_rng(16)
 START = RNG.bit_generator.state
@@ -221,6 +229,22 @@ def test_two_prompts_alone_do_not_make_a_change_of_weights() -> None:
     assert found.omega2 > max(0.03, 4 * found.error)
     assert found.least < 0.01
     assert not found.holds
+
+
+def test_an_id_that_is_louder_than_others_makes_no_change_of_weights_by_itself() -> None:
+    """Its mean of d is as far from 0 as chance takes it, and holds most of d's variance."""
+    found = []
+    for _ in range(30):
+        n = RNG.multinomial(9600, [0.05, *[0.95 / 99] * 99], size=PROMPT_BUCKETS).astype(float)
+        loud = np.array([20.0, *[1.0] * 99])
+        sums = RNG.normal(size=n.shape) * np.sqrt(n) * loud
+        by_id = np.zeros((PROMPT_BUCKETS, ID_BUCKETS, 2))
+        by_id[:, :100] = np.stack([n, sums], axis=-1)
+        spread = np.array([n.sum(), sums.sum(), (n * loud**2).sum()])
+        found.append(by_token(Vocabulary(by_id=by_id, spread=spread)))
+    assert max(each.omega2 / each.error for each in found) > 4
+    assert max(each.omega2 / each.loud_error for each in found) < 4
+    assert not any(each.holds for each in found)
 
 
 def test_repeated_tokens_stand_apart_under_a_penalty() -> None:

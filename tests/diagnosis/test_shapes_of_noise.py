@@ -17,15 +17,20 @@ ROWS, LENGTH, IDS, SIZE = 128, 80, 60, 0.03
 Values = NDArray[np.float64]
 
 
-def said_of(noise: Values, ids: NDArray[np.int64], *, with_ids: bool = True) -> Diagnosis:
-    """What is said of a dump whose log-odds differ by this noise, [ROWS, LENGTH]."""
+def dump_of(noise: Values, ids: NDArray[np.int64] | None) -> dict[str, Any]:
+    """The columns of a dump whose log-odds differ by this noise, [ROWS, LENGTH]."""
     u = np.random.default_rng(7).normal(1.0, 2.0, noise.shape)
-    columns: dict[str, Any] = {
+    columns = {
         "group_id": [f"g{row // 4}" for row in range(ROWS)],
         "rollout_log_probs": (-np.logaddexp(0, -u)).tolist(),
         "old_log_probs": (-np.logaddexp(0, -u - noise)).tolist(),
     }
-    return diagnose(columns | ({"token_ids": ids.tolist()} if with_ids else {})).whole.diagnosis
+    return columns if ids is None else columns | {"token_ids": ids.tolist()}
+
+
+def said_of(noise: Values, ids: NDArray[np.int64] | None) -> Diagnosis:
+    """What is said of such a dump."""
+    return diagnose(dump_of(noise, ids)).whole.diagnosis
 
 
 @pytest.fixture
@@ -77,8 +82,20 @@ def test_far_tokens_of_a_kind_that_is_as_loud_are_noise(rng: np.random.Generator
     """One id in 50 tokens is ten times as loud as the others, always: no token of it is beyond its kind."""
     kinds = np.where(rng.random((ROWS, LENGTH)) < 0.02, IDS, rng.integers(0, IDS, (ROWS, LENGTH)))
     noise = rng.normal(0.0, SIZE, kinds.shape) * np.where(kinds == IDS, 10.0, 1.0)
-    assert said_of(noise, kinds, with_ids=False).verdict == "heavy_tail"
+    assert said_of(noise, None).verdict == "heavy_tail"
     assert said_of(noise, kinds).verdict == "noise"
+
+
+def test_a_clean_dump_s_noise_of_another_shape_and_the_same_size_is_as_much(
+    rng: np.random.Generator, ids: NDArray[np.int64]
+) -> None:
+    """Training in fp32 beside rollouts in bf16 leaves no quiet tokens, and no more noise than both in bf16."""
+    clean = two_sizes(rng, ids, 0.75)
+    normal = rng.normal(0.0, clean.std(), ids.shape)
+    found = diagnose(dump_of(normal, ids), clean_dump=dump_of(clean, ids)).whole.diagnosis.cause
+    assert found is not None
+    assert (found.cause, found.certainty) == ("noise", "likely")
+    assert found.parameters["times_clean"] == pytest.approx(1.0, abs=0.05)
 
 
 def test_what_goes_with_the_token_is_changed_weights_however_small_a_share_of_the_noise_it_is(
