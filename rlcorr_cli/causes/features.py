@@ -61,7 +61,7 @@ MOST_OVER_NOISE = 1.28
 """Measured on 36 clean dumps of nine models, in bf16 or fp32 on either side: the rms of d is at most 1.18 times what
 noise of its shape makes; router flips of three models make it 1.38 to 3.2 times, lost MLPs 1.5 and more."""
 LARGEST_SHAPE = 2.0
-"""Normal noise has a shape of 1.4, the closest to its end that any has."""
+"""Normal noise has a shape of 1.4; measured on clean dumps: .38 to 1.6."""
 FIRST_TOKENS, MIN_KIND = 1 << 17, 20
 """Single tokens are looked at in the first so many of a sample; an id of fewer tokens does not tell how loud it is."""
 FAR_LOUD = 3.0
