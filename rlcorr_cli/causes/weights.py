@@ -197,8 +197,8 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
-            f"The other tokens, quiet and loud, differ by {figures(spread.core)} in log-odds. These {spread.n_far:,} make "
-            f"the spread {case.over_noise:.1f} times what it would be without them (noise alone: at most 1.2).",
+            f"The other tokens, quiet and loud, differ by {figures(spread.core)} in log-odds. These {spread.n_far:,} "
+            f"make the spread {case.over_noise:.1f} times what it would be without them (noise alone: at most 1.2).",
             *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
