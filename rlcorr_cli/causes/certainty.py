@@ -10,11 +10,10 @@ from math import exp, inf, log
 
 from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_AGAINST, TOP_P_LEFT, is_bent, is_cut, is_sharp
 from rlcorr_cli.causes.diagnosis import CauseFinding
-from rlcorr_cli.causes.features import LEAST_BY_TOKEN, Case
+from rlcorr_cli.causes.features import LEAST_BY_TOKEN, MOST_OVER_NOISE, Case
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.token_ids import BY_TOKEN
-from rlcorr_cli.causes.weights import HEAVY_TAIL, MIN_ETA2, STALE_Z_ALONE
+from rlcorr_cli.causes.weights import MIN_ETA2, STALE_Z_ALONE
 from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 
 NEAR_BOUND = 2.0
@@ -22,7 +21,7 @@ NEAR_BOUND = 2.0
 MIN_JUDGED = 30
 """Of fewer tokens a share of errors as top-p's says little."""
 ERRORS = 2.0
-NEAR_SIZE, NEAR_ETA2 = 1.5, 1.5
+NEAR_SIZE, NEAR_ETA2, NEAR_NOISE = 1.5, 1.5, 1.1
 SURE, MIN_SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP), 10
 """Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
 QUIET = 0.6
@@ -84,7 +83,7 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             by_token = case.by_token
             if by_token is None or features.core > case.widest_noise:
                 return []
-            unsure = by_token.omega2 - ERRORS * by_token.error < BY_TOKEN
+            unsure = by_token.omega2 - ERRORS * by_token.error < case.omega2_of_weights
             near = unsure or case.size_by_token < NEAR_SIZE * LEAST_BY_TOKEN
             return ["noise"] if near or case.context.clean is not None else []
         case "noise":
@@ -92,7 +91,7 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             return [*weights, "heavy_tail"] if cause.share < QUIET else weights
         case "heavy_tail":
             weights = ["other_weights"] if case.may_be_weights else []
-            return ["noise", *weights] if features.tail < HEAVY_TAIL else weights
+            return ["noise", *weights] if case.over_noise < NEAR_NOISE * MOST_OVER_NOISE else weights
         case "stale_policy":
             return ["drift"] if features.lean.z_correlation < STALE_Z_ALONE else []
         case "repetition_penalty":

@@ -420,7 +420,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
         return None
     return CauseFinding(
         cause="padded_vocabulary",
-        share=max(f.curve_share, f.share(f.body_gap - f.core**2 * f.e2)),
+        share=max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
         parameters={"mass": -f.forward},
         intervals={"mass": (-f.forward - 2 * f.forward_error, -f.forward + 2 * f.forward_error)},
         headline=f"training gives {percent(-f.forward)} of its probability to tokens outside the rollout's vocabulary",

@@ -269,10 +269,11 @@ class KeptGap(Record):
 
 @frozen(kw_only=True)
 class Gap(Record):
-    """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the typical difference in
-    log-odds.  sample: the rows that all of these are of, where they are not all.  by_version: by versions of the
-    weights within rows, where each token's is known.  head: over top-k heads, where both sides recorded them.  kept:
-    over the sampler's kept sets, where both log-probs can be had over them."""
+    """sum_sq: of the log-ratios, which shares are of; sd: their standard deviation; core: the root mean square of the
+    difference in log-odds, without rare tokens that are far off.  sample: the rows that all of these are of, where they
+    are not all.  by_version: by versions of the weights within rows, where each token's is known.  head: over top-k
+    heads, where both sides recorded them.  kept: over the sampler's kept sets, where both log-probs can be had over
+    them."""
 
     sum_sq: float
     k3_kl: float | None

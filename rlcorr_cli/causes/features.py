@@ -7,7 +7,7 @@ A Step is what a truncated rollout leaves.  `listed_features` has all of them by
 
 from dataclasses import replace
 from functools import cached_property
-from math import exp, expm1, inf, log, sqrt
+from math import exp, expm1, gamma, inf, log, sqrt
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from rlcorr_cli.causes.token_ids import (
 )
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import (
     BODY,
     CERTAIN_LEAST,
@@ -32,6 +33,7 @@ from rlcorr_cli.totals.gap import (
     FIELDS,
     LINES,
     N_CERTAIN,
+    N_SURPRISE,
     ODD,
     PARTS,
     PLACE_SUMS,
@@ -51,8 +53,19 @@ MIDDLE = 0.6827
 """The share of a normal distribution within one standard deviation."""
 MIN_BIN = 15
 """A bin of fewer tokens has no spread."""
-FAR_CORES = 6.0
-"""An outlier lies this many cores off its bin's median."""
+LOUD = 0.9
+"""How much noise a bin of u has is read from the |d| that this share of its tokens keep to."""
+HALF, MOST = 0.5, 0.95
+"""The shape of noise is read from the |d| that these shares of all tokens keep to, each over its bin's."""
+MOST_OVER_NOISE = 1.28
+"""Measured on 36 clean dumps of nine models, in bf16 or fp32 on either side: the rms of d is at most 1.18 times what
+noise of its shape makes; router flips of three models make it 1.38 to 3.2 times, lost MLPs 1.5 and more."""
+LARGEST_SHAPE = 2.0
+"""Normal noise has a shape of 1.4; measured on clean dumps: .38 to 1.6."""
+FIRST_TOKENS, MIN_KIND = 1 << 17, 20
+"""Single tokens are looked at in the first so many of a sample; an id of fewer tokens does not tell how loud it is."""
+FAR_LOUD = 3.0
+"""An outlier lies so many times farther off its bin's median than LOUD of the bin: 4.9 deviations of normal noise."""
 HIGH, NEAR = 3.75, 2.0
 """The fan compares bins of u from HIGH up with bins centred within NEAR of 0."""
 MIN_FAN = 40
@@ -66,15 +79,23 @@ MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 
 @frozen(kw_only=True)
 class Spread:
-    """core: the token-weighted median over bins of half the middle 68% of d.  tail: rms(d - bin median) / core.
-    n_far: outliers, n_below of them negative.  fan: how much wider d is among sure tokens than among even ones."""
+    """core: the rms of d - bin median that noise makes.  over_noise: how many times larger the rms is than noise of its
+    shape makes it.  n_far: outliers, n_below of them negative.  tail: the rms over the typical d, the token-weighted
+    median over bins of half the middle 68% of d.  fan: how much wider d is among sure tokens than among even ones.
+
+    Of each bin of u, f64[N_SURPRISE] (of one with few tokens that of all): noise, the core there, and loud, the |d|
+    that LOUD of its tokens keep to.
+    """
 
     n: int
     core: float
     tail: float
+    fan: float
+    noise: Floats
+    loud: Floats
+    over_noise: float
     n_far: int
     n_below: int
-    fan: float
 
     @property
     def far(self) -> float:
@@ -99,13 +120,15 @@ def spread_of(counts: Floats) -> Spread | None:
         low = weighted_quantile(MIDDLES, counts[i], 0.5 - MIDDLE / 2)
         high = weighted_quantile(MIDDLES, counts[i], 0.5 + MIDDLE / 2)
         half[i] = (high - low) / 2
-    core = weighted_quantile(half[enough], n[enough], 0.5)
+    typical = weighted_quantile(half[enough], n[enough], 0.5)
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
     rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
-    # A core below the least bin stands for 0, and any tail would be endless beside it.
-    least = max(core, SPREAD_LEAST)
-    far = counts * (np.abs(off) > FAR_CORES * least)
+    of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), SPREAD_LEAST / 2))
+    core = sqrt(float((n[enough] * of_bins**2).sum() / n[enough].sum()))
+    noise, loud = (np.full(N_SURPRISE, of_all) for of_all in (core, weighted_quantile(loud_of_bins, n[enough], 0.5)))
+    noise[enough], loud[enough] = of_bins, loud_of_bins
+    far = counts * (np.abs(off) > FAR_LOUD * loud[:N_BINS, None])
     lower, upper = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
     sure = (lower >= HIGH) & (n >= MIN_BIN)
     even = (np.abs((lower + upper) / 2) < NEAR) & (n >= MIN_BIN)
@@ -115,10 +138,14 @@ def spread_of(counts: Floats) -> Spread | None:
     return Spread(
         n=int(n.sum()),
         core=core,
-        tail=rms / least,
+        # A typical d below the least bin stands for 0, and any tail would be endless beside it.
+        tail=rms / max(typical, SPREAD_LEAST),
+        fan=fan,
+        noise=noise,
+        loud=loud,
+        over_noise=over_noise,
         n_far=int(far.sum()),
         n_below=int((far * (off < 0)).sum()),
-        fan=fan,
     )
 
 
@@ -129,6 +156,42 @@ FIRST_STEPS, NEAR_BOUND, MOST_HIGHER = 2.0, 4.0, 0.12
 """A bound within so many first steps of a grid is the grid's.  So is one that is not sharp where, of the tokens below 0
 by up to NEAR_BOUND times the bound, training gives this share more, by half the bound: rounding moves both ways, a cut
 one.  Measured: coarse grids of any size .18 or more, cuts at most .05, under staleness, too."""
+
+
+def _noise(counts: Floats, off: Floats) -> tuple[Floats, Floats, float]:
+    """`noise` and `loud` of K bins, and `over_noise`, of Spread: by the shape of each token's |d| over its bin's loud.
+
+    Below MOST_OVER_NOISE all is noise.  A bin where LOUD of the tokens agree, as on a grid, tells no shape: all that it
+    has is noise.
+    counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of SPREAD_LEAST.
+    """
+    rms = np.sqrt((counts * off**2).sum(axis=1) / counts.sum(axis=1))
+    loud = np.array([weighted_quantile(*of_bin, LOUD) for of_bin in zip(off, counts, strict=True)])
+    on, loud = loud > SPREAD_LEAST, np.maximum(loud, SPREAD_LEAST)
+    if not on.any():  # the policies agree, but for a few tokens
+        return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / SPREAD_LEAST
+    z, weights = (off[on] / loud[on, None]).ravel(), counts[on].ravel()
+    square = noise_square(z, weights)
+    over_noise = sqrt(float((weights * z**2).sum() / weights.sum()) / square)
+    return np.where(on & (over_noise >= MOST_OVER_NOISE), np.minimum(rms, loud * sqrt(square)), rms), loud, over_noise
+
+
+def noise_square(z: Floats, weights: Floats) -> float:
+    """The mean square of noise of the shape of z, the |d| of tokens over a scale of their like.
+
+    Engines that compute in bf16 often agree, and differ by a step of a rounding where they do not, more for one kind of
+    token than for another.  So d is not normal, and the quiet tokens do not tell how far the loud ones go.  Noise of
+    any such shape keeps to
+
+        P(z > x) = exp(-(x / s)^k),    E z^2 = s^2 gamma(1 + 2 / k),
+
+    with the k and s that the HALF and MOST of z give.  Rare tokens that are far off move neither.
+    """
+    half, most = (weighted_quantile(z, weights, share) for share in (HALF, MOST))
+    k = min(LARGEST_SHAPE, ratio(log(log(1 - MOST) / log(1 - HALF)), log(most / half), LARGEST_SHAPE))
+    return most**2 * (-log(1 - MOST)) ** (-2 / k) * gamma(1 + 2 / k)
+
+
 WIDE = 1.82
 """Tokens that speak for or against a bound c have a > 1.82 c: up to 0.6 in ln(-a) beyond it."""
 
@@ -177,11 +240,11 @@ def step_of(totals: GapTotals) -> Step | None:
 
 
 OTHER_CORE, CLEAN_TIMES = 0.45, 1.5
-"""No number format gives a core above the first; measured: 4-bit weights 1.5, fp8 .31.  Two clean dumps of one model,
-at one temperature, are within the second of each other; measured: at most 1.3 times."""
+"""8-bit formats give no core above the first; measured: fp8 .40, 4-bit weights .37 to 1.5.  Two clean dumps of one
+model, at one temperature, are within the second of each other; measured: at most 1.4 times."""
 LEAST_BY_TOKEN = 2.0**-9
-"""Rounding to bf16 changes a weight by this share of it at most.  Measured: bf16 on five models at most .0014, real
-changes at least .0029."""
+"""Rounding to bf16 changes a weight by this share of it at most.  Measured beyond chance on ten models: bf16 at most
+.0015, real changes at least .0022, but for 8-bit integers, which leave .0006 to .0013 on four of six."""
 
 UNPAIRED_ERRORS = 2.0
 """Tokens drawn from rollout have a mean of rho of 1, however far off training is, tokens drawn from training one of
@@ -207,10 +270,10 @@ class Features:
     """Of a dump's body.
 
     odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
-    gap, body_gap: sums of l^2, of all tokens and of the body.  e2: sum of e^2 over the body.  curve: the share of
-    body_gap that any function of b explains, with its error.  forward, inverse: means of
-    e^l - 1 and e^-l - 1, each with its error.  positive: share of tokens with l > 0.  unevenness: the deviation of l
-    over its mean.  lines: by LINES.
+    gap, body_gap: sums of l^2, of all tokens and of the body; noise_gap, body_noise_gap: what noise makes of them, the
+    sum over bins of u of its mean square times the sum of e^2.  curve: the share of body_gap that any function of b
+    explains, with its error.  forward, inverse: means of e^l - 1 and e^-l - 1, each with its error.  positive: share of
+    tokens with l > 0.  unevenness: the deviation of l over its mean.  lines: by LINES.
     """
 
     n_tokens: int
@@ -218,9 +281,10 @@ class Features:
     odd_correlation: float
     gap: float
     body_gap: float
+    noise_gap: float
+    body_noise_gap: float
     k3: float | None
     deviation: float | None
-    e2: float
     curve: float
     curve_error: float
     spread: Spread | None
@@ -235,8 +299,13 @@ class Features:
 
     @property
     def core(self) -> float:
-        """The typical spread of d; 0.0 where no bin has enough tokens."""
+        """See Spread; 0.0 where it has none."""
         return 0.0 if self.spread is None else self.spread.core
+
+    @property
+    def over_noise(self) -> float:
+        """See Spread; 1.0 where it has none."""
+        return 1.0 if self.spread is None else self.spread.over_noise
 
     @property
     def fan(self) -> float:
@@ -272,8 +341,10 @@ def features_of(totals: GapTotals) -> Features:
     odd_belong = bool(above.min() < UNPAIRED_ERRORS)
     chosen = [ODD, BODY] if odd_belong else [BODY]
     fields = [FIELDS.index("odd"), FIELDS.index("body")] if odd_belong else [FIELDS.index("body")]
-    body = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True))
-    every = {name: float(column.sum()) for name, column in totals.sums().items()}
+    body, of_all = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True)), totals.sums()
+    every = {name: float(column.sum()) for name, column in of_all.items()}
+    spread = spread_of(totals.spread[fields].sum(axis=0))
+    noise2 = 0.0 if spread is None else spread.noise**2
     n, n_body = every["n"], float(body["n"].sum())
     # By group of the jackknife: n, and sums of e^l - 1 and of e^-l - 1.
     counts = totals.curves[fields].sum(axis=(0, 2))[:, :1]
@@ -285,12 +356,13 @@ def features_of(totals: GapTotals) -> Features:
         odd_correlation=sqrt(line_of(totals.lines[FIELDS.index("odd")][:, LINES.index("u")]).match),
         gap=every["l2"],
         body_gap=float(body["l2"].sum()),
+        noise_gap=float((noise2 * of_all["e2"]).sum()),
+        body_noise_gap=float((noise2 * body["e2"]).sum()),
         k3=every["k3"] / n if n else None,
         deviation=sqrt(max(0.0, every["l2"] / n - (every["l"] / n) ** 2)) if n else None,
-        e2=float(body["e2"].sum()),
         curve=curve_of(body),
         curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
-        spread=spread_of(totals.spread[fields].sum(axis=0)),
+        spread=spread,
         forward=_mean(means[:, [0, 1]].sum(axis=0)),
         forward_error=jackknife(_mean, means[:, [0, 1]]),
         inverse=_mean(means[:, [0, 2]].sum(axis=0)),
@@ -442,10 +514,47 @@ class Case:
     @property
     def may_be_weights(self) -> bool:
         """Whether a spread of d may be of changed weights: no clean dump tells, and of ids there are none, or so few
-        that as much as LEAST_BY_TOKEN may go with them."""
-        if self.context.clean is not None:
-            return False
-        return self.by_token is None or self._size(self.by_token.most) >= LEAST_BY_TOKEN
+        that as much as LEAST_BY_TOKEN may go with them, or half of it does beyond chance."""
+        if self.context.clean is not None or self.by_token is None:
+            return self.context.clean is None
+        beyond_chance = self.by_token.holds * self.size_by_token
+        return max(self._size(self.by_token.most), 2 * beyond_chance) >= LEAST_BY_TOKEN
+
+    @cached_property
+    def distances(self) -> Floats | None:
+        """How far tokens are off: |d| over the `loud` of their bin of u, 0.0 outside; None without the rows.
+
+        Of the FIRST_TOKENS of the sample, whose rows are in the order of their keys.  f64[V].
+        """
+        sample, spread = self.sample, self.features.spread
+        if sample is None or spread is None:
+            return None
+        gaps = TokenGaps.of(*(each[:FIRST_TOKENS].astype(np.float64) for each in (sample.rollout, sample.train)))
+        return np.abs(gaps.d) / spread.loud[gaps.surprise] * gaps.inside
+
+    @cached_property
+    def over_noise(self) -> float:
+        """That of Spread; where it is above MOST_OVER_NOISE, no more than if a token may be as far off as its kind is:
+        over the LOUD of its id, too, where the id has MIN_KIND tokens and is louder than their bins."""
+        most, sample = self.features.over_noise, self.sample
+        if most < MOST_OVER_NOISE or sample is None or sample.token_ids is None or self.distances is None:
+            return most
+        off = self.distances
+        ids = (sample.token_ids if sample.valid is None else sample.token_ids[sample.valid])[: len(off)]
+        off, ids = off[off > 0], ids[off > 0]
+        _, kind, counts = np.unique(ids, return_inverse=True, return_counts=True)
+        loud = off[np.lexsort((off, kind))][np.cumsum(counts) - 1 - ((1 - LOUD) * counts).astype(np.int64)]
+        z = off / np.maximum(1.0, np.where(counts >= MIN_KIND, loud, 1.0))[kind]
+        return min(most, max(1.0, sqrt(float((z**2).mean()) / noise_square(z, np.ones_like(z)))))
+
+    def noise_share(self, noise_gap: float) -> float:
+        """What noise makes of the gap, loud kinds of tokens included.  noise_gap: of Features."""
+        return self.features.share(noise_gap * ratio(self.features.over_noise, self.over_noise, 1.0) ** 2)
+
+    @property
+    def omega2_of_weights(self) -> float:
+        """The omega^2 from which on size_by_token is LEAST_BY_TOKEN, of 1 at most."""
+        return min(1.0, ratio(LEAST_BY_TOKEN * self.features.lines["u"].spread, self.features.core, 1.0) ** 2)
 
     def _size(self, omega2: float) -> float:
         return ratio(sqrt(max(0.0, omega2)) * self.features.core, self.features.lines["u"].spread)
@@ -475,7 +584,7 @@ def listed_features(case: Case) -> dict[str, float | None]:
         "mean_inverse_rho": 1 + f.inverse,
         "mean_inverse_rho_error": f.inverse_error,
         "positive_fraction": f.positive,
-        **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "n_far", "below", "fan")}),
+        **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "over_noise", "n_far", "below", "fan")}),
     }
     for name, line in f.lines.items():
         known = line if line.n >= 3 else None

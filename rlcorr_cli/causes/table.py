@@ -501,12 +501,15 @@ _OF_A_GAP = (
         reading="a few tokens far off",
         rank=2,
         meaning="A few tokens are far off, all over the rows, and the others are close.",
-        looks="Tokens beyond six times the typical spread carry the gap.",
-        certainty="Router flips look so: the two engines send a token to different experts, and single tokens are far "
-        "off, each by itself. In which layers they do is not in the dump, nor whether the model has experts at all, so "
-        "any other fault that single tokens meet looks the same. Tokens that are far off one after the other are no "
-        "flips.",
-        alike="some_rows, where they stand in few rows; other_weights, where they go with the token.",
+        looks="Single tokens far beyond the others carry the gap: with them log-odds differ 1.3 times as much as noise "
+        "of the shape that the others have, or more.",
+        certainty="Noise of bf16 is quiet and loud, by surprise and by kind of token; only what lies beyond its loud "
+        "tokens counts. Router flips look so: the two engines send a token to different experts, and single tokens are "
+        "far off, each by itself. In which layers they do is not in the dump, nor whether the model has experts at "
+        "all, so any other fault that single tokens meet looks the same. Tokens that are far off one after the other "
+        "are no flips.",
+        alike="some_rows, where they stand in few rows; other_weights, where they go with the token; noise, where more "
+        "than one token in 20 is far off, as in a deep mixture of experts.",
         advice="If the model is a mixture of experts, replay the rollout's routing in training (R3).",
     ),
     Cause(
@@ -529,8 +532,8 @@ _OF_A_GAP = (
         rank=4,
         least_share=0.4,
         meaning="Rounding: both sides run the same weights by different kernels or precisions.",
-        looks="The log-odds differ by one spread at all levels of surprise, no rows gain or lose as a whole, and "
-        "the mean of e^l is 1.",
+        looks="The log-odds differ alike at all levels of surprise, on quiet tokens and on loud ones, no rows gain or "
+        "lose as a whole, and the mean of e^l is 1.",
         certainty="How wide rounding spreads log-odds depends on the model: bf16 leaves 0.01 to 0.1. By a clean dump "
         "of the same model at the same temperature (`rlcorr diagnose DUMP --clean-dump FILE`) up to 1.5 times its "
         "spread is noise. Raw log-probs "

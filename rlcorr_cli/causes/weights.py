@@ -9,13 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import FAR_CORES, OTHER_CORE, Case
+from rlcorr_cli.causes.features import FAR_LOUD, MOST_OVER_NOISE, OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import first_step, ratio
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.token_ids import BY_TOKEN
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap_rows import TokenGaps
 from rlcorr_cli.totals.gap import GRID_SUMS
 from rlcorr_cli.totals.lists import starts_of
 
@@ -35,13 +33,9 @@ MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
 
 STALE_CORRELATION, STALE_Z, STALE_Z_ALONE, STALE_LEAN = 0.3, 3.0, 4.5, 0.05
 LEAN, LEAN_Z = 0.1, 5.0
-PADDED_FAR, PADDED_BELOW, PADDED_MASS, PADDED_ERRORS = 20, 0.95, -0.002, 2.0
-HEAVY_TAIL, HEAVY_TAIL_BY_TOKEN, HEAVY_FAR = 1.7, 3.0, 0.002
-HEAVY_TAIL_OF_GAP, HEAVY_NOISE = 1.4, 0.4
-"""Measured: noise alone makes at least .54 of a gap, router flips leave .09 to .41 to it."""
-IN_RUNS, RUNS_OF = 0.27, 1 << 17
-"""Measured: after a far token router flips leave at most .2 of the next ones far off, lost MLPs at least .34;
-counted over so many tokens of a sample."""
+PADDED_FAR, PADDED_BELOW, PADDED_MASS = 20, 0.95, 0.002
+HEAVY_FAR, IN_RUNS = 0.002, 0.2
+"""Measured: after a far token router flips leave at most .14 of the next ones far off, lost MLPs at least .28."""
 LOOK_AT_RUNS = (
     "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
     "its KV cache or a kernel's state."
@@ -53,7 +47,7 @@ TELL_WEIGHTS = (
     "8-bit weights or an adapter may look like this."
 )
 IF_ROUNDING = "If it is rounding, nothing in the data is wrong."
-FORMATS = "8-bit integers make 1.2 to 3.5 times as much, fp8 2.5 to 6 times, 4-bit weights 10 and more"
+FORMATS = "8-bit integers make 1.2 to 3.6 times as much, fp8 2.5 to 7 times, 4-bit weights 10 and more"
 """The core over that of bf16 alone, measured on six models."""
 
 
@@ -177,20 +171,17 @@ def drift(case: Case) -> CauseFinding | None:
 def padded_vocabulary(case: Case) -> CauseFinding | None:
     """Now and then a token loses much: rows of the output layer that no token has take mass in training."""
     features, spread = case.features, case.features.spread
-    if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW or spread.core > OTHER_CORE:
-        return None  # far tokens of wide noise are low, too
-    if features.forward >= PADDED_MASS or features.forward >= -PADDED_ERRORS * features.forward_error:
+    if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW:
         return None
-    if spread.tail < (HEAVY_TAIL_BY_TOKEN if case.goes_with_token else HEAVY_TAIL):
+    lost, error = -features.forward, 2 * features.forward_error
+    if spread.over_noise < MOST_OVER_NOISE or lost <= max(PADDED_MASS, error):
         return None
-    error = 2 * features.forward_error
     return CauseFinding(
         cause="padded_vocabulary",
-        share=max(0.0, _body_share(case) - noise_share(case)),
-        parameters={"mass": -features.forward},
-        intervals={"mass": (max(0.0, -features.forward - error), -features.forward + error)},
-        headline=f"training gives {percent(-features.forward)} of its probability to tokens outside the rollout's "
-        "vocabulary",
+        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
+        parameters={"mass": lost},
+        intervals={"mass": (max(0.0, lost - error), lost + error)},
+        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
         evidence=(
             f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
             f"in {case.context.train}. The mean ratio is {1 + features.forward:.4f} ± {error:.4f}.",
@@ -199,15 +190,14 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 
 
 def heavy_tail(case: Case) -> CauseFinding | None:
-    """Some tokens far off, to either side, as another expert's choice or a glitch makes them.
+    """Some tokens far off, to either side and beyond noise of its shape, as another expert's choice or a glitch does.
 
     Flips leave single tokens far off; what stays in a row, as in a KV cache, leaves runs of them.
     """
     spread = case.features.spread
-    if spread is None or spread.far < HEAVY_FAR or case.goes_with_token or spread.core > case.widest_noise:
+    if spread is None or spread.far < HEAVY_FAR or case.over_noise < MOST_OVER_NOISE:
         return None
-    # Outliers that hold most of the gap are a tail where few of them widen the spread by little.
-    if spread.tail < (HEAVY_TAIL if noise_share(case) >= HEAVY_NOISE else HEAVY_TAIL_OF_GAP):
+    if case.goes_with_token or spread.core > case.widest_noise:
         return None
     runs = far_in_runs(case)
     advice = CAUSES["heavy_tail"].advice
@@ -218,14 +208,13 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         how = ", each by itself"
     return CauseFinding(
         cause="heavy_tail",
-        share=max(0.0, _body_share(case) - noise_share(case)),
+        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
         headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
-            f"The log-odds typically differ by {figures(spread.core)}, but by more than six times that on "
-            f"{spread.n_far:,} tokens. The whole spread is {spread.tail:.1f} times the typical one (noise: at most "
-            "1.4).",
+            f"The other tokens, quiet and loud, differ by {figures(spread.core)} in log-odds. These {spread.n_far:,} "
+            f"make the spread {case.over_noise:.1f} times what it would be without them (noise alone: at most 1.2).",
             *([] if runs is None else [f"Of tokens after a far one {percent(runs)} are far off, too."]),
             *filter(None, (_cannot_tell_weights(case),)),
         ),
@@ -234,16 +223,11 @@ def heavy_tail(case: Case) -> CauseFinding | None:
 
 
 def far_in_runs(case: Case) -> float | None:
-    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any.
-
-    Of the first RUNS_OF tokens of the sample, whose rows are in the order of their keys.
-    """
-    sample = case.sample
-    if sample is None:
+    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any."""
+    if case.distances is None or case.sample is None:
         return None
-    gaps = TokenGaps.of(*(column[:RUNS_OF].astype(np.float64) for column in (sample.rollout, sample.train)))
-    far = gaps.inside & (abs(gaps.d) > FAR_CORES * case.features.core)
-    starts = starts_of(sample.n_valid)[1:]
+    far = case.distances > FAR_LOUD
+    starts = starts_of(case.sample.n_valid)[1:]
     before, after = far[:-1].copy(), far[1:]
     before[starts[starts < len(far)] - 1] = False  # a row's last token, which no other follows
     return float(after[before].mean()) if before.any() else None
@@ -259,10 +243,10 @@ def other_weights(case: Case) -> CauseFinding | None:
         evidence.append(f"Measured on six models: {FORMATS}.")
     if by_token is not None and case.goes_with_token:
         evidence.append(
-            f"{_of_token(by_token.omega2)} of it depends on the token, across prompts (rounding: below "
-            f"{percent(BY_TOKEN)})."
+            f"{_of_token(case, by_token.omega2)} of it depends on the token, across prompts (rounding: below "
+            f"{percent(case.omega2_of_weights)})."
         )
-    noise = 0.0 if clean is None else clean.core**2 * case.features.e2
+    noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
     return CauseFinding(
         cause="other_weights",
         share=case.features.share(case.features.body_gap - noise),
@@ -289,25 +273,18 @@ def _times_clean(case: Case) -> dict[str, float]:
     return {} if clean is None else {"times_clean": ratio(case.features.core, clean.core)}
 
 
-def noise_share(case: Case) -> float:
-    """core^2 sum e^2 / Q: what a spread of d alike at all levels of surprise makes of the gap."""
-    return case.features.share(case.features.core**2 * case.features.e2)
-
-
 def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     """Whatever else holds: at most what the causes beside it leave of the gap."""
     core, clean = case.features.core, case.context.clean
     if core <= CLEAN_CORE:
         return None
     as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
-    if clean is not None and beside:
-        core = min(core, clean.core)
+    least = min(core, OTHER_CORE if clean is None or not beside else clean.core)
     left = max(0.0, 1 - sum(cause.share for cause in beside))
-    rest = f"The rest has a spread of {figures(core)} in log-odds."
-    evidence = [rest] if beside else _noise_evidence(case)
+    evidence = [f"The rest has a spread of {figures(least)} in log-odds."] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
-        share=min(case.features.share(core**2 * case.features.e2), left),
+        share=min(case.noise_share(case.features.noise_gap * ratio(least, core) ** 2), left),
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
@@ -320,15 +297,13 @@ def _noise_evidence(case: Case) -> list[str]:
     features = case.features
     line = features.lines["u"]
     parts = [
-        f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise (slope "
-        f"{line.slope:.4f} ± {2 * line.error:.4f})"
+        f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise "
+        f"(slope {line.slope:.4f} ± {2 * line.error:.4f})"
     ]
     if case.by_token is not None:
-        by_token = max(0.0, case.by_token.omega2)
-        chance = "" if by_token < BY_TOKEN else ", beyond chance"
-        parts.append(
-            f"{_of_token(by_token)} of it depends on the token (changed weights: {percent(BY_TOKEN)} or more{chance})"
-        )
+        by_token, least = max(0.0, case.by_token.omega2), case.omega2_of_weights
+        more = f"{percent(least)} or more{'' if by_token < least else ', beyond chance'}"
+        parts.append(f"{_of_token(case, by_token)} of it depends on the token (changed weights: {more})")
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
     mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
@@ -337,12 +312,12 @@ def _noise_evidence(case: Case) -> list[str]:
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
 
-def _of_token(share: float) -> str:
-    """A share in whole percent; in tenths near BY_TOKEN, and never rounded to it from below."""
-    share = min(share, 1.0)  # an estimate may lie above
-    if percent(share) != percent(BY_TOKEN):
+def _of_token(case: Case, share: float) -> str:
+    """A share in whole percent; in tenths near that of changed weights, and never rounded to it from below."""
+    share, least = min(share, 1.0), case.omega2_of_weights  # an estimate may lie above 1
+    if percent(share) != percent(least):
         return percent(share)
-    tenths = round(1000 * share) if share >= BY_TOKEN else int(1000 * share)
+    tenths = round(1000 * share) if share >= least else int(1000 * share)
     return f"{tenths / 10:.1f}%"
 
 
@@ -352,7 +327,8 @@ def _cannot_tell_weights(case: Case) -> str:
         return ""
     if case.by_token is None:
         return "Without token ids, changed weights cannot be ruled out."
-    return "Too few tokens or prompts to rule out changed weights."
+    as_little = "Most changed weights leave more than that, 8-bit integers as little."
+    return as_little if case.by_token.holds else "Too few tokens or prompts to rule out changed weights."
 
 
 def _body_share(case: Case) -> float:

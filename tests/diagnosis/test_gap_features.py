@@ -12,7 +12,15 @@ from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
 from rlcorr_cli.causes.positions import poisson_tail
 from rlcorr_cli.causes.token_ids import by_token, repetition
 from rlcorr_cli.causes.wording import figures, percent, roundest
-from rlcorr_cli.totals.gap import GROUPS, N_SPREAD, N_SURPRISE, SPREAD_STEPS
+from rlcorr_cli.totals.gap import (
+    GROUPS,
+    ID_BUCKETS,
+    N_SPREAD,
+    N_SURPRISE,
+    PROMPT_BUCKETS,
+    SPREAD_STEPS,
+    Vocabulary,
+)
 
 RNG = np.random.default_rng(16)
 START = RNG.bit_generator.state
@@ -86,31 +94,32 @@ def test_the_curve_explains_the_means_of_bins_and_nothing_of_their_variance() ->
     assert curve_of(bins([1.0, 1.0, 0.0, 0.0])) == pytest.approx((1.0 - 1 / 3) / 2)
 
 
-def test_the_core_is_half_the_middle_of_d() -> None:
+def test_the_core_is_the_root_mean_square_of_d_and_the_tail_is_over_its_middle() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS - 20, SPREAD_STEPS, SPREAD_STEPS + 20]] = [25, 50, 25]
     spread = spread_of(counts)
     assert spread is not None
-    assert spread.core == pytest.approx(1e-3 * 1.15**19.5)
+    assert spread.core == pytest.approx(1e-3 * 1.15**19.5 * sqrt(0.5), rel=0.002)  # of 0, half a bin
+    assert spread.tail == pytest.approx(sqrt(0.5))
     assert (spread.n, spread.n_far, spread.fan) == (100, 0, 1.0)
 
 
-def test_an_outlier_lies_six_cores_from_the_median_of_its_bin() -> None:
+def test_an_outlier_lies_three_times_as_far_off_as_the_loud_tokens_of_its_bin() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS - 20, SPREAD_STEPS, SPREAD_STEPS + 20]] = [25, 50, 25]
-    counts[12, [SPREAD_STEPS - 34, SPREAD_STEPS + 32]] = [2, 1]  # 1.15^13 is 6.2 above, 1.15^12 is 5.4
+    counts[12, [SPREAD_STEPS - 28, SPREAD_STEPS + 27]] = [2, 1]  # 1.15^8 is 3.1, 1.15^7 is 2.7
     spread = spread_of(counts)
     assert spread is not None
     assert (spread.n_far, spread.n_below) == (2, 2)
 
 
-def test_a_core_of_zero_has_outliers_and_a_tail() -> None:
+def test_policies_that_agree_have_outliers_and_a_tail() -> None:
     counts = np.zeros((N_SURPRISE, N_SPREAD))
     counts[12, [SPREAD_STEPS, SPREAD_STEPS + 50]] = [990, 10]
     spread = spread_of(counts)
     assert spread is not None
-    assert (spread.core, spread.n_far) == (0.0, 10)
-    assert spread.tail > 10
+    assert (spread.core, spread.n_far) == (0.001, 10)
+    assert min(spread.tail, spread.over_noise) > 10
 
 
 def test_bins_of_few_tokens_have_no_spread() -> None:
@@ -220,6 +229,22 @@ def test_two_prompts_alone_do_not_make_a_change_of_weights() -> None:
     assert found.omega2 > max(0.03, 4 * found.error)
     assert found.least < 0.01
     assert not found.holds
+
+
+def test_an_id_that_is_louder_than_others_makes_no_change_of_weights_by_itself() -> None:
+    """Its mean of d is as far from 0 as chance takes it, and holds most of d's variance."""
+    found = []
+    for _ in range(30):
+        n = RNG.multinomial(9600, [0.05, *[0.95 / 99] * 99], size=PROMPT_BUCKETS).astype(float)
+        loud = np.array([20.0, *[1.0] * 99])
+        sums = RNG.normal(size=n.shape) * np.sqrt(n) * loud
+        by_id = np.zeros((PROMPT_BUCKETS, ID_BUCKETS, 2))
+        by_id[:, :100] = np.stack([n, sums], axis=-1)
+        spread = np.array([n.sum(), sums.sum(), (n * loud**2).sum()])
+        found.append(by_token(Vocabulary(by_id=by_id, spread=spread)))
+    assert max(each.omega2 / each.error for each in found) > 4
+    assert max(each.omega2 / each.loud_error for each in found) < 4
+    assert not any(each.holds for each in found)
 
 
 def test_repeated_tokens_stand_apart_under_a_penalty() -> None:
