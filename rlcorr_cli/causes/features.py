@@ -125,7 +125,7 @@ def spread_of(counts: Floats) -> Spread | None:
 AGAINST_TOP_P, OFF, MOST_OFF = 0.08, 0.2, 0.01
 """A top-p bound is sharp where its errors are at most the first of the judged tokens, and those farther off than OFF in
 ln(-a), which noise does not carry, at most MOST_OFF of the tokens near it: sure tokens are 0 under any cut, so they
-say nothing for a bound.  Measured: top-p alone under rounding noise at most .0055 far errors (13 dumps), min-p .024 to
+say nothing for a bound.  Measured: top-p alone under rounding noise at most .0055 far errors (14 dumps), min-p .024 to
 .64 (14; on two peaked models its errors are .007 and .02 of the judged tokens), top-p beside staleness .075 to .53."""
 FIRST_STEPS, NEAR_BOUND, MOST_HIGHER = 2.0, 4.0, 0.12
 """A bound within so many first steps of a grid is the grid's.  So is one that is not sharp where, of the tokens below 0
