@@ -41,6 +41,7 @@ N_SWAPPED_ROWS = 20
 SWAPPED_SIGMAS = 5.0
 SWAPPED_WITHIN = 2.0
 SWAPPED_DISPERSED = 1.5
+SWAPPED_ERROR = 0.05
 LIMIT = 20.0
 """|l| is limited to this before exp, as everywhere in rlcorr."""
 
@@ -131,7 +132,7 @@ def swapped_columns(sample: Sample) -> str | None:
     by_tokens = float(np.expm1(-log_ratio).std()) / pairs.n**0.5
     if mean <= SWAPPED_SIGMAS * error or abs(inverse) > SWAPPED_WITHIN * inverse_error:
         return None
-    if inverse_error > SWAPPED_DISPERSED * by_tokens:
+    if inverse_error > min(SWAPPED_DISPERSED * by_tokens, SWAPPED_ERROR * (1 + inverse)):
         return None
     rollout, train = sample.columns
     return (

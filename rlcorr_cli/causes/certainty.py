@@ -6,24 +6,22 @@ number that parts the two lies near its limit.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp, inf, log
 
-from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_AGAINST, TOP_P_LEFT, is_bent, is_cut, is_sharp
+from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_LEFT, TOP_P_LEFT, is_bent, is_cut, is_in_part
 from rlcorr_cli.causes.diagnosis import CauseFinding
-from rlcorr_cli.causes.features import LEAST_BY_TOKEN, MOST_OVER_NOISE, Case
-from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.features import LEAST_BY_TOKEN, MOST_OVER_NOISE, SURE, Case
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.weights import MIN_ETA2, STALE_Z_ALONE
-from rlcorr_cli.totals.gap import CERTAIN_LEAST, CERTAIN_STEP
 
-NEAR_BOUND = 2.0
-"""A bound of truncation is near the limit between top-p and min-p within this factor."""
+NEAR_BOUND, SAME_BOUND = 2.0, 1.25
+"""A bound that is not sharp proves min-p where it lies beyond the first factor from the limit between top-p and min-p,
+and may be either's within the second; measured: see TOP_P_LEFT."""
 MIN_JUDGED = 30
 """Of fewer tokens a share of errors as top-p's says little."""
 ERRORS = 2.0
 NEAR_SIZE, NEAR_ETA2, NEAR_NOISE = 1.5, 1.5, 1.1
-SURE, MIN_SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP), 10
-"""Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
+MIN_SURE = 10
+"""Tokens of probability .99 or more that a truncation would have set to 0."""
 QUIET = 0.6
 """Noise that makes less of a gap may be noise and a few tokens far off."""
 
@@ -45,12 +43,12 @@ def certain(case: Case, causes: Sequence[CauseFinding]) -> list[CauseFinding]:
 
 
 def _bound_holds(case: Case, cause: CauseFinding) -> bool:
-    """Whether at most 8% of the tokens contradict a truncation: its bound, or that sure tokens are exactly 0."""
-    cut = (case.mirrored if "swapped_columns" in cause.explains else None) or case
-    if cause.cause == "top_p" and cut.step is not None:
-        return is_sharp(cut.step)
-    zero, left = cut.totals.certain[:, :SURE].sum(axis=1)
-    return left <= 0.08 * (zero + left)
+    """Whether the tokens keep what a truncation says: sure ones are exactly 0, and no more of those near a top-p bound
+    are on its wrong side than noise carries there; a min-p's are, and it leaves too little to be top-p's."""
+    step = (("swapped_columns" in cause.explains and case.mirrored) or case).step
+    if step is None or cause.cause == "top_p":
+        return step is not None and step.is_sharp
+    return step.left <= MOST_LEFT and (cause.cause != "min_p" or step.ratio_left * NEAR_BOUND <= TOP_P_LEFT)
 
 
 def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
@@ -63,11 +61,11 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             step = (mirrored or case).step
             if step is None or (name == "top_p" and not is_cut(step)):  # no token shows the bound
                 return ["top_k", *_padding(case)] if name == "top_p" else []
-            left = ratio(1 - step.bound, step.least_left * ratio(step.errors, step.judged), inf)
+            if is_in_part(step):  # of rows it is known what their zeros keep to
+                return [] if "rows" in cause.parameters else [{"top_p": "min_p", "min_p": "top_p"}[name]]
             if name == "min_p":
-                blurred = step.errors > MOST_AGAINST * step.judged
-                return ["top_p"] if blurred or left > TOP_P_LEFT / NEAR_BOUND else []
-            near = step.judged < MIN_JUDGED if is_sharp(step) else left < NEAR_BOUND * TOP_P_LEFT
+                return ["top_p"] if step.ratio_left * SAME_BOUND > TOP_P_LEFT else []
+            near = step.judged < MIN_JUDGED if step.is_sharp else step.ratio_left < SAME_BOUND * TOP_P_LEFT
             return ["min_p"] if near else []
         case "top_k":
             sure = int(case.totals.certain[1][:SURE].sum())

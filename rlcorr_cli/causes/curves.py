@@ -8,13 +8,17 @@ totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odd
 from dataclasses import replace
 from math import sqrt
 
+import numpy as np
+
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.features import AGAINST_TOP_P, OTHER_CORE, Case, Step
+from rlcorr_cli.causes.features import OTHER_CORE, Case, Step
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.totals.row_sample import RowSample
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
 """The mean of e^l - 1 must be below LOST_MASS, and below -LOST_ERRORS standard errors."""
@@ -25,8 +29,15 @@ MIN_UNSURE = 10
 TEMPERATURE_SLOPE, TEMPERATURE_ERRORS = 0.08, 6.0
 """The slope of d on u where u < -1 (lines["u_low"]), which a truncation alone leaves near 0."""
 TOP_P_LEFT = 32.0
-"""(1 - step.bound) / step.least_left over the share of errors, from which a bound that is not sharp is top-p's.
-Measured on six models: top-p beside another fault at least 38, min-p at most 25."""
+"""(1 - step.bound) / step.least_left over the share of errors near the bound, from which one that is not sharp is
+top-p's.  Measured on ten models: top-p beside another fault at least 40 (beside staleness on a peaked model 13 and 20,
+with stray zeros), min-p 4 to 21.  Noise as of 4 bits (.25 in log-odds and more) blurs the two."""
+MIN_STRAY = 3
+"""With so many zeros that no cut makes, errors are another fault's, and do not speak against top-p."""
+MOST_LEFT, MIN_ROWS = 0.05, 16
+"""Either cut sets sure tokens to 0.  Where it left more of them and no bound is sharp, it was made on a part: on some
+rows, where so many have zeros, so many none, and of the former's sure tokens no more are left.  Measured: a cut on all
+rows leaves at most .005 (top-p .99 .035, and is sharp), one on 40% of the steps .41 and more."""
 MOST_AGAINST = 0.35
 """Errors of the bound, of judged tokens: of min-p alone .12 to .29, of top-p under staleness .1 to .2; where end tokens
 are 0 instead, .8 and more."""
@@ -81,25 +92,57 @@ def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
     loses = loses_mass(case)
+    if is_in_part(step) and case.sample is not None and (found := _on_some_rows(case, case.sample)) is not None:
+        return found
     # What other weights add to the mean of e^l hides the loss, and not the step.
     if step is None or not is_cut(step) or not (loses or step.errors <= MOST_AGAINST * step.judged):
         return _level_top_p(case) if loses and case.features.unevenness < LEVEL_LOSS else None
     low = case.features.lines["u_low"]
     if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
         return _with_temperature(case, step)
-    if is_sharp(step) or 1 - step.bound >= TOP_P_LEFT * step.least_left * ratio(step.errors, step.judged):
-        return _top_p(case, step)
-    return _min_p(case, step)
+    is_top_p = step.is_sharp or step.ratio_left >= TOP_P_LEFT or step.stray >= MIN_STRAY
+    found = (_top_p if is_top_p else _min_p)(case, step)
+    if not is_in_part(step):
+        return found
+    zeros = (
+        f"{step.cut:,} tokens are 0, but {percent(step.left)} of those that {case.context.train} is sure of are not."
+    )
+    return _without_number(case, found, "some tokens", zeros)
 
 
 def is_cut(step: Step) -> bool:
     """Whether enough tokens were set to 0, and not all."""
-    return step.unsure >= MIN_UNSURE and step.cut >= (MIN_CUT_SHARP if is_sharp(step) else MIN_CUT)
+    return step.unsure >= MIN_UNSURE and step.cut >= (MIN_CUT_SHARP if step.is_sharp else MIN_CUT)
 
 
-def is_sharp(step: Step) -> bool:
-    """Whether one bound parts the tokens that were set to 0 from the others."""
-    return step.errors <= AGAINST_TOP_P * step.judged
+def is_in_part(step: Step | None) -> bool:
+    """Whether too many sure tokens were left other than 0 for a cut of all rows."""
+    return step is not None and step.left > MOST_LEFT and not step.is_sharp
+
+
+def _on_some_rows(case: Case, sample: RowSample) -> CauseFinding | None:
+    """The cut of those rows in which a token has b = 0 and a < -.001, if it is one of all of them."""
+    zero = (sample.scored == 0) & (sample.train < -0.001)
+    cut = np.unique(np.repeat(np.arange(sample.n_rows), sample.n_valid)[zero])
+    if min(len(cut), n_other := sample.n_rows - len(cut)) < MIN_ROWS:
+        return None
+    within = Case(gap_totals(part := sample.rows(cut)).totals, case.context, part)
+    found = truncation(within)
+    if found is None or is_in_part(within.step):
+        return None
+    rollout, train = case.context.rollout, case.context.train
+    zeros = (
+        f"Of the tokens that {train} puts below -0.001, {rollout} is exactly 0 on {zero.sum():,} in {len(cut):,} rows, "
+        f"as a cut makes them, and on none in the other {n_other:,}."
+    )
+    found = replace(found, share=case.features.share(found.share * within.features.gap), share_interval=None)
+    return _without_number(case, found, f"some rows ({len(cut):,} of {sample.n_rows:,})", zeros, rows=len(cut))
+
+
+def _without_number(case: Case, found: CauseFinding, where: str, evidence: str, **rows: int) -> CauseFinding:
+    """A cut of a part, of which no more is known than that it was made."""
+    headline = f"{case.context.rollout} was logged after a cut on {where}, {case.context.train} was not"
+    return replace(found, parameters=rows, intervals={}, headline=headline, evidence=(evidence, _lost(case)))
 
 
 def truncation_of_training(case: Case) -> CauseFinding | None:
@@ -122,86 +165,64 @@ def truncation_of_training(case: Case) -> CauseFinding | None:
 
 def _top_p(case: Case, step: Step) -> CauseFinding:
     rollout, train = case.context.rollout, case.context.train
-    setting = f"top-p {roundest(step.bound, step.interval):.3g}"
-    against = f"{step.errors:,} of {step.judged:,} tokens contradict it"
+    elsewhere = "nowhere" if step.is_sharp else "seldom"
     bound = (
-        f"{rollout} is exactly 0 on {step.cut:,} tokens, mostly where {train} is above log {step.bound:.3f} "
-        f"({against}): some rows may not be truncated."
+        f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and {elsewhere} else: {step.cut:,} "
+        f"tokens; {step.errors:,} of {step.judged:,} tokens contradict it."
     )
-    if is_sharp(step):
-        bound = (
-            f"{rollout} is exactly 0 where {train} is above log {step.bound:.3f}, and nowhere else: {step.cut:,} "
-            f"tokens; {against}."
-        )
-    return CauseFinding(
-        cause="top_p",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"top_p": step.bound, "kept_mass": 1 + case.features.forward},
-        intervals={"top_p": step.interval, "kept_mass": _kept(case)},
-        headline=f"{rollout} was logged after {setting} ({interval_text(step.interval)}), {train} was not",
-        evidence=(bound, _lost(case)),
-    )
+    setting = f"top-p {roundest(step.bound, step.interval):.3g} ({interval_text(step.interval)})"
+    headline = f"{rollout} was logged after {setting}, {train} was not"
+    return _cut(case, "top_p", headline, bound, top_p=(step.bound, step.interval))
 
 
 def _level_top_p(case: Case) -> CauseFinding:
     """Of a policy that gives no token more than p: all of them gain alike."""
     rollout, train, f = case.context.rollout, case.context.train, case.features
-    return CauseFinding(
-        cause="top_p",
-        share=f.curve_share,
-        share_interval=f.curve_interval,
-        parameters={"kept_mass": 1 + f.forward},
-        intervals={"kept_mass": _kept(case)},
-        headline=f"{rollout} was logged after top-p, {1 + f.forward:.3f} or a little less; {train} was not",
-        evidence=(
-            f"{rollout} is higher by the same amount on nearly all tokens: the log-ratios vary by "
-            f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more).",
-            _lost(case),
-        ),
+    alike = (
+        f"{rollout} is higher by the same amount on nearly all tokens: the log-ratios vary by "
+        f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more)."
     )
+    headline = f"{rollout} was logged after top-p, {1 + f.forward:.3f} or a little less; {train} was not"
+    return _cut(case, "top_p", headline, alike)
 
 
 def _min_p(case: Case, step: Step) -> CauseFinding:
     rollout, train, m = case.context.rollout, case.context.train, step.least_left
-    interval = (m / (1 + MIN_P_HIGH), m)
-    setting = f"min-p {roundest(m, interval):.3g}"
-    return CauseFinding(
-        cause="min_p",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"min_p": m, "kept_mass": 1 + case.features.forward},
-        intervals={"min_p": interval, "kept_mass": _kept(case)},
-        headline=f"{rollout} was logged after {setting} ({interval_text(interval)}), {train} was not",
-        evidence=(
-            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), at no single level of "
-            f"{train}. On all other tokens it leaves at least {m:.3g} of a token's own probability to the others.",
-            _lost(case),
-        ),
+    zeros = (
+        f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), at no single level of "
+        f"{train}. On all other tokens it leaves at least {m:.3g} of a token's own probability to the others."
     )
+    interval = (m / (1 + MIN_P_HIGH), m)
+    headline = (
+        f"{rollout} was logged after min-p {roundest(m, interval):.3g} ({interval_text(interval)}), {train} was not"
+    )
+    return _cut(case, "min_p", headline, zeros, min_p=(m, interval))
 
 
 def _with_temperature(case: Case, step: Step) -> CauseFinding:
     rollout, train, low = case.context.rollout, case.context.train, case.features.lines["u_low"]
-    return CauseFinding(
-        cause="temperature_and_truncation",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"kept_mass": 1 + case.features.forward},
-        intervals={"kept_mass": _kept(case)},
-        headline=f"{rollout} was logged after a temperature and a cut (top-p, top-k or min-p), {train} before both",
-        evidence=(
-            f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), and among uncertain "
-            f"tokens the log-odds differ along a line (slope {low.slope:.3f} ± {2 * low.error:.3f}), as a "
-            f"temperature {'below' if low.slope < 0 else 'above'} training's does.",
-            _lost(case),
-        ),
+    zeros = (
+        f"{rollout} is exactly 0 on {step.cut:,} tokens ({percent(step.cut / step.n)}), and among uncertain "
+        f"tokens the log-odds differ along a line (slope {low.slope:.3f} ± {2 * low.error:.3f}), as a "
+        f"temperature {'below' if low.slope < 0 else 'above'} training's does."
     )
+    headline = f"{rollout} was logged after a temperature and a cut (top-p, top-k or min-p), {train} before both"
+    return _cut(case, "temperature_and_truncation", headline, zeros)
 
 
-def _kept(case: Case) -> tuple[float, float]:
-    features = case.features
-    return (1 + features.forward - 2 * features.forward_error, 1 + features.forward + 2 * features.forward_error)
+def _cut(case: Case, cause: str, headline: str, evidence: str, **known: tuple[float, Interval]) -> CauseFinding:
+    """known: what is known of it by name, a value with its interval, beside the mass that it kept."""
+    f = case.features
+    known["kept_mass"] = (1 + f.forward, (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error))
+    return CauseFinding(
+        cause=cause,
+        share=f.curve_share,
+        share_interval=f.curve_interval,
+        parameters={name: value for name, (value, _) in known.items()},
+        intervals={name: interval for name, (_, interval) in known.items()},
+        headline=headline,
+        evidence=(evidence, _lost(case)),
+    )
 
 
 def _lost(case: Case) -> str:

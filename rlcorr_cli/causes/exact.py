@@ -138,7 +138,8 @@ def zeros(c: Column) -> Flags:
 
     Scattered ones: sure tokens are left other than 0, and the other tokens of these rows agree (rows that do not belong
     together have zeros anywhere).  A last token's has a cause of its own.  In stretches: the other column is unsure of
-    half of the tokens, and surprised by an eighth.
+    half of the tokens, and surprised by an eighth; none where a tenth of all values are 0 outside of them though the
+    other column is not as sure (y < -.001), as a cut leaves them, whose stretches staleness contradicts.
     """
     zero = c.x == 0
     if not (c.y[zero] < -1).any():
@@ -151,7 +152,8 @@ def zeros(c: Column) -> Flags:
         return zero
     stretch = np.cumsum(~zero | (c.places == 0))
     n, unsure, surprised = (np.bincount(stretch, zero & of) for of in (zero, y < UNSURE, y < -1))
-    return zero & ((n >= LONG) & (2 * unsure >= n) & (8 * surprised >= n))[stretch]
+    hit = zero & ((n >= LONG) & (2 * unsure >= n) & (8 * surprised >= n))[stretch]
+    return hit & ((zero & ~hit & (y < -0.001)).sum() < 0.1 * len(zero))
 
 
 def running(c: Column) -> Flags:

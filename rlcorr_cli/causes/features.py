@@ -149,9 +149,11 @@ def spread_of(counts: Floats) -> Spread | None:
     )
 
 
-AGAINST_TOP_P = 0.08
-"""Most errors that a sharp top-p bound may have, as a share of judged tokens.  Measured: top-p alone at most .03, min-p
-at least .13, top-p beside staleness or 4-bit weights up to .2."""
+AGAINST_TOP_P, OFF, MOST_OFF = 0.08, 0.2, 0.01
+"""A top-p bound is sharp where its errors are at most the first of the judged tokens, and those farther off than OFF in
+ln(-a), which noise does not carry, at most MOST_OFF of the tokens near it: sure tokens are 0 under any cut, so they
+say nothing for a bound.  Measured: top-p alone under rounding noise at most .0055 far errors (14 dumps), min-p .024 to
+.64 (14; on two peaked models its errors are .007 and .02 of the judged tokens), top-p beside staleness .075 to .53."""
 FIRST_STEPS, NEAR_BOUND, MOST_HIGHER = 2.0, 4.0, 0.12
 """A bound within so many first steps of a grid is the grid's.  So is one that is not sharp where, of the tokens below 0
 by up to NEAR_BOUND times the bound, training gives this share more, by half the bound: rounding moves both ways, a cut
@@ -192,15 +194,21 @@ def noise_square(z: Floats, weights: Floats) -> float:
     return most**2 * (-log(1 - MOST)) ** (-2 / k) * gamma(1 + 2 / k)
 
 
-WIDE = 1.82
-"""Tokens that speak for or against a bound c have a > 1.82 c: up to 0.6 in ln(-a) beyond it."""
+WIDE, NEAR_STEP, STRAY = 1.82, 1.0, 2.5
+"""Tokens that speak for or against a bound c have a > 1.82 c: up to 0.6 in ln(-a) beyond it.  Near it are those up to
+NEAR_STEP on either side, and errors are counted over twice the fewer of the zeros and the others there: on either side
+any cut has many that say nothing.  No cut makes zeros farther than STRAY beyond: measured, none of min-p, on peaked
+models beside staleness 8 and 9."""
+SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP)
+"""Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
 
 
 @frozen(kw_only=True)
 class Step:
     """cut: tokens with b = 0 and a < -.001, of n, unsure of which have b < 0.  bound: P = e^c with its interval, errors
-    E at it, judged tokens.  least_left: m, what the surest token of b < 0 leaves to all others, over its own
-    probability."""
+    E at it, judged tokens.  near_errors, far_errors: those near the bound, and those farther off than OFF, over the
+    number of tokens near it.  left: the share of the sure tokens, of a < -.001, with b < 0.  stray: zeros beyond STRAY.
+    least_left: m, what the surest token of b < 0 leaves to all others, over its own probability."""
 
     cut: int
     n: int
@@ -209,7 +217,21 @@ class Step:
     interval: tuple[float, float]
     errors: int
     judged: int
+    near_errors: float
+    far_errors: float
+    left: float
+    stray: int
     least_left: float
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether one bound parts the tokens that were set to 0 from the others."""
+        return self.errors <= AGAINST_TOP_P * self.judged and self.far_errors <= MOST_OFF
+
+    @property
+    def ratio_left(self) -> float:
+        """(1 - P) / m over the share of errors near the bound: large under top-p, see curves.TOP_P_LEFT."""
+        return ratio(1 - self.bound, self.least_left * self.near_errors, inf)
 
 
 def step_of(totals: GapTotals) -> Step | None:
@@ -222,19 +244,27 @@ def step_of(totals: GapTotals) -> Step | None:
     edges = CERTAIN_LEAST + CERTAIN_STEP * np.arange(N_CERTAIN - 1)
     errors = np.cumsum(unsure)[:-1] + certain[::-1].cumsum()[::-1][1:]
     least = errors.min()
-    near = np.flatnonzero(errors <= least + 2 * sqrt(least + 1))
+    good = np.flatnonzero(errors <= least + 2 * sqrt(least + 1))
     best = np.flatnonzero(errors == least)
     middle = edges[best[len(best) // 2]]
     wide = int(np.searchsorted(edges, middle + np.log(WIDE)))
+    distance = edges + CERTAIN_STEP / 2 - middle  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
+    wrong, far = np.where(distance > 0, certain[1:], unsure[1:]), np.abs(distance) > OFF
+    near = np.abs(distance) < NEAR_STEP
+    n_near = max(1.0, 2 * float(totals.certain[:, 1:][:, near].sum(axis=1).min()))
     return Step(
         cut=cut,
         n=int(totals.certain.sum()),
         unsure=int(unsure.sum()),
         bound=exp(-exp(middle)),
         # A bound may lie anywhere up to the next edges.
-        interval=(exp(-exp(edges[near[-1]] + CERTAIN_STEP)), exp(-exp(edges[near[0]] - CERTAIN_STEP))),
+        interval=(exp(-exp(edges[good[-1]] + CERTAIN_STEP)), exp(-exp(edges[good[0]] - CERTAIN_STEP))),
         errors=int(least),
         judged=cut + int(unsure[1:wide].sum()),
+        near_errors=float(wrong[near].sum()) / n_near,
+        far_errors=float(wrong[far].sum()) / n_near,
+        stray=int(certain[1:][distance > STRAY].sum()),
+        left=ratio(float(unsure[1:SURE].sum()), float(totals.certain[:, 1:SURE].sum())),
         least_left=expm1(min(-totals.largest_unsure, LARGEST_LOG)) if np.isfinite(totals.largest_unsure) else 0.0,
     )
 
@@ -461,10 +491,10 @@ class Case:
         step, sample = step_of(self.totals), self.sample
         if step is None or sample is None:
             return step
-        bound, is_sharp = -log(step.bound), step.errors <= AGAINST_TOP_P * step.judged
+        bound = -log(step.bound)
         near = (sample.scored < 0) & (sample.scored >= -NEAR_BOUND * bound)
         higher = sample.train[near] - sample.scored[near] > bound / 2
-        is_moved = higher.sum() > MOST_HIGHER * near.sum() and not is_sharp
+        is_moved = higher.sum() > MOST_HIGHER * near.sum() and step.errors > AGAINST_TOP_P * step.judged
         return None if is_moved or FIRST_STEPS * first_step(sample.rollout) >= bound else step
 
     @cached_property

@@ -162,6 +162,7 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
             f"{where} {count_noun(abs(by), 'place')} {direction}: {n_by:,} of {len(slips):,} rows. "
             f"Rows: {names}{'' if len(slips) <= NAMED_ROWS else ' and others'}.",
         ),
+        explains=("swapped_columns",),
     )
 
 

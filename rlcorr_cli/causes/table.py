@@ -139,7 +139,8 @@ ANOMALIES: tuple[Cause, ...] = (
         name="unscored_zeros",
         meaning="One column holds 0.0 on tokens it never scored (accepted drafts, tool output), and they count.",
         looks="Exact zeros in one column, in runs or scattered, on tokens of which the other is surprised.",
-        certainty="Only zeros that the other column contradicts count; scattered ones if sure tokens are not all 0.",
+        certainty="Only zeros that the other column contradicts count; scattered ones if sure tokens are not all 0, "
+        "runs if not a tenth of all values is 0 elsewhere, as a cut leaves them.",
         alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
@@ -368,9 +369,9 @@ _OF_A_GAP = (
         looks="Where the other policy gives a token more than p, it is alone in the nucleus, and its log-prob is "
         "exactly 0; nowhere else. The other policy gives mass to tokens that are never sampled: the mean "
         "ratio is below 1.",
-        certainty="10 tokens at 0 at least, or 3 where the bound is sharp. p is estimated by the bound that most "
-        "tokens keep; the interval holds all bounds that so few tokens break. A policy that gives no token more than p "
-        "leaves none at 0: there all tokens gain alike.",
+        certainty="10 tokens at 0 at least, or 3 where the bound is sharp. p is the bound that most tokens keep. "
+        "Proven if, of the tokens near it, 1% at most are off by a fifth of -log p; a cut of some rows has no number. "
+        "A policy that gives no token more than p leaves none at 0: there all tokens gain alike.",
         alike="min_p, whose bound is not sharp; top_k, which sets hardly any token to 0.",
         advice="Return log-probs from before truncation, or apply the same top-p in training.",
         source="TRL #6789",
@@ -384,8 +385,9 @@ _OF_A_GAP = (
         meaning="One side's log-probs are after min-p sampling, the other's are not.",
         looks="Log-probs of exactly 0 and a mean ratio below 1, as with top_p, but without a limit at one "
         "probability. No other token comes closer to 0 than m allows.",
-        certainty="m is estimated from the largest log-prob below 0, and comes out up to a tenth too large.",
-        alike="top_p near 1, where hardly any token lies near the bound.",
+        certainty="m is estimated from the largest log-prob below 0, up to a tenth too large. Proven where tokens "
+        "break top_p's bound by more than noise and staleness make them.",
+        alike="top_p near 1, where hardly any token lies near the bound, or under noise of 0.25 in log-odds or more.",
         advice="Return log-probs from before truncation, or apply the same min-p in training.",
     ),
     Cause(

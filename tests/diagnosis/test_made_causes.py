@@ -137,4 +137,6 @@ def test_a_cut_of_some_rows_is_not_said_to_hold_everywhere() -> None:
     assert result.verdict == "top_p"
     words = " ".join(result.causes[0].evidence)
     assert "nowhere else" not in words
-    assert "some rows may not be truncated" in words
+    assert "1,605 in 48 rows, as a cut makes them, and on none in the other 48" in words
+    assert "a cut on some rows (48 of 96)" in result.causes[0].headline
+    assert (result.causes[0].certainty, result.causes[0].parameters) == ("likely", {"rows": 48})
