@@ -1,8 +1,8 @@
-"""Which column carries the gap: a worker, a source, a version whose rows are farther off than all others.
+"""What the levels of a column hold of the gap, and the cause `column`.
 
-A level of a column is judged against what the surprise of its tokens alone would give of the gap; one that stands out
-beyond chance among all levels that were tried is hot, and the column whose hot levels hold most is the cause `column`,
-with what differs within them.  Turns and bins of surprise have the same shares, and are never a cause.
+A level has its share of the gap beside what the surprise of its tokens alone would give.  The levels of the place at
+which the gap sits (`where`) are hot; where there is none, a line through the levels of numbers may stand out: an error
+that grows with the lag.  Turns and bins of surprise have the same shares, and are never a cause.
 """
 
 from collections.abc import Sequence
@@ -13,29 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.causes.curves import LINE_R2, MIN_CURVE, is_sloped, temperature_of
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
-from rlcorr_cli.causes.features import Case, curve_of
-from rlcorr_cli.causes.numbers import Line, jackknife_error, line_of_tokens, ratio, ratios, without_each
+from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.numbers import jackknife_error, ratio, ratios, without_each
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.wording import figures, levels_named, roundest
+from rlcorr_cli.causes.where import (
+    LAG,
+    LEAST_DEVIATION,
+    MIN_LEVEL_ROWS,
+    MIN_SIZE,
+    MIN_Z,
+    PROMPT,
+    STEP,
+    Place,
+    looked_at,
+)
+from rlcorr_cli.causes.wording import figures, levels_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels, order_of_keys
+from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_sample import RowSample
 
-MIN_LEVEL_ROWS = 4
-MIN_Z = 4.0
-"""Plus log10 of the levels tried in all columns, which holds the chance of any false one."""
-PROMPT = "group_id"
-MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
-"""A data source and a prompt go with the content, and content with the size of noise."""
-MIN_EXCESS, EXCESS_RATIO = 0.1, 1.4
-LEAST_DEVIATION = 0.05
 NEVER_HOT = ("length",)
-LAG = "lag"
-STEP = "step"
-"""It only tells the time: what grows along steps has a cause of its own."""
-REPLACED_BY_LAG = (STEP, "policy_version")
 MIN_TREND_LEVELS = 3
 """Two levels are compared, not drawn a line through."""
 
@@ -52,6 +51,7 @@ class Attribution:
     totals: GapTotals
     tried: int
     may_be_hot: bool
+    place: Place | None = None
 
     @cached_property
     def deviation(self) -> float:
@@ -87,16 +87,9 @@ class Attribution:
             if here and others:
                 difference = float(y[i]) / here - float(y.sum() - y[i]) / others
                 size, z = exp(difference), difference / self.deviation / sqrt(1 / here + 1 / others)
-            hot = self.may_be_hot and here >= MIN_LEVEL_ROWS
-            hot = hot and (z or 0.0) >= self.least_z and (size or 0.0) >= MIN_SIZES.get(self.name, MIN_SIZE)
-            hot = hot and gap.gap - gap.expected >= MIN_EXCESS and gap.gap >= EXCESS_RATIO * gap.expected
+            hot = self.place is not None and gap.level in self.place.levels
             judged.append(replace(gap, rows=int(here), size=size, z=z, is_hot=hot))
         return tuple(judged)
-
-    @cached_property
-    def hot(self) -> list[int]:
-        """Which levels stand out."""
-        return [i for i, gap in enumerate(self.gaps) if gap.is_hot]
 
     @cached_property
     def trend(self) -> tuple[float, float] | None:
@@ -112,35 +105,12 @@ class Attribution:
     @property
     def grows(self) -> bool:
         """Whether a line through the levels stands out, where no single one does."""
-        if self.trend is None or self.hot or not self.may_be_hot or self.name == PROMPT:
+        if self.trend is None or self.place is not None or not self.may_be_hot or self.name == PROMPT:
             return False
         if self.levels.rows[:, 0].sum() < 2 * MIN_LEVEL_ROWS:
             return False
         factor, z = self.trend
         return abs(z) >= self.least_z and max(factor, 1 / factor) >= MIN_SIZE
-
-    @cached_property
-    def first_hot(self) -> int | None:
-        """Where hot levels are all those from one on and the gap is level below it, the place of the first of them
-        among the values in order; None of any other levels."""
-        if self.values is None or not self.hot:
-            return None
-        order, n_hot = np.argsort(self.values), len(self.hot)
-        first = len(order) - n_hot
-        if not first or set(order[first:].tolist()) != set(self.hot):
-            return None
-        n, y, _ = self.levels.rows[order[:first]].T
-        means = ratios(y, n)[n >= MIN_LEVEL_ROWS]
-        return first if len(means) and exp(float(np.ptp(means))) < MIN_SIZE else None
-
-    @property
-    def along_line(self) -> bool:
-        """Whether the column is told by the line through its levels: no level stands out, or its lag has no bound from
-        which on the gap is larger."""
-        if self.name != LAG or not self.hot or self.first_hot is not None or self.trend is None:
-            return self.grows
-        factor, z = self.trend
-        return z >= self.least_z and factor >= MIN_SIZE
 
     @property
     def least_z(self) -> float:
@@ -148,16 +118,12 @@ class Attribution:
         return MIN_Z + log10(max(1, self.tried))
 
     def excess(self) -> float:
-        """Sum of l^2 that hot levels hold above the others' per e^2; of a line, all levels above its lowest."""
+        """Sum of l^2 that all levels above the lowest of a line hold above that one's per e^2."""
         sums = dict(zip(TOKEN_SUMS, self.levels.tokens.sum(axis=1).T, strict=True))
         l2, e2 = sums["l2"], sums["e2"]
-        if self.hot and not self.along_line:
-            hot = np.isin(np.arange(len(l2)), self.hot)
-        else:
-            assert self.values is not None
-            assert self.trend is not None
-            lowest = self.values.min() if self.trend[0] > 1 else self.values.max()
-            hot = self.values != lowest
+        assert self.values is not None
+        assert self.trend is not None
+        hot = self.values != (self.values.min() if self.trend[0] > 1 else self.values.max())
         return float(l2[hot].sum() - e2[hot].sum() * ratio(l2[~hot].sum(), e2[~hot].sum()))
 
     def gap_of_column(self) -> ColumnGap:
@@ -173,11 +139,11 @@ class Attribution:
         )
 
 
-def attributions(totals: GapTotals) -> list[Attribution]:
-    """Of each column of levels."""
-    # A column that `lag` stands for can be no cause.
-    never = (*NEVER_HOT, *(REPLACED_BY_LAG if LAG in totals.columns else ()))
-    counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name not in never}
+def attributions(totals: GapTotals, place: Place | None, sample: RowSample | None = None) -> list[Attribution]:
+    """Of each column of levels.  place: where the gap sits.  sample: the rows; of columns that part them alike only the
+    first can be a cause."""
+    looked = totals.columns.keys() - {*NEVER_HOT} if sample is None else looked_at(sample).keys()
+    counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name in looked}
     # Prompts are many, and would hide what another column shows.
     tried = sum(n for name, n in counts.items() if name != PROMPT)
     return [
@@ -185,8 +151,9 @@ def attributions(totals: GapTotals) -> list[Attribution]:
             name=name,
             levels=levels,
             totals=totals,
-            tried=tried + counts[PROMPT] if name == PROMPT else tried,
-            may_be_hot=name not in never,
+            tried=tried + counts.get(PROMPT, 0) if name == PROMPT else tried,
+            may_be_hot=name in looked,
+            place=place if place is not None and place.column == name else None,
         )
         for name, levels in totals.columns.items()
     ]
@@ -259,88 +226,40 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
 
 
 COLUMN_SHARE = 0.3
-LINE_SUMS_OF_TOKENS = ("n_inside", "u", "d", "u2", "d2", "ud")
-"""Those of TOKEN_SUMS that are LINE_SUMS with x = u."""
-HIGH_BINS = slice(SURPRISE_EDGES.index(1.0), len(SURPRISE_EDGES) - 1)
+"""A column that holds less of the gap above what its tokens give is no cause."""
 
 
-def hot_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
-    """The column with the largest share, of those with a hot level or a line; none that only tells the time."""
+def trending_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
+    """The column with the largest share of those whose levels a line goes through.  Steps only tell the time."""
     shares = [
-        (case.features.share(column.excess()), column)
-        for column in columns
-        if column.name != STEP and (column.hot or column.grows) and not _tells_steps(case, column)
+        (case.features.share(column.excess()), column) for column in columns if column.name != STEP and column.grows
     ]
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
-    return _of_line(column, share) if column.along_line else _of_levels(column, share)
+    return _of_line(column, share)
 
 
-def _tells_steps(case: Case, column: Attribution) -> bool:
-    """Whether the hot prompts of a dump are most prompts of the steps that they stand in, and so tell only the time."""
-    levels = {} if case.sample is None else case.sample.levels
-    if column.name != PROMPT or STEP not in levels or len(np.unique(levels[STEP].codes)) < 2:
-        return False
-    prompts, steps = levels[PROMPT].codes, levels[STEP].codes
-    hot_prompts = {column.levels.keys[i] for i in column.hot}
-    is_hot = np.isin(prompts, [code for code, value in enumerate(levels[PROMPT].values) if value in hot_prompts])
-    there = np.isin(steps, steps[is_hot])
-    return 2 * len(np.unique(prompts[is_hot])) > len(np.unique(prompts[there]))
-
-
-def hot_steps(case: Case, columns: list[Attribution]) -> tuple[Any, ...]:
-    """The steps that hold the gap, in order; none where they hold little of it, and where another column tells why.
-
-    Where no single step stands out and all together grow along a line, these are the steps of a larger gap than the
-    others' and than their tokens give.
-    """
-    step = next((column for column in columns if column.name == STEP and (column.hot or column.grows)), None)
-    if step is None or case.features.share(step.excess()) < COLUMN_SHARE:
-        return ()
-    hot = step.hot or [
-        i for i, gap in enumerate(step.gaps) if (gap.size or 0.0) >= MIN_SIZE and gap.gap >= EXCESS_RATIO * gap.expected
-    ]
-    return tuple(sorted((step.levels.keys[i] for i in hot), key=order_of_keys))
-
-
-def _of_levels(column: Attribution, share: float) -> CauseFinding:
-    levels = [column.gaps[i] for i in column.hot]
-    names = levels_named(sorted((level.level for level in levels), key=order_of_keys))
-    advice = CAUSES["stale_policy" if column.name == LAG else "column"].advice
-    if column.name == LAG and column.first_hot is not None:
-        assert column.values is not None
-        clean = np.sort(column.values)[column.first_hot - 1]
-        advice = f"Drop the rows of a lag above {clean:g}, or cap it there: up to {clean:g} the gap is level. {advice}"
-    top = max(levels, key=lambda level: level.z or 0.0)
-    sizes = _ends([figures(size) for size in sorted(level.size or 0.0 for level in levels)])
-    z = _ends([f"{each:.0f}" for each in sorted(level.z or 0.0 for level in levels)])
-    its, others, inside = ("Its", "the others'", "it") if len(levels) == 1 else ("Their", "all others'", "them")
-    evidence = [f"{its} tokens differ {sizes} times as much as {others} (z = {z})."]
-    parameters = {"column": column.name, "levels": names, "size": top.size or 0.0}
-    intervals = {}
-    sums = dict(zip(TOKEN_SUMS, column.levels.tokens[column.hot].sum(axis=0).T, strict=True))
-    line = _line(sums)
-    if is_sloped(line) and line.r2 >= LINE_R2 and curve_of(sums) >= MIN_CURVE:
-        value = temperature_of(_line({name: of_bins[HIGH_BINS] for name, of_bins in sums.items()}), raw=False)
-        setting = f"{roundest(value.ratio, value.interval):.3g} times training's temperature (fit {value.ratio:.3f}"
-        evidence.append(f"Inside {inside}, the rollout used {setting}, R² {line.r2:.2f}).")
-        parameters["temperature"], intervals["temperature"] = value.ratio, value.interval
+def column_of(place: Place) -> CauseFinding:
+    """That a place carries the gap, as a cause."""
+    names = levels_named(place.levels, place.every)
+    advice = CAUSES["stale_policy" if place.column == LAG else "column"].advice
+    if place.column == "worker":
+        advice = f"Restart {names}, and compare settings and weights with those of the other workers."
+    clean = [level for level in place.every if level not in place.levels]
+    if place.column == LAG and clean and place.levels == place.every[len(clean) :]:
+        bound = f"{clean[-1]:g}"
+        advice = f"Drop the rows of a lag above {bound}, or cap it there: up to {bound} the gap is level. {advice}"
+    its, others = ("Its", "the others'") if len(place.levels) == 1 else ("Their", "all others'")
     return CauseFinding(
         cause="column",
-        share=share,
-        token_share=sum(level.token_share for level in levels),
-        parameters=parameters,
-        intervals=intervals,
-        headline=f"{column.name} {names}",
-        evidence=tuple(evidence),
+        share=place.share,
+        token_share=place.token_share,
+        parameters={"column": place.column, "levels": names, "size": place.size},
+        headline=f"{place.column} {names}",
+        evidence=(f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f}).",),
         advice=advice,
     )
-
-
-def _ends(numbers: Sequence[str]) -> str:
-    """'3', '3 and 5', '3 to 9' of more."""
-    return numbers[0] if len(numbers) == 1 else f"{numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]}"
 
 
 def _of_line(column: Attribution, share: float) -> CauseFinding:
@@ -358,8 +277,3 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
         ),
         advice=CAUSES["stale_policy" if column.name == LAG else "column"].advice,
     )
-
-
-def _line(sums: dict[str, Floats]) -> Line:
-    """Of d on u within some levels, which have no groups of rows."""
-    return line_of_tokens(np.array([sums[name].sum() for name in LINE_SUMS_OF_TOKENS]))

@@ -329,8 +329,6 @@ class Diagnosis(Record):
     """Where the dump has a third policy's log-probs."""
     exact: Annotated[tuple[AnomalyFinding, ...], HIDDEN] = ()
     """What columns show exactly, whatever the gap: no cause is looked for beside it."""
-    hot_steps: Annotated[tuple[Scalar, ...], HIDDEN] = ()
-    """The steps that hold the gap, where no other column tells why."""
 
     @property
     def cause(self) -> CauseFinding | None:

@@ -9,19 +9,17 @@ of its tokens' gap as it explained of all of it.  What sits on other tokens take
 all that its tokens differ by then has what is left at most.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 from rlcorr_cli.causes.certainty import certain
 from rlcorr_cli.causes.columns import (
     LAG,
     Attribution,
     attributions,
-    hot_column,
-    hot_steps,
     surprise_gaps,
+    trending_column,
     turn_gaps,
 )
 from rlcorr_cli.causes.curves import (
@@ -40,13 +38,26 @@ from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
 from rlcorr_cli.causes.rows import mispaired_rows, slipped_rows, slips_of, some_rows, top1_recorded
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import CLEAN_CORE, RULES, grid_cause, grid_facts, noise, repetition_penalty, stale_policy
+from rlcorr_cli.causes.weights import (
+    CLEAN_CORE,
+    RULES,
+    VERDICT_SHARE,
+    grid_cause,
+    grid_facts,
+    is_coarse,
+    noise,
+    repetition_penalty,
+    stale_policy,
+)
+from rlcorr_cli.causes.where import Place
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
+IN_A_PLACE = 8, 400
+"""Rows and tokens of a place in which a cause is looked for: that something is wrong there is known."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
 LEAST = 0.01
@@ -63,8 +74,8 @@ CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (
 """Each of these is one reading of the same curve: the first that holds is taken."""
 CURVES_OF_ROWS = (truncation,)
 """Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
-OF_COLUMNS, OF_GRIDS = ("drift", "heavy_tail"), ("heavy_tail",)
-"""What one level of a column makes by itself, and what rounding does where next to nothing else differs."""
+OF_GRIDS = ("drift", "heavy_tail", "other_weights")
+"""What rounding does: it moves sure tokens by much in log-odds, and most of a row's to the same side."""
 ASYNCHRONOUS = (
     "Make the lag shorter, or correct for it: compute old_log_probs with the weights that are trained, and weight or "
     "limit tokens by their ratio."
@@ -87,38 +98,32 @@ CLAIM_ALL = ("stale_policy", "drift", "other_weights")
 """What claims the whole gap of its tokens, and so may have less where something else is known to sit on them."""
 
 
-def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = None) -> Diagnosis:
+def diagnose(
+    totals: GapTotals,
+    context: Context,
+    sample: RowSample | None = None,
+    place: Place | None = None,
+    *,
+    is_part: bool = False,
+) -> Diagnosis:
     """Of any totals, and the rows that they are of: with too little data, the features and where the gap sits, but no
-    cause."""
+    cause.  place: at which the gap sits.  is_part: whether these are the rows of such a place, or all others."""
     case = Case(totals, context, sample)
     features = case.features
-    columns = attributions(totals)
+    columns = attributions(totals, place, sample)
     causes: list[CauseFinding] = []
-    steps: tuple[Any, ...] = ()
-    if totals.n_rows < MIN_SEQUENCES or features.n_tokens < MIN_TOKENS:
+    fewest_rows, fewest_tokens = IN_A_PLACE if is_part else (MIN_SEQUENCES, MIN_TOKENS)
+    if totals.n_rows < fewest_rows or features.n_tokens < fewest_tokens:
         verdict = TOO_FEW
         few = f"{count_noun(features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}"
         if totals.n_rows < MIN_SEQUENCES:
             few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}"
         conclusion = f"Too little data to tell: {few}."
     else:
-        for cause in certain(case, _causes(case, columns)):
-            row = CAUSES[cause.cause]
-            causes.append(replace(cause, is_minor=cause.share < row.least_share, advice=cause.advice or row.advice))
-        # Grids come first, which are there only where they make half the gap; minor causes last.
-        causes.sort(key=lambda cause: (cause.is_minor, cause.cause != "grid", CAUSES[cause.cause].rank, -cause.share))
-        if all(cause.cause != "column" for cause in causes):
-            steps = hot_steps(case, columns)
-        verdict, conclusion = UNCLEAR, "No cause stands out."
-        if causes and not causes[0].is_minor:
-            verdict, conclusion = causes[0].cause, ""
-        elif causes:
-            largest = max(causes, key=lambda cause: cause.share)
-            bound = "at most" if largest.bound == "at_most" else "at least"
-            share = f"{bound} {percent(largest.share)} of the gap"
-            conclusion = f"No cause stands out: the largest is {largest.headline}, {share}."
+        causes = in_order(certain(case, _causes(case, columns, place, is_part=is_part)))
+        verdict, conclusion = concluded(causes)
         # A small core alone says little: it may be of few tokens, or have a tail.
-        elif features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
+        if not causes and features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
             verdict = CLEAN
             conclusion = f"Clean: the two policies agree (sd of log-ratio {figures(features.deviation or 0.0)})."
     lacking: list[NotLookedFor] = []
@@ -143,23 +148,50 @@ def diagnose(totals: GapTotals, context: Context, sample: RowSample | None = Non
         places=places_of(totals),
         features=listed_features(case),
         not_looked_for=tuple(lacking),
-        hot_steps=steps,
     )
 
 
-def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
+def concluded(causes: Sequence[CauseFinding]) -> tuple[str, str]:
+    """The verdict that causes in their order give, and the conclusion where it names none."""
+    if causes and not causes[0].is_minor:
+        return causes[0].cause, ""
+    if not causes:
+        return UNCLEAR, "No cause stands out."
+    largest = max(causes, key=lambda cause: cause.share)
+    bound = "at most" if largest.bound == "at_most" else "at least"
+    share = f"{bound} {percent(largest.share)} of the gap"
+    return UNCLEAR, f"No cause stands out: the largest is {largest.headline}, {share}."
+
+
+def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
+    """The causes with their advice, the first of them the verdict if it is no minor one.
+
+    A grid that makes half the gap comes first; minor causes last.
+    """
+    told: list[CauseFinding] = []
+    for cause in causes:
+        row = CAUSES[cause.cause]
+        told.append(replace(cause, is_minor=cause.share < row.least_share, advice=cause.advice or row.advice))
+
+    def order(cause: CauseFinding) -> tuple[bool, bool, int, float]:
+        is_of_grid = cause.cause == "grid" and cause.share >= VERDICT_SHARE
+        return cause.is_minor, not is_of_grid, CAUSES[cause.cause].rank, -cause.share
+
+    return sorted(told, key=order)
+
+
+def _causes(case: Case, columns: list[Attribution], place: Place | None, *, is_part: bool) -> list[CauseFinding]:
     recorded = top1_recorded(case)
     if recorded is not None:
         return [recorded]  # of the sampled tokens nothing is known
-    slips = slips_of(case)
+    slips = [] if case.sample is None else slips_of(case.sample)
     slipped = slipped_rows(case, slips)
-    grid, column = grid_cause(case), hot_column(case, columns)
+    grid, column = grid_cause(case, LEAST if is_part else VERDICT_SHARE), trending_column(case, columns)
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
     beside = temperature_beside(case) if repeated else stale_policy(case) if changed is not None else None
-    # What a hot column (whose own rows lean, or spread wider) or a grid makes of the spread is no cause beside it.
     spread = None if changed else _first(case, RULES)
-    made = (*(OF_COLUMNS if column else ()), *(OF_GRIDS if grid else ()))
+    made = OF_GRIDS if grid or is_coarse(case) else ()
     candidates = [
         grid,
         slipped,
@@ -170,7 +202,7 @@ def _causes(case: Case, columns: list[Attribution]) -> list[CauseFinding]:
         changed,
         beside,
         column,
-        some_rows(case) if column is None and slipped is None else None,
+        some_rows(case) if place is None and slipped is None else None,
         None if spread is None or spread.cause in made else spread,
     ]
     causes = _side_by_side(case, _with_lag(case, [cause for cause in candidates if cause is not None]))

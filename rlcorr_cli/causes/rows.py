@@ -17,6 +17,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRows
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.row_sample import RowSample
 
 FAR_TOKENS, FAR_LOG_RATIO, FAR_SHARE = 30, 1.0, 0.01
 NEARLY_ALL, SLACK = 0.995, 0.02
@@ -91,11 +92,8 @@ class Slip:
         return self.token < MIN_TAIL
 
 
-def slips_of(case: Case) -> list[Slip]:
-    """The rows of the sample that slip."""
-    sample = case.sample
-    if sample is None:
-        return []
+def slips_of(sample: RowSample) -> list[Slip]:
+    """The rows of a sample that slip."""
     ends = np.cumsum(sample.n_valid)
     starts = ends - sample.n_valid
     off = np.abs(sample.train.astype(np.float64) - sample.rollout) > FAR_LOG_RATIO

@@ -19,20 +19,19 @@ from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
-from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
+from rlcorr_cli.causes.parts import part_totals, parted, with_shared_places
 from rlcorr_cli.causes.step_levels import STEP, sample_clusters
-from rlcorr_cli.causes.wording import levels_named, percent, steps_named
+from rlcorr_cli.causes.where import place_of
+from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
-from rlcorr_cli.measure.gap import RowGaps, gap_totals
+from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.gap import MOST_LEVELS, WORST, GapTotals, WorstRow, WorstRows, order_of_keys
+from rlcorr_cli.totals.gap import MOST_LEVELS, GapTotals
 from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
@@ -40,8 +39,6 @@ from rlcorr_cli.totals.totals import Totals
 
 FILE = "file"
 """The column of levels that a dump's files are."""
-SYNC = "Check first that the weights of every update reach the rollout engine."
-"""What comes before all else where the difference of weights grows with the step."""
 SPOILED = "No other cause is looked for beside values that no policy gives."
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
@@ -61,12 +58,14 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
-    totals = _totals(sample, sums)
-    diagnosis = diagnose(totals, context, sample)
+    totals, place = part_totals(sample, sums), place_of(sample, sums)
+    diagnosis = diagnose(totals, context, sample, place)
     if exact := exact_facts(sample):  # other causes would be of these values
-        diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=(), hot_steps=())
-    elif diagnosis.hot_steps:
-        diagnosis = _within(sample, diagnosis, context)
+        diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
+    elif diagnosis.verdict != TOO_FEW:
+        if place is not None:
+            diagnosis = parted(sample, diagnosis, place, context)
+        diagnosis = with_shared_places(sample, sums, diagnosis)
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -105,7 +104,7 @@ def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
         of_leg = policies[after].astype(np.float64) - policies[before]
         columns = (before, after, advantage)
         leg = replace(sample, rollout=policies[before], train=policies[after], columns=columns, legs=(), third=None)
-        of_columns = diagnose(_totals(leg, gap_totals(leg)), Context(*columns, context.clean), leg)
+        of_columns = diagnose(part_totals(leg, gap_totals(leg)), Context(*columns, context.clean), leg)
         yield Leg(
             first=before,
             last=after,
@@ -149,31 +148,6 @@ def _with_few_steps(sample: RowSample) -> RowSample:
     return replace(sample, levels={**sample.levels, STEP: ranges})
 
 
-def _within(sample: RowSample, whole: Diagnosis, context: Context) -> Diagnosis:
-    """The diagnosis of a dump whose gap sits in some steps: what the rows of these steps show."""
-    step = sample.levels[STEP]
-    hot = [code for code, value in enumerate(step.values) if value in whole.hot_steps]
-    rows = sample.rows(np.flatnonzero(np.isin(step.codes, hot)))
-    within = diagnose(_totals(rows, gap_totals(rows)), context, rows)
-    portion = ratio(within.gap.sum_sq, whole.gap.sum_sq)
-    if within.cause is None or within.cause.cause == "column":
-        return whole
-    every = sorted((value for value in step.values if value is not None), key=order_of_keys)
-    hold = "holds" if len(whole.hot_steps) == 1 else "hold"
-    held = f"{steps_named(whole.hot_steps, every=every)} {hold} {percent(portion)} of the gap."
-    grows = whole.hot_steps[-1] == every[-1]
-    first, *others = (replace(each, share=each.share * portion, share_interval=None) for each in within.causes)
-    at_steps = {"column": STEP, "levels": levels_named(whole.hot_steps, every)}
-    of_steps, *more = first.evidence
-    where = f"It grows with the step: {held}" if grows else f"{held[0].upper()}{held[1:]}"
-    evidence = (where, f"There {of_steps[0].lower()}{of_steps[1:]}", *more)
-    advice = first.advice
-    if grows and first.cause == "other_weights":
-        advice = f"{SYNC} Then {advice[0].lower()}{advice[1:]}"
-    first = replace(first, parameters={**first.parameters, **at_steps}, evidence=evidence, advice=advice)
-    return replace(whole, verdict=within.verdict, conclusion="", causes=(first, *others))
-
-
 def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] | None:
     """What `analyze` adds up of each step, here over a sample's rows, and each step's clusters; None without steps."""
     if STEP not in sample.levels or not sample.n_rows:
@@ -194,24 +168,6 @@ def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] 
     )
     totals = observe(batch, Observation(plans=(uncorrected("decoupled"),), seed=None), CPU).totals
     return totals, clusters_by(sample_clusters(sample), batch.group_index, step.values)
-
-
-def _totals(sample: RowSample, sums: RowGaps) -> GapTotals:
-    """The sums over a sample's rows, with the rows that are worst, whose places are counted from the start of each
-    file."""
-    worst: list[WorstRows] = []
-    for values in (sums.odd, sums.far):
-        known = np.flatnonzero(~np.isnan(values))
-        rows = known[largest(values[known], WORST)].tolist()
-        places = all_resolved([sample.place(row) for row in rows])
-        worst.append(
-            WorstRows.of(
-                WorstRow(float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
-                for row, place in zip(rows, places, strict=True)
-            )
-        )
-    odd, far = worst
-    return replace(sums.totals, odd_rows=odd, far_rows=far)
 
 
 def _lag_facts(sample: RowSample) -> Iterator[Fact]:

@@ -444,9 +444,8 @@ _OF_A_GAP = (
     Cause(
         name="column",
         meaning="Rows of some levels of a column (a worker, a source, a version) carry the gap.",
-        looks="Their typical token is 1.5 times as far off as the others' or more, beyond chance among all levels of "
-        "all columns that were tried, and their share of the gap exceeds what the surprise of their tokens alone "
-        "gives.",
+        looks="Their tokens are 1.5 times as far off as the others' or more, beyond chance among all levels of all "
+        "columns that were tried, and so within the levels of other columns.",
         certainty="Chance is counted over everything that was tried, so one more column accuses no level. Where the "
         "gap sits is reported, and within these rows a temperature, a cut and the like.",
         alike="Another column with the same rows in its levels: each stands out, and neither is more of a cause.",

@@ -19,14 +19,14 @@ from rlcorr_cli.totals.lists import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5
-GRIDS = {"bf16": "bf16", "fp16": "fp16", "decimals_3": "3 decimals", "decimals_4": "4 decimals"}
+GRIDS = {"bf16": "bf16", "fp16": "fp16", **{f"decimals_{n}": f"{n} decimals" for n in (2, 3, 4)}}
 """In this order: what lies on the coarser grid lies on the finer ones too."""
 LEAST_OF_STEPS, STEPS_TIMES = 0.01, 1.5
 """A grid near 0 is told where it makes so many times this share of the gap, or what the stored grid makes: rounding of
 float32 is one, too.  Measured: the share comes out .5 to 1.5 times as large as it is."""
 STORED = f"At least {percent(ON_GRID)} of its values are so rounded, which by itself (step^2 / 12 per token)"
 NEAR_0 = "Next to 0 its values lie {first:.3g} apart, and the two columns differ by {off} there, which on all tokens"
-DECIMAL_STEPS = {"decimals_3": 1e-3, "decimals_4": 1e-4}
+DECIMAL_STEPS = {f"decimals_{n}": 10.0**-n for n in (2, 3, 4)}
 
 MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
 """Measured on six models: penalties at least .15, anything else at most .05."""
@@ -87,6 +87,12 @@ def grids(case: Case) -> list[Grid]:
     return found
 
 
+def is_coarse(case: Case) -> bool:
+    """Whether a column is stored in steps that move sure tokens by more in log-odds than noise does."""
+    stored = {GRIDS[name] for name in GRIDS if name != "decimals_2" and name != "decimals_3"}
+    return any(grid.grid not in stored for grid in grids(case))
+
+
 def grid_facts(case: Case) -> tuple[Fact, ...]:
     """One sentence a column."""
     return tuple(
@@ -95,10 +101,10 @@ def grid_facts(case: Case) -> tuple[Fact, ...]:
     )
 
 
-def grid_cause(case: Case) -> CauseFinding | None:
-    """The column whose rounding makes at least VERDICT_SHARE of the gap."""
+def grid_cause(case: Case, least_share: float = VERDICT_SHARE) -> CauseFinding | None:
+    """The column whose rounding makes at least so much of the gap."""
     grid = max(grids(case), key=lambda grid: grid.share, default=None)
-    if grid is None or grid.share < VERDICT_SHARE:
+    if grid is None or grid.share < least_share:
         return None
     return CauseFinding(
         cause="grid",

@@ -45,7 +45,8 @@ class RowGaps:
     """GapTotals of B rows without the lists of worst ones, and what is known of each row, f64[B] but for its key.
 
     keys: as of GapRows, u64[B].  odd: the sum of l^2 of odd rows, far: y of the others; NaN of rows that are none.
-    rho_minus_1, square: sums of e^l - 1 and of (e^l - 1)^2.
+    rho_minus_1, square: sums of e^l - 1 and of (e^l - 1)^2.  l2, e2: sums of l^2 and of e^2,
+    NaN of odd rows; rms: ln sqrt(sum l^2 / sum e^2) of body tokens, NaN of odd rows and of those that do not differ.
     """
 
     totals: GapTotals
@@ -54,6 +55,9 @@ class RowGaps:
     far: Floats
     rho_minus_1: Floats
     square: Floats
+    l2: Floats
+    e2: Floats
+    rms: Floats
 
 
 @np.errstate(all="ignore")
@@ -61,7 +65,7 @@ def gap_totals(sample: RowSample) -> RowGaps:
     """The statistics of a sample's rows, in their order."""
     totals, n_rows = GapTotals(), sample.n_rows
     keys = [np.zeros(0, np.uint64)]
-    of_rows: list[tuple[Floats, ...]] = [(np.zeros(0),) * 4]
+    of_rows: list[tuple[Floats, ...]] = [(np.zeros(0),) * 7]
     ends = np.cumsum(sample.n_valid)
     cuts = np.searchsorted(ends, np.arange(0, sample.n_valid_tokens, TOKENS_AT_ONCE))
     for first, last in pairwise(sorted({*cuts.tolist(), *range(0, n_rows, MOST_ROWS), n_rows})):
@@ -72,9 +76,24 @@ def gap_totals(sample: RowSample) -> RowGaps:
         odd_gap = np.where(sums.odd, sums.every[:, :, gap.GAP_SUMS.index("l2")].sum(axis=1), math.nan)
         starts, rho_minus_1 = starts_of(rows.lengths), rows.values.rho_minus_1
         squares = np.add.reduceat(rho_minus_1 * rho_minus_1, starts)
-        of_rows.append((odd_gap, sums.far_size, np.add.reduceat(rho_minus_1, starts), squares))
-    odd, far, rho_minus_1, square = (np.concatenate(column) for column in zip(*of_rows, strict=True))
-    return RowGaps(totals=totals, keys=np.concatenate(keys), odd=odd, far=far, rho_minus_1=rho_minus_1, square=square)
+        (l2, e2), (body_l2, body_e2) = (
+            np.where(sums.odd, math.nan, of[:, :, [TOKEN_SUMS.index("l2"), TOKEN_SUMS.index("e2")]].sum(axis=1).T)
+            for of in (sums.whole, sums.body)
+        )
+        rms = 0.5 * np.log(body_l2 / body_e2)
+        of_rows.append((odd_gap, sums.far_size, np.add.reduceat(rho_minus_1, starts), squares, l2, e2, rms))
+    odd, far, rho_minus_1, square, l2, e2, rms = (np.concatenate(column) for column in zip(*of_rows, strict=True))
+    return RowGaps(
+        totals=totals,
+        keys=np.concatenate(keys),
+        odd=odd,
+        far=far,
+        rho_minus_1=rho_minus_1,
+        square=square,
+        l2=l2,
+        e2=e2,
+        rms=np.where(np.isfinite(rms), rms, math.nan),
+    )
 
 
 REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0
@@ -347,11 +366,14 @@ def grid_sums(values: NDArray[Any]) -> Floats:
     n_by_exponent = np.bincount(bits >> 23 & 0xFF, minlength=256)
     squares = float((n_by_exponent * 4.0 ** (np.arange(256) - 127)).sum())
     steps = [squares / 4.0**mantissa / 12 for mantissa in (BF16_BITS, FP16_BITS)]
-    # Values within a rounding of their type of a decimal of 4 places, and those of them that have 3.
+    # Values within a rounding of their type of a decimal of 4 places, and those of them that have 3, and 2.
     scaled = np.abs(values, dtype=np.float64)
     scaled *= 1e4
     rounding = np.finfo(values.dtype).eps
     scaled = scaled[np.abs(scaled - np.rint(scaled)) <= scaled * rounding]
-    tenths = scaled / 10
-    decimals = int((np.abs(tenths - np.rint(tenths)) <= tenths * rounding).sum()), len(scaled)
+    coarser = [scaled]
+    for _ in range(2):
+        tenths = coarser[0] / 10
+        coarser.insert(0, tenths[np.abs(tenths - np.rint(tenths)) <= tenths * rounding])
+    decimals = [len(on_grid) for on_grid in coarser]
     return np.array([len(values), bf16.sum(), fp16.sum(), *decimals, *steps], np.float64)

@@ -118,6 +118,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
     **{name: (name,) for name in ("cached_tokens", "spec_accept_rate")},
     "finish_reason": ("finish_reason", "stop_reason", "status"),
+    "prompt_length": ("prompt_length", "prompt_len", "n_prompt_tokens", "num_prompt_tokens"),
     "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
 }
 """What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
+from rlcorr_cli.causes.where import STEP
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
@@ -274,6 +275,8 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
     standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
     if tried and not standing:
         yield "No column stands out."
+    # Where a column is the cause, the steps at which its gap grows are no other one.
+    named |= {STEP} if named - {None, STEP} else set()
     others = [clean(column.column) for column in standing if column.column not in named]
     if others:
         stands, is_ = ("stands", "is") if len(others) == 1 else ("stand", "are")

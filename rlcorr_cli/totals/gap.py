@@ -55,7 +55,7 @@ PLACE_SUMS = ("n", "l2", "k3", "n_graded", "x", "x2", "n_far")
 """Sums over tokens of a place; far: |l| > ln 2."""
 CERTAIN_LEAST, CERTAIN_STEP, N_CERTAIN = float(np.log(1e-3)), 0.02, 560
 """Bins of ln(-a), the first for all that is smaller, the last open."""
-GRID_SUMS = ("n", "bf16", "fp16", "decimals_3", "decimals_4", "step2_bf16", "step2_fp16")
+GRID_SUMS = ("n", "bf16", "fp16", "decimals_2", "decimals_3", "decimals_4", "step2_bf16", "step2_fp16")
 """Of a column's values other than 0: how many, how many lie on a grid, and the sums of step^2 / 12."""
 ROW_SUMS = (
     *("rows", "positive", "differing", "positive2_by_differing"),

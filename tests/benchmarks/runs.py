@@ -54,7 +54,9 @@ def onset(truth: dict[str, Any], found: Diagnosis) -> bool | None:
     """Whether the first step of the fault is named within one; None of a fault of all steps."""
     if truth["since_step"] is None:
         return None
-    named = [cause.parameters["since"] for cause in found.causes if "since" in cause.parameters and not cause.is_minor]
+    is_quiet = truth.get("share", 1.0) < QUIET_SHARE  # then a minor cause may name it
+    of_causes = [cause for cause in found.causes if is_quiet or not cause.is_minor]
+    named = [cause.parameters["since"] for cause in of_causes if "since" in cause.parameters]
     return any(abs(float(step) - truth["since_step"]) <= 1 for step in named)
 
 

@@ -275,11 +275,11 @@ def _grid(column: np.ndarray) -> np.ndarray:
     x = column[column != 0].astype(np.float32)
     size = np.abs(x).astype(np.float64)
     octave = np.floor(np.log2(size))
-    near = [np.abs(size * 10**k - np.round(size * 10**k)) <= size * 10**k * 2.0**-23 for k in (3, 4)]
+    near = [np.abs(size * 10**k - np.round(size * 10**k)) <= size * 10**k * 2.0**-23 for k in (2, 3, 4)]
     is_bf16 = x.view(np.uint32) & 0xFFFF == 0
     is_fp16 = x.astype(np.float16).astype(np.float32) == x
     squares = [((2.0 ** (octave - bits)) ** 2 / 12).sum() for bits in (7, 10)]
-    return np.array([len(x), is_bf16.sum(), is_fp16.sum(), near[0].sum(), near[1].sum(), *squares], np.float64)
+    return np.array([len(x), is_bf16.sum(), is_fp16.sum(), *(on.sum() for on in near), *squares], np.float64)
 
 
 def _row_sums(row: Row, t: Tokens, body: np.ndarray) -> np.ndarray:

@@ -96,15 +96,14 @@ def test_a_bad_worker_that_no_column_holds_leaves_its_rows() -> None:
 
 def test_one_noisy_level_makes_no_heavy_tail_beside_itself() -> None:
     draw = np.random.default_rng(0)
-    rows = []
+    columns: dict[str, list[object]] = {"worker": [], "rollout_log_probs": [], "old_log_probs": []}
     for i in range(N_ROWS):
         u = draw.normal(1.0, 2.0, N_TOKENS)
         v = u + draw.normal(0.0, 0.5 if i % 4 == 2 else 0.06, N_TOKENS)
-        b, a = (list(-np.logaddexp(0, -odds)) for odds in (u, v))
-        rows.append(
-            Row(rollout=b, train=a, key=i, number=i, prompt=i % 8, name=f"s{i:02}", levels={"worker": f"w{i % 4}"})
-        )
-    found = diagnose_totals(totals_of(rows), Context())
+        row = {"worker": f"w{i % 4}", "rollout_log_probs": -np.logaddexp(0, -u), "old_log_probs": -np.logaddexp(0, -v)}
+        for name, value in row.items():
+            columns[name].append(value)
+    found = diagnose(pa.table(columns)).whole.diagnosis
     assert found.verdict == "column"
     assert "heavy_tail" not in [cause.cause for cause in found.causes]
 

@@ -129,13 +129,13 @@ def test_a_gap_that_grows_with_the_steps_has_the_cause_of_the_last_ones(
 
 
 def test_prompts_that_only_tell_the_step_are_no_cause(tmp_path: Path) -> None:
-    """Each step has prompts of its own, and those of step 2 are all worse."""
+    """Each step has prompts of its own, and those of steps 1 and 2 are all worse."""
     table = pq.read_table(growing(tmp_path, 4, 32, 1)).sort_by("sample_id")
     moved = pa.array([(3, 0, 1, 2)[step] for step in table["step"].to_pylist()])
     prompts = pa.array([f"{step}_g{i % 4}" for i, step in enumerate(moved.to_pylist())])
     dump = table.set_column(table.column_names.index("step"), "step", moved).append_column("group_id", prompts)
     cause = diagnose(dump).whole.diagnosis.cause
     assert cause is not None
-    assert (cause.cause, cause.parameters["column"], cause.parameters["levels"]) == ("other_weights", "step", "2")
-    assert cause.evidence[0].startswith("Step 2 holds ")
+    assert (cause.cause, cause.parameters["column"], cause.parameters["levels"]) == ("other_weights", "step", "1 and 2")
+    assert cause.evidence[0].startswith("Steps 1 and 2 hold ")
     assert "every update" not in cause.advice

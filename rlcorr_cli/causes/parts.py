@@ -1,0 +1,221 @@
+"""The causes of a dump of which some rows stand apart, and what the rows of a fault have in common.
+
+Two kinds of rows taken together look like neither: a temperature at half of the steps is a tail of far tokens.  So
+where a place stands apart (`where`), its rows and all others are searched as if each were a dump of its own, and what
+is found is put together (`parted`):
+
+* a cause of the place alone is a cause at these steps; of a worker, a source and the like the column is the cause, and
+  what its rows show by themselves is its evidence;
+* what both parts show is a cause of all rows, and so is what the whole shows, if it explains as much as the place;
+* what the rest shows by itself stands beside it.
+
+Faults of single rows and tokens are found in the whole dump; `with_shared_places` says which place nearly all of their
+rows are of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
+from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis
+from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.judge import concluded, diagnose, in_order
+from rlcorr_cli.causes.numbers import ratio
+from rlcorr_cli.causes.rows import slips_of
+from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.where import STEP, Place, place_of, shared_by
+from rlcorr_cli.causes.wording import levels_named, percent, steps_named
+from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
+from rlcorr_cli.measure.worst import largest
+from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
+from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.row_sample import RowSample
+
+SYNC = "Check first that the weights of every update reach the rollout engine."
+"""What comes before all else where the difference of weights grows with the step."""
+BROAD = ("column", "drift", "heavy_tail", "other_weights", "some_rows", "noise")
+"""What rows of two kinds, taken together, look like; a line through the levels of another column among them."""
+OF_SINGLE_ROWS = ("slipped_rows", "mispaired_rows", "first_token", "last_token", "mask_boundary")
+"""Faults that are told by themselves, with the place that their rows have in common."""
+AS_WELL = 0.8
+"""A cause that explains so much of what a place holds explains it."""
+
+
+def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
+    """The sums over a sample's rows, with the rows that are worst, whose places are counted from the start of each
+    file."""
+    worst: list[WorstRows] = []
+    for values in (sums.odd, sums.far):
+        known = np.flatnonzero(~np.isnan(values))
+        rows = known[largest(values[known], WORST)].tolist()
+        places = all_resolved([sample.place(row) for row in rows])
+        worst.append(
+            WorstRows.of(
+                WorstRow(float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
+                for row, place in zip(rows, places, strict=True)
+            )
+        )
+    odd, far = worst
+    return replace(sums.totals, odd_rows=odd, far_rows=far)
+
+
+def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, *, is_inner: bool = False) -> Diagnosis:
+    """The diagnosis of a sample of which a place stands apart.  whole: of all rows together.  is_inner: whether the
+    sample is such a part itself, whose parts are not parted again."""
+    inside, rest = (
+        _of_part(sample.rows(np.flatnonzero(rows)), context, place, is_last=is_inner) for rows in (place.at, ~place.at)
+    )
+    if _is_explained(place, whole, inside, rest):
+        return whole
+    portions = [ratio(part.gap.sum_sq, whole.gap.sum_sq) for part in (inside, rest)]
+    of_inside, of_rest = (
+        {each.cause: replace(each, share=each.share * portion, share_interval=None) for each in part.causes}
+        for part, portion in zip((inside, rest), portions, strict=True)
+    )
+    of_whole = {each.cause: each for each in whole.causes}
+    both = of_inside.keys() & of_rest.keys() - {"column"}
+    causes = _of_place(
+        place, inside, [each for name, each in of_inside.items() if name not in {*both, "noise"}], portions[0]
+    )
+    for name, each in of_rest.items():
+        if name == "noise":
+            continue
+        if name in BROAD and name in {*both, *of_whole}:  # in all rows, as much as in the rest
+            causes.append(replace(each, share=(1 - place.share) * ratio(each.share, portions[1])))
+        elif name in both:
+            causes.append(of_whole.get(name) or replace(each, share=each.share + of_inside[name].share))
+        else:
+            causes.append(each)
+    noise = of_whole.get("noise")
+    if noise is not None:
+        of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
+        left = max(0.0, 1 - sum(each.share for each in causes))
+        causes.append(replace(noise, share=min(of_parts, left)))
+    causes = in_order(causes)
+    verdict, conclusion = concluded(causes)
+    facts = (*whole.facts, *_facts_of_place(place, inside, rest))
+    return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
+
+
+def _of_part(part: RowSample, context: Context, place: Place, *, is_last: bool) -> Diagnosis:
+    """Of the rows of one part, parted by another column where one stands apart in it."""
+    sums = gap_totals(part)
+    inner = None if is_last else place_of(part, sums)
+    found = diagnose(part_totals(part, sums), context, part, inner, is_part=True)
+    if inner is None or found.verdict == TOO_FEW or inner.column == place.column:
+        return found
+    return parted(part, found, inner, context, is_inner=True)
+
+
+def _is_explained(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
+    """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
+    in_rest = {each.cause for each in rest.causes if not each.is_minor}
+    if inside.cause is not None and inside.cause.cause in in_rest.difference(BROAD):
+        return True
+    named = whole.cause
+    return named is not None and named.cause not in BROAD and named.share >= AS_WELL * place.share
+
+
+def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float) -> list[CauseFinding]:
+    """The causes of a place alone.  own: what its rows show and others do not; portion: of the gap, what they hold."""
+    of_rows = [each for each in own if each.cause in OF_SINGLE_ROWS and each.share >= AS_WELL * place.share]
+    if place.column == STEP:
+        is_named = any(each.share >= CAUSES[each.cause].least_share for each in own)
+    else:
+        is_named = bool(of_rows)
+        own = of_rows
+    placed = [_at(place, each, portion) for each in own]
+    if is_named or place.share < COLUMN_SHARE:
+        return placed
+    column = _with_place(column_of(place), place)
+    inner = inside.cause
+    if inner is not None and inner.cause != "noise":
+        its, it = ("its", "it") if len(place.levels) == 1 else ("their", "them")
+        is_place = inner.cause == "column"
+        within = f"Within {it} stands apart: {inner.headline}." if is_place else f"By {its} rows alone: {inner.claim}."
+        column = replace(
+            column,
+            evidence=(*column.evidence, within),
+            parameters={**inner.parameters, **column.parameters},
+            intervals=inner.intervals,
+        )
+    return [column]
+
+
+def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
+    """A cause of the rows of a place."""
+    if place.column != STEP:
+        return _with_place(cause, place)
+    hold = "holds" if len(place.levels) == 1 else "hold"
+    held = f"{steps_named(place.levels, every=place.every)} {hold} {percent(portion)} of the gap."
+    first, *more = cause.evidence
+    where = f"It grows with the step: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
+    evidence = (where, f"There {first[0].lower()}{first[1:]}", *more)
+    cause = _with_place(cause, place)
+    if place.grows and cause.cause == "other_weights":
+        cause = replace(cause, advice=f"{SYNC} Then {cause.advice[0].lower()}{cause.advice[1:]}")
+    return replace(cause, evidence=evidence)
+
+
+def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
+    """The cause with the place among its parameters, where an inner one is not there already; one of steps says so in
+    its headline, and in its advice what to look for."""
+    if place.column == STEP and cause.cause != "column" and not place.grows:
+        when = steps_named(place.levels, every=place.every)
+        goes_on = place.levels == place.every[len(place.every) - len(place.levels) :] and place.since is not None
+        headline = f"{cause.headline}, {f'from step {place.since} on' if goes_on else f'at {when}'}"
+        advice = cause.advice if place.since is None else f"Find out what changed at step {place.since}. {cause.advice}"
+        cause = replace(cause, headline=headline, advice=advice)
+    where = {"column": place.column, "levels": levels_named(place.levels, place.every)}
+    parameters = cause.parameters if "column" in cause.parameters else {**cause.parameters, **where}
+    return replace(cause, parameters=parameters if place.since is None else {**parameters, "since": place.since})
+
+
+def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Any]:
+    """The grids that values are on at some steps alone."""
+    known = {fact.sentence for fact in rest.facts}
+    at = f"At {steps_named(place.levels, place.column, place.every)} "
+    return [
+        replace(fact, sentence=f"{at}{fact.sentence}")
+        for fact in inside.facts
+        if fact.name == "grid" and fact.sentence not in known
+    ]
+
+
+def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis in which faults of single rows say which place nearly all of these rows are of."""
+    causes: list[CauseFinding] = []
+    for cause in diagnosis.causes:
+        at = None if "column" in cause.parameters else _rows_of(cause, sample, sums)
+        place = None if at is None else shared_by(sample, at)
+        if place is not None:
+            named = levels_named(place.levels, place.every)
+            of_steps = f"are of {steps_named(place.levels, every=place.every)}"
+            where = of_steps if place.column == STEP else f"have {place.column} {named}"
+            cause = replace(_with_place(cause, place), evidence=(*cause.evidence, f"Nearly all of these rows {where}."))
+        causes.append(cause)
+    return replace(diagnosis, causes=tuple(causes))
+
+
+def _rows_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
+    """The rows of a fault of single rows, bool[R]; None of any other cause."""
+    far = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2
+    starts = starts_of(sample.n_valid)
+    odd = ~np.isnan(sums.odd)
+    match cause.cause:
+        case "mispaired_rows":
+            return odd
+        case "slipped_rows":
+            odd[[slip.row for slip in slips_of(sample)]] = True
+            return odd
+        case "first_token":
+            return far[starts]
+        case "last_token":
+            return far[starts + sample.n_valid - 1]
+        case _:
+            return None
