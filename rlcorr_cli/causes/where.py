@@ -62,7 +62,8 @@ ALL_OF_THEM, BY_CHANCE = 0.95, 1e-4
 class Place:
     """Rows of some levels of a column: at, bool[R].  levels: in order; every: all levels, in order.  size: the factor
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
-    above the others'; token_share: of the tokens."""
+    above the others'; token_share: of the tokens.  grows: whether the gap grows along all levels, of which these are
+    those that are larger than their mean."""
 
     column: str
     levels: tuple[Any, ...]
@@ -141,11 +142,13 @@ def _fewest(here: Index, every: Index) -> Index:
 
 
 def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
-    """The columns of two levels or more that are looked at by level; of those that part the rows alike the first."""
+    """The columns of two levels or more that are looked at by level; of those that part the rows alike the first.
+
+    Of numbers there may be more than MOST_LEVELS, for they have an order; not of prompts, whose numbers have none."""
     kept: dict[str, ColumnOfKeys] = {}
     for name in sorted(sample.levels, key=lambda name: (*FIRST_NAMED, name).index(name)):
         column = sample.levels[name].rows(np.arange(sample.n_rows))
-        is_short = len(column.values) <= MOST_LEVELS or _is_ordered(column)
+        is_short = len(column.values) <= MOST_LEVELS or (name != PROMPT and _is_ordered(column))
         if len(column.values) >= 2 and is_short and not any(_is_same(column, other) for other in kept.values()):
             kept[name] = column
     return kept
