@@ -28,7 +28,7 @@ from rlcorr_cli.causes.where import (
     Place,
     looked_at,
 )
-from rlcorr_cli.causes.wording import figures, levels_named
+from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
@@ -225,6 +225,13 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
     return ratio(float((n * (x - at) * mean).sum()), float((n * (x - at) ** 2).sum())), middle, at
 
 
+ADVICE = {
+    STEP: "Find out what these steps have of their own: a restart, the weights, settings of the engine, the data.",
+    "worker": "Restart {names}, and compare settings and weights with those of the other workers.",
+    "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
+    "the KV cache, RoPE's scaling, the attention kernel.",
+}
+"""What to do about a column that names itself what its rows have of their own."""
 COLUMN_SHARE = 0.3
 """A column that holds less of the gap above what its tokens give is no cause."""
 
@@ -244,8 +251,8 @@ def column_of(place: Place) -> CauseFinding:
     """That a place carries the gap, as a cause."""
     names = levels_named(place.levels, place.every)
     advice = CAUSES["stale_policy" if place.column == LAG else "column"].advice
-    if place.column == "worker":
-        advice = f"Restart {names}, and compare settings and weights with those of the other workers."
+    if place.column in ADVICE:
+        advice = ADVICE[place.column].format(names=names)
     clean = [level for level in place.every if level not in place.levels]
     if place.column == LAG and clean and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"
@@ -256,10 +263,16 @@ def column_of(place: Place) -> CauseFinding:
         share=place.share,
         token_share=place.token_share,
         parameters={"column": place.column, "levels": names, "size": place.size},
-        headline=f"{place.column} {names}",
+        headline=_headline(place, names),
         evidence=(f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f}).",),
         advice=advice,
     )
+
+
+def _headline(place: Place, names: str) -> str:
+    if place.column == STEP:
+        return f"a larger error at {steps_named(place.levels, every=place.every)}"
+    return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"
 
 
 def _of_line(column: Attribution, share: float) -> CauseFinding:

@@ -1,12 +1,14 @@
 """The causes of a dump of which some rows stand apart, and what the rows of a fault have in common.
 
-Two kinds of rows taken together look like neither: a temperature at half of the steps is a tail of far tokens.  So
-where a place stands apart (`where`), its rows and all others are searched as if each were a dump of its own, and what
-is found is put together (`parted`):
+Two kinds of rows taken together look like neither: a temperature at half of the steps looks like a tail of far tokens.
+So where a place stands apart (`where`), its rows and all others are searched as if each were a dump of its own, and
+what is found is put together (`parted`):
 
-* a cause of the place alone is a cause at these steps; of a worker, a source and the like the column is the cause, and
-  what its rows show by themselves is its evidence;
-* what both parts show is a cause of all rows, and so is what the whole shows, if it explains as much as the place;
+* a cause that only the rows of some steps show is told as a cause at these steps;
+* of a worker, a source and the like the column itself is the cause, and what its rows show is its evidence, unless that
+  is a fault of single rows or tokens, which is told with its place;
+* what both parts show is a cause of all rows, and so is a cause of the whole that explains AS_WELL of what the place
+  holds;
 * what the rest shows by itself stands beside it.
 
 Faults of single rows and tokens are found in the whole dump; `with_shared_places` says which place nearly all of their
@@ -37,18 +39,17 @@ from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
-"""What comes before all else where the difference of weights grows with the step."""
+"""Comes first in the advice where other weights grow with the step, or come and go."""
 BROAD = ("column", "drift", "heavy_tail", "other_weights", "some_rows", "noise")
-"""What rows of two kinds, taken together, look like; a line through the levels of another column among them."""
+"""What a mixture of two kinds of rows looks like, a trend along another column among them."""
 OF_SINGLE_ROWS = ("slipped_rows", "mispaired_rows", "first_token", "last_token", "mask_boundary")
-"""Faults that are told by themselves, with the place that their rows have in common."""
+"""Faults of single rows or tokens, which are told by themselves, with their place."""
 AS_WELL = 0.8
-"""A cause that explains so much of what a place holds explains it."""
+"""A cause with such a share of what a place holds is taken to explain it."""
 
 
 def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
-    """The sums over a sample's rows, with the rows that are worst, whose places are counted from the start of each
-    file."""
+    """The sums over a sample's rows, with the worst rows, whose positions are counted from the start of each file."""
     worst: list[WorstRows] = []
     for values in (sums.odd, sums.far):
         known = np.flatnonzero(~np.isnan(values))
@@ -66,26 +67,30 @@ def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
 
 def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, *, is_inner: bool = False) -> Diagnosis:
     """The diagnosis of a sample of which a place stands apart.  whole: of all rows together.  is_inner: whether the
-    sample is such a part itself, whose parts are not parted again."""
+    sample is a part already, whose parts are not parted again."""
     inside, rest = (
         _of_part(sample.rows(np.flatnonzero(rows)), context, place, is_last=is_inner) for rows in (place.at, ~place.at)
     )
-    if _is_explained(place, whole, inside, rest):
-        return whole
+    if _is_of_all_rows(place, whole, inside, rest):
+        if not place.grows or not whole.causes:
+            return whole
+        first, *others = whole.causes
+        evidence = (f"It grows with the step. {first.evidence[0]}", *first.evidence[1:])
+        return replace(whole, causes=(replace(first, evidence=evidence), *others))
     portions = [ratio(part.gap.sum_sq, whole.gap.sum_sq) for part in (inside, rest)]
     of_inside, of_rest = (
         {each.cause: replace(each, share=each.share * portion, share_interval=None) for each in part.causes}
         for part, portion in zip((inside, rest), portions, strict=True)
     )
     of_whole = {each.cause: each for each in whole.causes}
-    both = of_inside.keys() & of_rest.keys() - {"column"}
+    both = (of_inside.keys() & of_rest.keys()) - {"column"}
     causes = _of_place(
         place, inside, [each for name, each in of_inside.items() if name not in {*both, "noise"}], portions[0]
     )
     for name, each in of_rest.items():
         if name == "noise":
             continue
-        if name in BROAD and name in {*both, *of_whole}:  # in all rows, as much as in the rest
+        if name in BROAD and name in {*both, *of_whole}:  # in all rows, at the size that it has in the rest
             causes.append(replace(each, share=(1 - place.share) * ratio(each.share, portions[1])))
         elif name in both:
             causes.append(of_whole.get(name) or replace(each, share=each.share + of_inside[name].share))
@@ -103,7 +108,7 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
 
 
 def _of_part(part: RowSample, context: Context, place: Place, *, is_last: bool) -> Diagnosis:
-    """Of the rows of one part, parted by another column where one stands apart in it."""
+    """The diagnosis of one part, which is parted again where another column stands apart in it."""
     sums = gap_totals(part)
     inner = None if is_last else place_of(part, sums)
     found = diagnose(part_totals(part, sums), context, part, inner, is_part=True)
@@ -112,32 +117,32 @@ def _of_part(part: RowSample, context: Context, place: Place, *, is_last: bool) 
     return parted(part, found, inner, context, is_inner=True)
 
 
-def _is_explained(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
+def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
     if inside.cause is not None and inside.cause.cause in in_rest.difference(BROAD):
         return True
     named = whole.cause
+    if place.column == STEP and named is not None and inside.cause is not None and inside.cause.cause == named.cause:
+        return False
     return named is not None and named.cause not in BROAD and named.share >= AS_WELL * place.share
 
 
 def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float) -> list[CauseFinding]:
-    """The causes of a place alone.  own: what its rows show and others do not; portion: of the gap, what they hold."""
+    """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows."""
     of_rows = [each for each in own if each.cause in OF_SINGLE_ROWS and each.share >= AS_WELL * place.share]
     if place.column == STEP:
         is_named = any(each.share >= CAUSES[each.cause].least_share for each in own)
     else:
-        is_named = bool(of_rows)
-        own = of_rows
-    placed = [_at(place, each, portion) for each in own]
+        is_named, own = bool(of_rows), of_rows or own
     if is_named or place.share < COLUMN_SHARE:
-        return placed
+        return [_at(place, each, portion) for each in own]
     column = _with_place(column_of(place), place)
     inner = inside.cause
     if inner is not None and inner.cause != "noise":
         its, it = ("its", "it") if len(place.levels) == 1 else ("their", "them")
-        is_place = inner.cause == "column"
-        within = f"Within {it} stands apart: {inner.headline}." if is_place else f"By {its} rows alone: {inner.claim}."
+        shown = f"Alone, {its} rows show: {inner.claim}."
+        within = f"Within {it} stands apart: {inner.headline}." if inner.cause == "column" else shown
         column = replace(
             column,
             evidence=(*column.evidence, within),
@@ -156,28 +161,32 @@ def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
     first, *more = cause.evidence
     where = f"It grows with the step: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
     evidence = (where, f"There {first[0].lower()}{first[1:]}", *more)
-    cause = _with_place(cause, place)
-    if place.grows and cause.cause == "other_weights":
+    if cause.cause == "other_weights" and (place.grows or not place.is_range):
         cause = replace(cause, advice=f"{SYNC} Then {cause.advice[0].lower()}{cause.advice[1:]}")
-    return replace(cause, evidence=evidence)
+    return replace(_with_place(cause, place), evidence=evidence)
 
 
 def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
-    """The cause with the place among its parameters, where an inner one is not there already; one of steps says so in
-    its headline, and in its advice what to look for."""
+    """The cause with the place among its parameters, unless it names one already; one of steps is told in the headline,
+    too, and in the advice as what to look for."""
     if place.column == STEP and cause.cause != "column" and not place.grows:
         when = steps_named(place.levels, every=place.every)
-        goes_on = place.levels == place.every[len(place.every) - len(place.levels) :] and place.since is not None
-        headline = f"{cause.headline}, {f'from step {place.since} on' if goes_on else f'at {when}'}"
-        advice = cause.advice if place.since is None else f"Find out what changed at step {place.since}. {cause.advice}"
-        cause = replace(cause, headline=headline, advice=advice)
+        is_to_the_end = place.is_range and place.levels[-1] == place.every[-1] and place.since is not None
+        look = f"Find out what {when} have in common" if len(place.levels) > 1 else ""
+        if place.is_range and place.since is not None:
+            look = f"Find out what changed at step {place.since}"
+        cause = replace(
+            cause,
+            headline=f"{cause.headline}, {f'from step {place.since} on' if is_to_the_end else f'at {when}'}",
+            advice=f"{look}. {cause.advice}" if look else cause.advice,
+        )
     where = {"column": place.column, "levels": levels_named(place.levels, place.every)}
     parameters = cause.parameters if "column" in cause.parameters else {**cause.parameters, **where}
     return replace(cause, parameters=parameters if place.since is None else {**parameters, "since": place.since})
 
 
 def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Any]:
-    """The grids that values are on at some steps alone."""
+    """The grids that values are on in the rows of a place alone."""
     known = {fact.sentence for fact in rest.facts}
     at = f"At {steps_named(place.levels, place.column, place.every)} "
     return [
@@ -197,13 +206,15 @@ def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -
             named = levels_named(place.levels, place.every)
             of_steps = f"are of {steps_named(place.levels, every=place.every)}"
             where = of_steps if place.column == STEP else f"have {place.column} {named}"
+            if place.column != STEP:
+                cause = replace(cause, advice=f"Look at {place.column} {named} first. {cause.advice}")
             cause = replace(_with_place(cause, place), evidence=(*cause.evidence, f"Nearly all of these rows {where}."))
         causes.append(cause)
     return replace(diagnosis, causes=tuple(causes))
 
 
 def _rows_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
-    """The rows of a fault of single rows, bool[R]; None of any other cause."""
+    """The rows with such a fault, bool[R], of a first or last token that is off by more than ln 2; None of others."""
     far = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2
     starts = starts_of(sample.n_valid)
     odd = ~np.isnan(sums.odd)

@@ -1,18 +1,20 @@
 """Where a gap sits: rows that a column names and that stand apart from all others.
 
 A *place* is some levels of a column: a worker, a source, the steps from 7 on, every fourth step, the longest prompts.
-Rows are compared by two numbers, each a logarithm, so that no single token decides: y, the mean size of a row's tokens
-beside what their surprise gives (totals/gap.py), which all tokens make, and the root mean square of the same, which far
-tokens make.  A column is parted in two: of all ways to part its levels in the order of their means, the one whose sides
-differ by most standard errors.  So a single level, a range of steps, every nth one and a list of workers are found by
-one rule, however many they are.
+Rows are compared by two numbers: y, the mean log size of a row's tokens over what their surprise predicts
+(totals/gap.py), to which all tokens count alike, and the log of their root mean square, which a few far tokens decide.
+A column is parted in two: its levels are sorted by their means, every cut is tried, and the one whose sides differ by
+most standard errors is kept.  So a single level, a range of steps, every nth one and a list of workers are found in one
+way, however many they are.
 
-Columns go together: a version with the step, a lag with the steps at which it is long.  So a place is dropped where it
-no longer stands apart within the levels of another one.  Of those that are left the one that holds most of the gap is
-named; a prompt only where nothing else is, since steps, sources and workers are made of prompts.
+Columns go together: a version with the step, a lag with the steps at which it is long.  So a place is dropped where
+less than half of it is left within the levels of another place's column, and not the other way round.  Of those that
+are left and hold nearly as much of the gap as any, the one with the fewest tokens is named; a prompt only where nothing
+else is, since steps, sources and workers are made of prompts.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import exp, log, log10, sqrt
 from typing import Any
 
@@ -28,33 +30,33 @@ from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-STEP, LAG, VERSION, PROMPT = "step", "lag", "policy_version", "group_id"
+STEP, LAG, VERSION, PROMPT, LENGTH = "step", "lag", "policy_version", "group_id", "prompt_length"
 FIRST_NAMED = (LAG, STEP, VERSION)
-"""Of columns that part the rows alike the first of these is looked at; they only tell the time, so that of places that
-hold as much of the gap another column is named before them."""
+"""Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
+many of the tokens is named before them."""
 MIN_LEVEL_ROWS, MIN_LEVEL_PROMPTS = 4, 2
 MIN_Z = 4.0
-"""Plus log10 of the levels tried in all columns, which holds the chance of any false one."""
+"""Plus log10 of the levels that are tried in all columns, so that a false place is unlikely."""
 LEAST_Z = 2.0
-"""Of each level of a place by itself, where they stand apart together."""
+"""What each level of a place must reach by itself, where they reach MIN_Z only together."""
 CHANCE = 0.8
-"""Of L equal levels the best parting differs by CHANCE sqrt(L) standard errors by chance: half of them, at the mean of
-half a normal distribution."""
+"""The best cut of L equal levels differs by CHANCE sqrt(L) standard errors by chance: half of them lie on each side, at
+0.8 deviations from 0, the mean of half a normal distribution."""
 AT_A_BOUND = 3.0
-"""Of all bounds between equal levels the best parts them by so many standard errors by chance."""
+"""The best bound between numbers that make no difference parts them by so many standard errors by chance."""
 MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
-"""A data source and a prompt go with the content, and content with the size of noise."""
+"""A data source and a prompt go with the content, which changes how large noise is."""
 MIN_LINE = 3
 """Levels that a line is drawn through."""
 LEAST_DEVIATION = 0.05
 LEAST_LEFT, LEAST_SIZE_LEFT = 0.05, 0.5
-"""A place is asked within the levels of another column where so much of the comparison is left; it stands apart there
-where so much of its size (of its logarithm) is."""
+"""A place is compared within the levels of another column where so much of the comparison is left there; it is a place
+of its own where so much of its log size is."""
 AS_MUCH = 0.9
-"""Places that hold as much of the gap as the first, but for this, are told by how few tokens they have."""
+"""Of the places that hold so much of what the largest one does, the one with the fewest tokens is taken."""
 LEAST_PROMPTS = 0.02
 """Of the tokens: prompts that hold fewer are rows of a few loud prefixes, which every dump has."""
-ALL_OF_THEM, BY_CHANCE = 0.95, 1e-4
+NEARLY_ALL, BY_CHANCE = 0.95, 1e-4
 """A place that holds so much of some rows, and that not by chance, is what they share."""
 
 
@@ -62,8 +64,8 @@ ALL_OF_THEM, BY_CHANCE = 0.95, 1e-4
 class Place:
     """Rows of some levels of a column: at, bool[R].  levels: in order; every: all levels, in order.  size: the factor
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
-    above the others'; token_share: of the tokens.  grows: whether the gap grows along all levels, of which these are
-    those that are larger than their mean."""
+    above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
+    those whose size is MIN_SIZE times the mean or more."""
 
     column: str
     levels: tuple[Any, ...]
@@ -74,6 +76,16 @@ class Place:
     share: float = 0.0
     token_share: float = 0.0
     grows: bool = False
+
+    @property
+    def is_range(self) -> bool:
+        """Whether no other level lies between its levels."""
+        return self.levels in {self.every[i : i + len(self.levels)] for i in range(len(self.every))}
+
+    @property
+    def is_the_largest(self) -> bool:
+        """Whether these are prompts of a length or more."""
+        return self.column == LENGTH and self.is_range and self.levels[-1] == self.every[-1]
 
     @property
     def since(self) -> Any:
@@ -105,8 +117,8 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
 def shared_by(sample: RowSample, at: Mask) -> Place | None:
     """The smallest place that nearly all of some rows stand in, not by chance.
 
-    With a share s of all rows in the place, and 1 - f of these n rows outside, chance is at most e^(-n D), D = f ln(f /
-    s) + (1 - f) ln((1 - f) / (1 - s)) (Chernoff).
+    With shares s of all rows and f of these n rows inside the place, chance is at most e^(-n D), D = f ln(f / s) +
+    (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the ranges that two of the levels tried can bound.
     """
     columns, n = looked_at(sample) if at.any() else {}, int(at.sum())
     n_tried = sum(len(column.values) for column in columns.values())
@@ -115,19 +127,21 @@ def shared_by(sample: RowSample, at: Mask) -> Place | None:
         order = _ordered(column)
         here, every = (np.bincount(codes, minlength=len(order))[order] for codes in (column.codes[at], column.codes))
         inside = _neighbours(here, every) if _is_ordered(column) else _fewest(here, every)
-        found, share = (float(counts[inside].sum() / counts.sum()) for counts in (here, every))
-        if name == PROMPT or not found > share or share >= 1:
+        f, s = (float(counts[inside].sum() / counts.sum()) for counts in (here, every))
+        if name == PROMPT or not s < f or s >= 1:
             continue
-        distance = found * log(found / share) + (0.0 if found == 1 else (1 - found) * log((1 - found) / (1 - share)))
+        distance = f * log(f / s) + (0.0 if f == 1 else (1 - f) * log((1 - f) / (1 - s)))
         if n_tried**2 * exp(-n * distance) < BY_CHANCE:
-            places.append(_named(name, column, order[inside], token_share=share))
+            place = _named(name, column, order[inside])
+            tokens = float(sample.n_valid[place.at].sum() / sample.n_valid_tokens)
+            places.append(replace(place, token_share=tokens))
     return min(places, key=lambda place: place.token_share, default=None)
 
 
 def _neighbours(here: Index, every: Index) -> Index:
-    """The range of levels with the fewest rows that holds ALL_OF_THEM of `here`; counts in the order of the levels."""
+    """The range of levels with the fewest rows that holds NEARLY_ALL of `here`; counts in the order of the levels."""
     sums, of_all = np.append(0, np.cumsum(here)), np.append(0, np.cumsum(every))
-    lasts = np.searchsorted(sums, sums[:-1] + ALL_OF_THEM * sums[-1])
+    lasts = np.searchsorted(sums, sums[:-1] + NEARLY_ALL * sums[-1])
     firsts = np.flatnonzero(lasts < len(sums))
     size = of_all[lasts[firsts]] - of_all[firsts]
     best = firsts[int(size.argmin())]
@@ -135,9 +149,9 @@ def _neighbours(here: Index, every: Index) -> Index:
 
 
 def _fewest(here: Index, every: Index) -> Index:
-    """The levels that hold ALL_OF_THEM of `here`, those first of which it makes the largest share."""
+    """Levels in the order of the share of `here` in them, until they hold NEARLY_ALL of it."""
     order = np.argsort(-ratios(here.astype(np.float64), every.astype(np.float64)), kind="stable")
-    enough = int(np.searchsorted(np.cumsum(here[order]), ALL_OF_THEM * here.sum())) + 1
+    enough = int(np.searchsorted(np.cumsum(here[order]), NEARLY_ALL * here.sum())) + 1
     return np.sort(order[:enough])
 
 
@@ -236,7 +250,8 @@ def _means(score: Floats, column: ColumnOfKeys) -> tuple[Floats, Floats, float]:
 def _place(
     name: str, column: ColumnOfKeys, rows: _Rows, *, n_tried: int, prompts: ColumnOfKeys | None = None
 ) -> Place | None:
-    """The levels of a column that stand apart, by the score that says so with more standard errors.
+    """The levels of a column that stand apart, by the score that says so with more standard errors; of a column other
+    than the step none, where a line through its levels fits better.
 
     Samples of a prompt are alike.  So where each prompt has one level, as it has one source, prompts are compared.
     """
@@ -248,10 +263,10 @@ def _place(
         of_units, fewest = ColumnOfKeys(codes=levels, values=column.values), MIN_LEVEL_PROMPTS
     least_z, least_size = MIN_Z + log10(max(1, n_tried)), log(MIN_SIZES.get(name, MIN_SIZE))
     found = (_apart(of_units, score, fewest=fewest, least_z=least_z, least_size=least_size) for score in scores)
-    parted = [each for each in found if each is not None and (name == STEP or not each[3])]
+    parted = [each for each in found if each is not None and (name == STEP or each[3] is None)]
     if not parted:
         return None
-    codes, size, z, grows = max(parted, key=lambda found: found[2])
+    codes, size, z, slope = max(parted, key=lambda found: found[2])
     at = np.isin(column.codes, codes)
     return _named(
         name,
@@ -261,15 +276,15 @@ def _place(
         z=z,
         share=rows.share(at),
         token_share=float(rows.n[at].sum() / rows.n.sum()),
-        grows=grows,
+        grows=slope is not None and slope > 0,
     )
 
 
 def _apart(
     column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, least_size: float
-) -> tuple[Index, float, float, bool] | None:
-    """The levels that stand apart by one score, with how far, that in standard errors, and whether a line through all
-    levels tells more.
+) -> tuple[Index, float, float, float | None] | None:
+    """The levels that stand apart by one score, by at least what rows of one level differ by, with how far, that in
+    standard errors, and the slope of a line through all levels where that fits better.
 
     Levels of enough rows are parted in the order of their means.  Numbers of few rows each, such as the lengths of
     prompts, are parted at a bound: all above it, or all below.
@@ -290,8 +305,8 @@ def _apart(
     off = sum_in / n_in - sum_out / n_out
     z = off / deviation / np.sqrt(1 / n_in + 1 / n_out)
     best = int(np.abs(z).argmax())
-    is_below = z[best] > 0
-    hot, far = order[: best + 1] if is_below else order[best + 1 :], float(abs(off[best]))
+    first_is_hot = z[best] > 0
+    hot, far = order[: best + 1] if first_is_hot else order[best + 1 :], float(abs(off[best]))
     if at_a_bound:
         stands = abs(z[best]) >= least_z + AT_A_BOUND and far >= least
     else:
@@ -301,30 +316,33 @@ def _apart(
         stands = (together or bool((each >= least_z).all())) and bool((apart >= least).all())
     if not stands:
         return None
-    if _is_ordered(column) and _is_line([column.values[code] for code in order], mean[order], n[order], best + 1):
-        grown = order[mean[order] > np.average(mean[order], weights=n[order]) + log(MIN_SIZE)]
-        return (grown, far, float(abs(z[best])), True) if len(grown) else None
-    return hot, far, float(abs(z[best])), False
+    slope = None
+    if _is_ordered(column):
+        slope = _slope([column.values[code] for code in order], mean[order], n[order], best + 1)
+    if slope is not None and slope > 0:
+        hot = order[mean[order] > np.average(mean[order], weights=n[order]) + log(MIN_SIZE)]
+    return (hot, far, float(abs(z[best])), slope) if len(hot) else None
 
 
-def _is_line(values: Sequence[float], y: Floats, n: Floats, n_hot: int) -> bool:
-    """Whether a line through the levels' means y leaves less of them than their mean in the first n_hot, and in the
-    others."""
+def _slope(values: Sequence[float], y: Floats, n: Floats, n_first: int) -> float | None:
+    """The slope of a line through the levels' means y, where it fits them better than two constants, one for the first
+    levels and one for the rest."""
     if len(values) < MIN_LINE:
-        return False
+        return None
     x = np.array(values, np.float64)
     off = x - np.average(x, weights=n)
     slope = ratio(float((n * off * y).sum()), float((n * off**2).sum()))
     of_line = float((n * (y - np.average(y, weights=n) - slope * off) ** 2).sum())
     of_parts = sum(
         float((n[at] * (y[at] - np.average(y[at], weights=n[at])) ** 2).sum())
-        for at in (slice(0, n_hot), slice(n_hot, None))
+        for at in (slice(0, n_first), slice(n_first, None))
     )
-    return of_line < of_parts
+    return slope if of_line < of_parts else None
 
 
 def _is_other_place(name: str, found: Mapping[str, Place], columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> bool:
-    """Whether the place of a column is that of another one, seen from a column that goes together with it."""
+    """Whether the place of a column is another one's, seen from a column that goes together with it: explained by the
+    other's column, and not the other way round."""
     return any(
         _is_explained(found[name], columns[other], rows) and not _is_explained(found[other], columns[name], rows)
         for other in found
@@ -333,8 +351,8 @@ def _is_other_place(name: str, found: Mapping[str, Place], columns: Mapping[str,
 
 
 def _is_explained(place: Place, other: ColumnOfKeys, rows: _Rows) -> bool:
-    """Whether a place no longer stands apart within the levels of another column; no, where these leave next to nothing
-    to compare."""
+    """Whether a place no longer stands apart within the levels of another column, by the scores by which it does over
+    all; no, where these leave next to nothing to compare."""
     sizes: list[float] = []
     for score in rows.scores:
         known = np.isfinite(score)
@@ -352,5 +370,6 @@ def _is_explained(place: Place, other: ColumnOfKeys, rows: _Rows) -> bool:
         )
         left = float((weight * (mean_in - mean_out)).sum() / weight.sum())
         whole = float(score[known & place.at].mean() - score[known & ~place.at].mean())
-        sizes.append(ratio(left, whole) if whole > log(MIN_SIZE) else 1.0)
+        if whole > log(MIN_SIZE):
+            sizes.append(ratio(left, whole))
     return bool(sizes) and max(sizes) < LEAST_SIZE_LEFT

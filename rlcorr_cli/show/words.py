@@ -239,8 +239,9 @@ def rise_sentence(course: Course) -> str:
     k3 = next((metric for metric in course.metrics if metric.metric == "k3_kl"), None)
     if k3 is None:
         return ""
-    worst = "" if k3.worst in (k3.first, k3.last) else f"; it is largest, {number(k3.worst.value)}, at {k3.worst.step}"
-    return f"k3_kl is {at(k3.first)} and {at(k3.last)}{worst}."
+    worst = f"{number(k3.worst.value)}, at {clean(course.column)} {clean(k3.worst.step)}"
+    largest = "" if k3.worst in (k3.first, k3.last) else f"; it is largest, {worst}"
+    return f"k3_kl is {at(k3.first)} and {at(k3.last)}{largest}."
 
 
 def _steps(n: float) -> str:

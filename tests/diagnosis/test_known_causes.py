@@ -108,8 +108,8 @@ def test_the_evidence_of_a_worker_names_what_differs_within_it() -> None:
     assert finding.headline == "worker w3"
     assert finding.evidence == (
         "Its tokens differ 5.2 times as much as the others' (z = 32).",
-        "By its rows alone: the temperature of rollout_log_probs is 0.9 (0.87 to 0.92) times that of old_log_probs, or "
-        "a soft-cap.",
+        "Alone, its rows show: the temperature of rollout_log_probs is 0.9 (0.87 to 0.92) times that of old_log_probs, "
+        "or a soft-cap.",
     )
     levels = {level.level: level for level in columns_of("worker_temp09")["worker"].levels}
     assert [name for name, level in levels.items() if level.is_hot] == ["w3"]
