@@ -159,7 +159,8 @@ def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
     hold = "holds" if len(place.levels) == 1 else "hold"
     held = f"{steps_named(place.levels, every=place.every)} {hold} {percent(portion)} of the gap."
     first, *more = cause.evidence
-    where = f"It grows with the step: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
+    since = "" if place.start is None else f" from step {place.start} on"
+    where = f"It grows with the step{since}: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
     evidence = (where, f"There {first[0].lower()}{first[1:]}", *more)
     if cause.cause == "other_weights" and (place.grows or not place.is_range):
         cause = replace(cause, advice=f"{SYNC} Then {cause.advice[0].lower()}{cause.advice[1:]}")

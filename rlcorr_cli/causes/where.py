@@ -54,8 +54,9 @@ LEAST_LEFT, LEAST_SIZE_LEFT = 0.05, 0.5
 of its own where so much of its log size is."""
 AS_MUCH = 0.9
 """Of the places that hold so much of what the largest one does, the one with the fewest tokens is taken."""
-LEAST_PROMPTS = 0.02
-"""Of the tokens: prompts that hold fewer are rows of a few loud prefixes, which every dump has."""
+LEAST_PROMPTS, MOST_PROMPTS = 0.02, 0.2
+"""Of the tokens: prompts that hold fewer are rows of a few loud prefixes, which every dump has; more of them are no
+prompts of their own, but harder ones."""
 NEARLY_ALL, BY_CHANCE = 0.95, 1e-4
 """A place that holds so much of some rows, and that not by chance, is what they share."""
 
@@ -65,7 +66,8 @@ class Place:
     """Rows of some levels of a column: at, bool[R].  levels: in order; every: all levels, in order.  size: the factor
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
     above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
-    those whose size is MIN_SIZE times the mean or more."""
+    those whose size is MIN_SIZE times the mean or more; start: the step from which on it is so many times that of the
+    first one."""
 
     column: str
     levels: tuple[Any, ...]
@@ -76,6 +78,7 @@ class Place:
     share: float = 0.0
     token_share: float = 0.0
     grows: bool = False
+    start: Any = None
 
     @property
     def is_range(self) -> bool:
@@ -89,9 +92,10 @@ class Place:
 
     @property
     def since(self) -> Any:
-        """The first of some steps, where others come before it and the gap does not grow from the start."""
-        is_later = self.column == STEP and self.levels[0] != self.every[0]
-        return self.levels[0] if is_later and not self.grows else None
+        """The first of some steps, where others come before it; of a gap that grows, the step from which it has."""
+        if self.column != STEP or self.grows:
+            return self.start
+        return self.levels[0] if self.levels[0] != self.every[0] else None
 
 
 def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
@@ -105,7 +109,7 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
     if not places and prompts is not None:
         beside_their_step = rows.within(columns.get(STEP))
         place = _place(PROMPT, prompts, beside_their_step, n_tried=n_tried + len(prompts.values))
-        places = [place] if place is not None and place.token_share >= LEAST_PROMPTS else []
+        places = [place] if place is not None and LEAST_PROMPTS <= place.token_share <= MOST_PROMPTS else []
     most = max((place.share for place in places), default=0.0)
 
     def order(place: Place) -> tuple[bool, float, bool]:
@@ -267,7 +271,7 @@ def _place(
     if not parted:
         return None
     codes, size, z, slope = max(parted, key=lambda found: found[2])
-    at = np.isin(column.codes, codes)
+    at, grows = np.isin(column.codes, codes), slope is not None and slope > 0
     return _named(
         name,
         column,
@@ -276,8 +280,18 @@ def _place(
         z=z,
         share=rows.share(at),
         token_share=float(rows.n[at].sum() / rows.n.sum()),
-        grows=slope is not None and slope > 0,
+        grows=grows,
+        start=_start(of_units, scores) if grows else None,
     )
+
+
+def _start(column: ColumnOfKeys, scores: Floats) -> Any:
+    """The first level from which on all are MIN_SIZE times the first one, by either score; None where none is."""
+    order, starts = _ordered(column), list[int]()
+    for mean, n, _ in (_means(score, column) for score in scores):
+        above = (mean[order] >= mean[order[0]] + log(MIN_SIZE)) | (n[order] == 0)
+        starts.append(len(order) - int(np.cumprod(above[::-1]).sum()))
+    return column.values[order[min(starts)]] if 0 < min(starts) < len(order) else None
 
 
 def _apart(

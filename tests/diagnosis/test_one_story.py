@@ -124,7 +124,7 @@ def test_a_gap_that_grows_with_the_steps_has_the_cause_of_the_last_ones(
     cause = diagnosed.whole.diagnosis.cause
     assert cause is not None
     assert cause.parameters["column"] == "step"
-    assert cause.evidence[0].startswith("It grows with the step: steps ")
+    assert cause.evidence[0].startswith("It grows with the step from step ")
     assert "file" not in {column.column for column in diagnosed.whole.diagnosis.columns}
 
 
