@@ -132,6 +132,8 @@ def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], port
     """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows."""
     of_rows = [each for each in own if each.cause in OF_SINGLE_ROWS and each.share >= AS_WELL * place.share]
     if place.column == STEP:
+        # What grows along another column within some steps may as well grow along the steps.
+        own = [each for each in own if "direction" not in each.parameters]
         is_named = any(each.share >= CAUSES[each.cause].least_share for each in own)
     else:
         is_named, own = bool(of_rows), of_rows or own

@@ -162,12 +162,15 @@ def _fewest(here: Index, every: Index) -> Index:
 def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
     """The columns of two levels or more that are looked at by level; of those that part the rows alike the first.
 
+    A version beside the step only tells the time, too: how far it is behind is the lag.
     Of numbers there may be more than MOST_LEVELS, for they have an order; not of prompts, whose numbers have none."""
     kept: dict[str, ColumnOfKeys] = {}
     for name in sorted(sample.levels, key=lambda name: (*FIRST_NAMED, name).index(name)):
         column = sample.levels[name].rows(np.arange(sample.n_rows))
         is_short = len(column.values) <= MOST_LEVELS or (name != PROMPT and _is_ordered(column))
-        if len(column.values) >= 2 and is_short and not any(_is_same(column, other) for other in kept.values()):
+        tells_time = name == VERSION and STEP in kept
+        is_new = not tells_time and not any(_is_same(column, other) for other in kept.values())
+        if len(column.values) >= 2 and is_short and is_new:
             kept[name] = column
     return kept
 
@@ -271,7 +274,10 @@ def _place(
     if not parted:
         return None
     codes, size, z, slope = max(parted, key=lambda found: found[2])
-    at, grows = np.isin(column.codes, codes), slope is not None and slope > 0
+    grows = slope is not None and slope > 0
+    if name == STEP and not grows:
+        codes = _to_the_start(codes, of_units, scores)
+    at = np.isin(column.codes, codes)
     return _named(
         name,
         column,
@@ -283,6 +289,19 @@ def _place(
         grows=grows,
         start=_start(of_units, scores) if grows else None,
     )
+
+
+def _to_the_start(codes: Index, column: ColumnOfKeys, scores: Floats) -> Index:
+    """Levels, and where they are the last ones those before them from which on all are MIN_SIZE times the median one of
+    the others, by either score: a gap that grows to a level has begun before."""
+    order = _ordered(column)
+    first = len(order) - len(codes)
+    if not first > 0 or set(order[first:].tolist()) != set(codes.tolist()):
+        return codes
+    for mean, n, _ in (_means(score, column) for score in scores):
+        above = (mean[order] >= np.median(mean[order[:first]]) + log(MIN_SIZE)) | (n[order] == 0)
+        first = min(first, len(order) - int(np.cumprod(above[::-1]).sum()))
+    return order[first:]
 
 
 def _start(column: ColumnOfKeys, scores: Floats) -> Any:
