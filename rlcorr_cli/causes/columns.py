@@ -16,6 +16,7 @@ import numpy as np
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
 from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.numbers import jackknife_error, ratio, ratios, without_each
+from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.where import (
     LAG,
@@ -24,7 +25,6 @@ from rlcorr_cli.causes.where import (
     MIN_SIZE,
     MIN_Z,
     PROMPT,
-    STEP,
     Place,
     looked_at,
 )

@@ -42,8 +42,10 @@ from rlcorr_cli.causes.weights import (
     CLEAN_CORE,
     RULES,
     VERDICT_SHARE,
+    Grid,
     grid_cause,
     grid_facts,
+    grids,
     is_coarse,
     noise,
     repetition_penalty,
@@ -73,7 +75,7 @@ CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (
 )
 """Each of these is one reading of the same curve: the first that holds is taken."""
 CURVES_OF_ROWS = (truncation,)
-"""Beside a hot column only what single tokens show; lines are drawn within the column's level instead."""
+"""Beside an error that grows along a column only what single tokens show."""
 OF_GRIDS = ("drift", "heavy_tail", "other_weights")
 """What rounding does: it moves sure tokens by much in log-odds, and most of a row's to the same side."""
 ASYNCHRONOUS = (
@@ -110,17 +112,17 @@ def diagnose(
     cause.  place: at which the gap sits.  is_part: whether these are the rows of such a place, or all others."""
     case = Case(totals, context, sample)
     features = case.features
-    columns = attributions(totals, place, sample)
+    columns, stored = attributions(totals, place, sample), grids(case)
     causes: list[CauseFinding] = []
     fewest_rows, fewest_tokens = IN_A_PLACE if is_part else (MIN_SEQUENCES, MIN_TOKENS)
     if totals.n_rows < fewest_rows or features.n_tokens < fewest_tokens:
         verdict = TOO_FEW
-        few = f"{count_noun(features.n_tokens, 'token')}, fewer than {MIN_TOKENS:,}"
-        if totals.n_rows < MIN_SEQUENCES:
-            few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {MIN_SEQUENCES}"
+        few = f"{count_noun(features.n_tokens, 'token')}, fewer than {fewest_tokens:,}"
+        if totals.n_rows < fewest_rows:
+            few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {fewest_rows}"
         conclusion = f"Too little data to tell: {few}."
     else:
-        causes = in_order(certain(case, _causes(case, columns, place, is_part=is_part)))
+        causes = in_order(certain(case, _causes(case, columns, stored, place, is_part=is_part)))
         verdict, conclusion = concluded(causes)
         # A small core alone says little: it may be of few tokens, or have a tail.
         if not causes and features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
@@ -141,7 +143,7 @@ def diagnose(
         verdict=verdict,
         conclusion=conclusion,
         causes=tuple(causes),
-        facts=grid_facts(case),
+        facts=grid_facts(stored),
         columns=tuple(column.gap_of_column() for column in columns),
         turns=turn_gaps(totals),
         surprise=surprise_gaps(totals),
@@ -168,30 +170,32 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
 
     A grid that makes half the gap comes first; minor causes last.
     """
-    told: list[CauseFinding] = []
+    judged: list[CauseFinding] = []
     for cause in causes:
         row = CAUSES[cause.cause]
-        told.append(replace(cause, is_minor=cause.share < row.least_share, advice=cause.advice or row.advice))
+        judged.append(replace(cause, is_minor=cause.share < row.least_share, advice=cause.advice or row.advice))
 
     def order(cause: CauseFinding) -> tuple[bool, bool, int, float]:
         is_of_grid = cause.cause == "grid" and cause.share >= VERDICT_SHARE
         return cause.is_minor, not is_of_grid, CAUSES[cause.cause].rank, -cause.share
 
-    return sorted(told, key=order)
+    return sorted(judged, key=order)
 
 
-def _causes(case: Case, columns: list[Attribution], place: Place | None, *, is_part: bool) -> list[CauseFinding]:
+def _causes(
+    case: Case, columns: list[Attribution], stored: list[Grid], place: Place | None, *, is_part: bool
+) -> list[CauseFinding]:
     recorded = top1_recorded(case)
     if recorded is not None:
         return [recorded]  # of the sampled tokens nothing is known
     slips = [] if case.sample is None else slips_of(case.sample)
     slipped = slipped_rows(case, slips)
-    grid, column = grid_cause(case, LEAST if is_part else VERDICT_SHARE), trending_column(case, columns)
+    grid, column = grid_cause(stored, LEAST if is_part else VERDICT_SHARE), trending_column(case, columns)
     repeated = repetition_penalty(case)
     changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
     beside = temperature_beside(case) if repeated else stale_policy(case) if changed is not None else None
     spread = None if changed else _first(case, RULES)
-    made = OF_GRIDS if grid or is_coarse(case) else ()
+    made = OF_GRIDS if grid or is_coarse(stored) else ()
     candidates = [
         grid,
         slipped,

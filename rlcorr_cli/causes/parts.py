@@ -17,19 +17,19 @@ rows are of.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
-from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis
+from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import slips_of
+from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.where import STEP, Place, place_of, shared_by
+from rlcorr_cli.causes.where import Place, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
@@ -188,7 +188,7 @@ def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
     return replace(cause, parameters=parameters if place.since is None else {**parameters, "since": place.since})
 
 
-def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Any]:
+def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Fact]:
     """The grids that values are on in the rows of a place alone."""
     known = {fact.sentence for fact in rest.facts}
     at = f"At {steps_named(place.levels, place.column, place.every)} "

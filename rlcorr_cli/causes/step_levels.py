@@ -26,8 +26,7 @@ finite."""
 
 def sample_clusters(sample: RowSample) -> Keys:
     """The cluster of each row of a sample."""
-    of, offsets = sample.rollout, offsets_of(sample.n_valid)
-    rollout = (of if sample.unscored is None else np.where(sample.unscored, sample.train, of)).astype(np.float32)
+    rollout, offsets = sample.scored.astype(np.float32), offsets_of(sample.n_valid)
     ids, prompts = (keys if keys.any() else None for keys in (sample.ids, sample.prompts))
     return cluster_keys(rollout, offsets, row_keys(rollout, offsets, ids), prompts, have_ids=ids is not None)
 
@@ -43,9 +42,7 @@ def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = N
     clusters, size = sample_clusters(sample), len(column.values)
     order = np.lexsort((clusters, column.codes))
     cells = np.union1d(first_of_each(clusters[order]), first_of_each(column.codes[order]))
-    log_ratios = np.clip(sample.train.astype(np.float64) - sample.rollout, -MOST_LOG_RATIO, MOST_LOG_RATIO)
-    if sample.unscored is not None:
-        log_ratios[sample.unscored] = 0.0
+    log_ratios = np.clip(sample.train.astype(np.float64) - sample.scored, -MOST_LOG_RATIO, MOST_LOG_RATIO)
     of_rows = np.add.reduceat(k3(log_ratios), offsets_of(sample.n_valid)[:-1])
     sums, tokens = (np.add.reduceat(of[order], cells) for of in (of_rows, sample.n_valid))
     steps, logs = column.codes[order][cells], np.log(np.maximum(sums / tokens, LEAST_K3))

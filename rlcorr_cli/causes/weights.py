@@ -4,7 +4,7 @@ The grid of numbers that a column is stored on is always told, and the cause whe
 of d the first rule that holds is taken (RULES), and what is left is noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ LEAST_OF_STEPS, STEPS_TIMES = 0.01, 1.5
 float32 is one, too.  Measured: the share comes out .5 to 1.5 times as large as it is."""
 STORED = f"At least {percent(ON_GRID)} of its values are so rounded, which by itself (step^2 / 12 per token)"
 NEAR_0 = "Next to 0 its values lie {first:.3g} apart, and the two columns differ by {off} there, which on all tokens"
+FINE = {GRIDS[name] for name in ("bf16", "fp16", "decimals_4")}
 DECIMAL_STEPS = {f"decimals_{n}": 10.0**-n for n in (2, 3, 4)}
 
 MIN_ETA2, MIN_DIFFERENCE = 0.1, 0.02
@@ -87,23 +88,22 @@ def grids(case: Case) -> list[Grid]:
     return found
 
 
-def is_coarse(case: Case) -> bool:
-    """Whether a column is stored in steps that move sure tokens by more in log-odds than noise does."""
-    stored = {GRIDS[name] for name in GRIDS if name != "decimals_2" and name != "decimals_3"}
-    return any(grid.grid not in stored for grid in grids(case))
+def is_coarse(columns: Iterable[Grid]) -> bool:
+    """Whether one of these columns is stored in steps that move sure tokens by more in log-odds than noise does."""
+    return any(grid.grid not in FINE for grid in columns)
 
 
-def grid_facts(case: Case) -> tuple[Fact, ...]:
+def grid_facts(columns: Iterable[Grid]) -> tuple[Fact, ...]:
     """One sentence a column."""
     return tuple(
         Fact("grid", f"{grid.column} is stored in {grid.grid}: its rounding makes {percent(grid.share)} of the gap.")
-        for grid in grids(case)
+        for grid in columns
     )
 
 
-def grid_cause(case: Case, least_share: float = VERDICT_SHARE) -> CauseFinding | None:
-    """The column whose rounding makes at least so much of the gap."""
-    grid = max(grids(case), key=lambda grid: grid.share, default=None)
+def grid_cause(columns: Iterable[Grid], least_share: float = VERDICT_SHARE) -> CauseFinding | None:
+    """The column of these whose rounding makes at least so much of the gap."""
+    grid = max(columns, key=lambda grid: grid.share, default=None)
     if grid is None or grid.share < least_share:
         return None
     return CauseFinding(

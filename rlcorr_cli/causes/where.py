@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.numbers import ratio, ratios
+from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import RowGaps
 from rlcorr_cli.totals.gap import MOST_LEVELS, order_of_keys
@@ -30,7 +31,7 @@ from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-STEP, LAG, VERSION, PROMPT, LENGTH = "step", "lag", "policy_version", "group_id", "prompt_length"
+LAG, VERSION, PROMPT, LENGTH = "lag", "policy_version", "group_id", "prompt_length"
 FIRST_NAMED = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
 many of the tokens is named before them."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
+from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
-from rlcorr_cli.causes.where import STEP
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
