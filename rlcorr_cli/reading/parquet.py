@@ -173,6 +173,8 @@ def _step(
     low, high = STEP_TOKENS
     metadata, is_whole = file.metadata, names is None
     read = range(metadata.num_columns) if names is None else sorted({j for name in names for j in _indices(file, name)})
+    if is_whole:  # of the needed columns alone it is known
+        _check_descriptions(metadata, list(read))
     chunks = {j: [metadata.row_group(i).column(j) for i in groups] for j in read}
     n_tokens = sum(chunk.num_values for j in _indices(file, tokens) for chunk in chunks[j])
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
