@@ -74,7 +74,7 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             lines, is_cap = features.lines, name == "logit_softcap"
             if is_cap and features.fan < CAP_FAN and not is_bent(lines["u_low"], lines["u"]):
                 return ["temperature"]
-            if case.shared_prefixes is not None or not CAP_FAN <= features.fan < LINE_FAN:
+            if case.shared_prefixes is not None or features.fan < CAP_FAN or (is_cap and features.fan >= LINE_FAN):
                 return []
             return ["temperature" if is_cap else "logit_softcap"]
         case "other_weights":
@@ -90,7 +90,7 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
         case "heavy_tail":
             weights = ["other_weights"] if case.may_be_weights else []
             return ["noise", *weights] if case.over_noise < NEAR_NOISE * MOST_OVER_NOISE else weights
-        case "stale_policy":
+        case "stale_policy" if "column" not in cause.parameters:
             return ["drift"] if features.lean.z_correlation < STALE_Z_ALONE else []
         case "repetition_penalty":
             repetition = case.repetition

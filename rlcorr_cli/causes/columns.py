@@ -32,7 +32,7 @@ from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 NEVER_HOT = ("length",)
 MIN_TREND_LEVELS = 3
@@ -230,6 +230,8 @@ ADVICE = {
     "worker": "Restart {names}, and compare settings and weights with those of the other workers.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
+    TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same tokens "
+    "on both sides.",
 }
 """What to do about a column that names itself what its rows have of their own."""
 COLUMN_SHARE = 0.3
@@ -248,30 +250,38 @@ def trending_column(case: Case, columns: list[Attribution]) -> CauseFinding | No
 
 
 def column_of(place: Place) -> CauseFinding:
-    """That a place carries the gap, as a cause."""
-    names = levels_named(place.levels, place.every)
-    advice = CAUSES["stale_policy" if place.column == LAG else "column"].advice
-    if place.column in ADVICE:
-        advice = ADVICE[place.column].format(names=names)
+    """That a place carries the gap, as a cause: rows of a longer lag are stale, all others are of a column."""
+    names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
+    advice = ADVICE[place.column].format(names=names) if place.column in ADVICE else CAUSES[cause].advice
     clean = [level for level in place.every if level not in place.levels]
     if place.column == LAG and clean and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"
         advice = f"Drop the rows of a lag above {bound}, or cap it there: up to {bound} the gap is level. {advice}"
     its, others = ("Its", "the others'") if len(place.levels) == 1 else ("Their", "all others'")
+    same = place.steps and f"Nearly the same rows are of {steps_named(place.steps.levels, every=place.steps.every)}: "
     return CauseFinding(
-        cause="column",
+        cause=cause,
         share=place.share,
         token_share=place.token_share,
         parameters={"column": place.column, "levels": names, "size": place.size},
         headline=_headline(place, names),
-        evidence=(f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f}).",),
+        evidence=(
+            f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f}).",
+            *([] if same is None else [f"{same}what changed there may be the reason, too."]),
+        ),
         advice=advice,
     )
+
+
+def _cause_of(column: str) -> str:
+    return "stale_policy" if column == LAG else "column"
 
 
 def _headline(place: Place, names: str) -> str:
     if place.column == STEP:
         return f"a larger error at {steps_named(place.levels, every=place.every)}"
+    if place.column == LAG:
+        return f"stale rollouts, at lag {names}"
     return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"
 
 
@@ -279,14 +289,15 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
     assert column.trend is not None
     factor, z = column.trend
     direction = "grows" if factor > 1 else "falls"
+    what = "stale rollouts: an error" if column.name == LAG else "an error"
     return CauseFinding(
-        cause="column",
+        cause=_cause_of(column.name),
         share=share,
         parameters={"column": column.name, "factor": max(factor, 1 / factor), "direction": direction},
-        headline=f"an error that {direction} with {column.name}",
+        headline=f"{what} that {direction} with {column.name}",
         evidence=(
             f"From the lowest to the highest {column.name}, the typical difference of a token changes by a factor of "
             f"{figures(factor)} (z = {abs(z):.0f}).",
         ),
-        advice=CAUSES["stale_policy" if column.name == LAG else "column"].advice,
+        advice=CAUSES[_cause_of(column.name)].advice,
     )

@@ -51,15 +51,16 @@ MIN_CURVE = 0.1
 MIN_SLOPE, SLOPE_ERRORS = 0.015, 4.0
 LINE_R2, LINE_MATCH = 0.4, 0.85
 MIN_HIGH = 100
-LINE_FAN = 1.7
-"""Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9."""
+LINE_FAN, CLEAR_R2 = 1.7, 0.9
+"""Temperature leaves noise alike at all u; measured: at most 1.4, soft-caps at least 1.9, unless there is hardly any
+noise: then what is left of a clear line that does not bend is no fan."""
 LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.98
 """The slope of the line over the one that shared prefixes give: temperatures .8 to 1.1, soft-caps up to 2.6.  Three
 errors and not two, because few prefixes make most of them.  Where the prefixes' line explains less than that of all
 tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  From STRAIGHT on
 it is a line, however tokens fan out: soft-caps explain .18 to .96."""
-BEND = (0.82, 1.25)
-"""The slope among unlikely tokens over that of all: temperatures .87 to 1.07, soft-caps .5 to .78."""
+BEND = (0.79, 1.25)
+"""The slope among unlikely tokens over that of all: temperatures .8 to 1.07, soft-caps .5 to .78."""
 BESIDE_R2, BESIDE_ERRORS = 0.5, 6.0
 """Measured: R² beside a penalty .6 and more, of a penalty alone .2 at most."""
 CAP_R2, CAP_CURVE, CAP_FAN, ONE_SIDED = 0.25, 0.35, 1.4, 0.95
@@ -260,7 +261,7 @@ def temperature(case: Case) -> CauseFinding | None:
     shared = case.shared_prefixes
     alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
     if not (alike and shared is not None and shared.r2 >= STRAIGHT):
-        if is_bent(low, line) or high.match < LINE_MATCH or features.fan >= LINE_FAN:
+        if is_bent(low, line) or high.match < LINE_MATCH or (features.fan >= LINE_FAN and line.r2 < CLEAR_R2):
             return None
         if shared is not None and not alike:
             return None

@@ -157,13 +157,17 @@ def zeros(c: Column) -> Flags:
 
 
 def running(c: Column) -> Flags:
-    """Rows in which values, or values times their number, never rise from token to token (from the end: never fall)."""
-    hit = np.zeros(len(c.n), np.bool_)
-    for factor in (1, -1, c.places + 1, c.places - c.n[c.rows]):  # a running mean times its number is a total
+    """Rows in which values, or values times their number, never rise from token to token (from the end: never fall),
+    by steps that go with the other column's log-probs."""
+    hit, last = np.zeros(len(c.n), np.bool_), c.y[c.before]
+    # A running mean times its number is a total.
+    for factor, y in ((1, c.y), (-1, last), (c.places + 1, c.y), (c.places - c.n[c.rows], last)):
         steps, rounding = np.diff(c.x * factor, prepend=0) * (c.places > 0), c.precision * np.abs(factor)
         if (never_rises := c.sums(steps > rounding) == 0).any():
             falls = c.sums((steps < -rounding) & (c.x != c.x[c.before]))
-            hit |= never_rises & (falls >= (LONG if isinstance(factor, int) else MANY))
+            of_rows = never_rises & (falls >= (LONG if isinstance(factor, int) else MANY))
+            at = of_rows[c.rows] & (c.places > 0)
+            hit |= of_rows & (correlation(steps[at], y[at]) >= AGREE)
     return c.differ(hit)
 
 

@@ -36,7 +36,7 @@ from rlcorr_cli.measure.worst import largest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
 from rlcorr_cli.totals.lists import starts_of
-from rlcorr_cli.totals.row_sample import RowSample
+from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
@@ -44,6 +44,10 @@ BROAD = ("column", "drift", "heavy_tail", "other_weights", "some_rows", "noise")
 """What a mixture of two kinds of rows looks like, a trend along another column among them."""
 OF_SINGLE_ROWS = ("slipped_rows", "mispaired_rows", "first_token", "last_token", "mask_boundary")
 """Faults of single rows or tokens, which are told by themselves, with their place."""
+HIDES = 0.5
+"""Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
+OF_WHOLE_ROWS = ("slipped_rows", "mispaired_rows")
+SETTINGS = ("top_p", "min_p", "temperature", "temperature_and_truncation", "top_k", "repetition_penalty")
 AS_WELL = 0.8
 """A cause with such a share of what a place holds is taken to explain it."""
 
@@ -107,12 +111,13 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
 
 
-def _of_part(part: RowSample, context: Context, place: Place, *, is_last: bool) -> Diagnosis:
-    """The diagnosis of one part, which is parted again where another column stands apart in it."""
+def _of_part(part: RowSample, context: Context, place: Place | None, *, is_last: bool) -> Diagnosis:
+    """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
+    apart in it."""
     sums = gap_totals(part)
     inner = None if is_last else place_of(part, sums)
     found = diagnose(part_totals(part, sums), context, part, inner, is_part=True)
-    if inner is None or found.verdict == TOO_FEW or inner.column == place.column:
+    if inner is None or found.verdict == TOO_FEW or (place is not None and inner.column == place.column):
         return found
     return parted(part, found, inner, context, is_inner=True)
 
@@ -120,12 +125,17 @@ def _of_part(part: RowSample, context: Context, place: Place, *, is_last: bool) 
 def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
-    if inside.cause is not None and inside.cause.cause in in_rest.difference(BROAD):
+    largest = max(inside.causes, key=lambda each: each.share, default=None)
+    if (
+        largest is not None
+        and inside.cause is not None
+        and {largest.cause, inside.cause.cause} <= in_rest.difference(BROAD)
+    ):
         return True
     named = whole.cause
     if place.column == STEP and named is not None and inside.cause is not None and inside.cause.cause == named.cause:
         return False
-    return named is not None and named.cause not in BROAD and named.share >= AS_WELL * place.share
+    return named is not None and named.cause not in {*BROAD, "grid"} and named.share >= AS_WELL * place.share
 
 
 def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float) -> list[CauseFinding]:
@@ -143,7 +153,7 @@ def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], port
     inner = inside.cause
     if inner is not None and inner.cause != "noise":
         its, it = ("its", "it") if len(place.levels) == 1 else ("their", "them")
-        shown = f"Alone, {its} rows show: {inner.claim}."
+        shown = f"Alone, {its} {'tokens' if place.column == TURN else 'rows'} show: {inner.claim}."
         within = f"Within {it} stands apart: {inner.headline}." if inner.cause == "column" else shown
         column = replace(
             column,
@@ -216,8 +226,47 @@ def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -
     return replace(diagnosis, causes=tuple(causes))
 
 
+def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context) -> Diagnosis | None:
+    """The diagnosis where faults of single rows or tokens make most of the gap, and so hide what else is wrong: beside
+    them what the rest shows by itself.  None where they make less.
+
+    Where a first or last token is wrong, others of its row often are; then only a setting of the sampler is told.
+    """
+    starts, left, share = starts_of(sample.n_valid), np.ones(sample.n_valid_tokens, np.bool_), 0.0
+    faults = [cause for cause in whole.causes if not cause.is_minor]
+    for cause in faults:
+        rows = _rows_of(cause, sample, sums)
+        share += cause.share if rows is not None else 0.0
+        if cause.cause in OF_WHOLE_ROWS and rows is not None:
+            left &= ~np.repeat(rows, sample.n_valid)
+        elif rows is not None:
+            seams = starts_of(sample.by_turn.n_valid)
+            left[{"first_token": starts, "mask_boundary": seams}.get(cause.cause, starts + sample.n_valid - 1)] = False
+    if share < HIDES:
+        return None
+    whole = with_shared_places(sample, sums, whole)
+    if not left.any():
+        return whole
+    found = _of_part(sample.tokens(left), context, None, is_last=False)
+    named, places = {cause.cause for cause in faults}, {cause.parameters.get("column") for cause in whole.causes}
+    told = {*SETTINGS, *(("column",) if named & {*OF_WHOLE_ROWS} else ())} - named
+    portion = ratio(found.gap.sum_sq, whole.gap.sum_sq)
+    more = [
+        replace(cause, share=cause.share * portion, share_interval=None)
+        for cause in found.causes
+        if cause.cause in told
+        and (not cause.is_minor or cause.certainty == "proven")
+        and cause.parameters.get("column", "") not in places
+    ]
+    told = {cause.cause for cause in more}
+    others = [cause for cause in whole.causes if cause.cause not in {*told, *named}]
+    faults = [cause for cause in whole.causes if not cause.is_minor]
+    return replace(whole, causes=(*faults, *more, *others))
+
+
 def _rows_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
-    """The rows with such a fault, bool[R], of a first or last token that is off by more than ln 2; None of others."""
+    """The rows with such a fault, bool[R], of a first or last token that is off by more than ln 2, of a seam in none;
+    None of others."""
     far = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2
     starts = starts_of(sample.n_valid)
     odd = ~np.isnan(sums.odd)
@@ -231,5 +280,7 @@ def _rows_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[n
             return far[starts]
         case "last_token":
             return far[starts + sample.n_valid - 1]
+        case "mask_boundary":
+            return np.zeros(sample.n_rows, np.bool_)
         case _:
             return None

@@ -1,6 +1,6 @@
 """Rows that stand out by themselves, and tokens that were recorded wrongly in all of them.
 
-The likeliest token's log-prob in place of the sampled one's; rows that slip from some token on; rows whose two columns
+Log-probs of other tokens than the sampled ones; rows that slip from some token on; rows whose two columns
 are of different responses; and rows far off that no column marks.
 """
 
@@ -17,6 +17,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRows
 from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 FAR_TOKENS, FAR_LOG_RATIO, FAR_SHARE = 30, 1.0, 0.01
@@ -24,6 +25,11 @@ NEARLY_ALL, SLACK = 0.995, 0.02
 AT_ENDS = 0.5
 LIKELY = 0.25
 """The likeliest token's probability, typically, where another one was sampled; top-k leaves .05 to rare tokens."""
+
+MAXIMUM_ERRORS = 4.0
+ONE_SIDE, UNRELATED = 0.9, 0.2
+"""Another token is the less likely one so often, and its log-prob correlates with the sampled one's by less."""
+NEAR_START, LATE = 0.95, 0.1
 
 FARTHEST_SLIP = 8
 MIN_SLIPPED, MIN_TAIL = 3, 8
@@ -43,36 +49,52 @@ IQR_OF_NORMAL = 1.349
 NAMED_ROWS = 4
 
 
-def top1_recorded(case: Case) -> CauseFinding | None:
-    """The rollout column has the likeliest token's log-prob where another token was sampled.
+def other_tokens(case: Case) -> CauseFinding | None:
+    """One column has log-probs of other tokens than the sampled ones: the rollout's of the likeliest ones, or either
+    column's of tokens that have nothing to do with these.
 
-    Two tokens of one distribution: the recorded one is always the likelier, and their probabilities sum to 1 at most.
+    Two tokens of one distribution have probabilities that sum to 1 at most.  Where the rollout's is of the likeliest
+    token, of probability p, another one was sampled with probability 1 - p, and only there the two are far apart:
+    sum p (far - (1 - p)) is 0 or less then, but for an error of sqrt(sum p^3 (1 - p)).
     """
     if case.sample is None or (case.step is not None and is_cut(case.step)):
         return None
     b, a = (column.astype(np.float64) for column in (case.sample.rollout, case.sample.train))
     far = np.abs(a - b) > FAR_LOG_RATIO
-    n = int(far.sum())
+    n, starts = int(far.sum()), starts_of(case.sample.n_valid)
     if n < max(FAR_TOKENS, FAR_SHARE * len(b)):
         return None
-    ends = np.cumsum(case.sample.n_valid)
-    if far[ends - 1].sum() + far[ends - case.sample.n_valid].sum() > AT_ENDS * n:
+    if far[starts + case.sample.n_valid - 1].sum() + far[starts].sum() > AT_ENDS * n:
         return None  # something else is wrong with first or last tokens
-    p, q = np.exp(b[far]), np.exp(a[far])
-    higher, fits = float((p > q).mean()), float((p + q <= 1 + SLACK).mean())
-    if min(higher, fits) < NEARLY_ALL or float(np.median(p)) < LIKELY:
+    p, q = np.exp(b), np.exp(a)
+    higher, fits = float((p > q)[far].mean()), float((p + q <= 1 + SLACK)[far].mean())
+    if fits < NEARLY_ALL:
         return None
-    rollout = case.context.rollout
+    error = np.sqrt(float((p**3 * (1 - p)).clip(0).sum()))
+    is_likeliest = float((p * (far - (1 - p))).sum()) <= MAXIMUM_ERRORS * error
+    columns = (case.context.rollout, case.context.train)
+    wrong, right = columns if higher < 1 / 2 else columns[::-1]
+    parameters: dict[str, float | str] = {"tokens": n}
+    if higher >= NEARLY_ALL and is_likeliest and float(np.median(p[far])) >= LIKELY:
+        cause, headline = "top1_recorded", f"{right} holds the log-prob of the likeliest token, not of the sampled one"
+    elif max(higher, 1 - higher) >= ONE_SIDE and abs(float(np.corrcoef(a[far], b[far])[0, 1])) < UNRELATED:
+        place = np.arange(len(b)) - np.repeat(starts, case.sample.n_valid)
+        start = float(np.quantile((place / np.repeat(case.sample.n_valid, case.sample.n_valid))[far], 1 - NEAR_START))
+        since = f", from about {percent(start)} of each row's length on" if start > LATE else ""
+        cause, headline = "wrong_labels", f"{wrong} is not of the sampled tokens{since}"
+        parameters["side"] = wrong
+    else:
+        return None
     return CauseFinding(
-        cause="top1_recorded",
+        cause=cause,
         share=case.features.share(float(((a - b)[far] ** 2).sum())),
         token_share=n / len(b),
-        parameters={"tokens": n},
-        headline=f"{rollout} holds the log-prob of the likeliest token, not of the sampled one",
+        parameters=parameters,
+        headline=headline,
         evidence=(
-            f"On {n:,} tokens the columns differ by more than {FAR_LOG_RATIO:g}. {rollout} is the higher one on "
-            f"{percent(higher)} of them, and on {percent(fits)} the two probabilities sum to 1 at most, as those of "
-            "two different tokens do.",
+            f"On {n:,} tokens the columns differ by more than {FAR_LOG_RATIO:g}. {right} is the higher one on "
+            f"{percent(max(higher, 1 - higher))} of them, and on {percent(fits)} the two probabilities sum to 1 at "
+            "most, as those of two different tokens do.",
         ),
     )
 

@@ -20,7 +20,7 @@ from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.parts import part_totals, parted, with_shared_places
+from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, with_shared_places
 from rlcorr_cli.causes.step_levels import STEP, sample_clusters
 from rlcorr_cli.causes.where import place_of
 from rlcorr_cli.causes.wording import percent
@@ -34,7 +34,7 @@ from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.gap import MOST_LEVELS, GapTotals
 from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
 
 FILE = "file"
@@ -58,14 +58,18 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
-    totals, place = part_totals(sample, sums), place_of(sample, sums)
+    totals, place, units = part_totals(sample, sums), place_of(sample, sums), sample
+    if (by_turn := sample.by_turn).n_rows > sample.n_rows:
+        of_turns = place_of(by_turn, gap_totals(by_turn))
+        place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
     diagnosis = diagnose(totals, context, sample, place)
     if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
-        if place is not None:
-            diagnosis = parted(sample, diagnosis, place, context)
-        diagnosis = with_shared_places(sample, sums, diagnosis)
+        beside = beside_faults(sample, sums, diagnosis, context)
+        if beside is None and place is not None:
+            diagnosis = parted(units, diagnosis, place, context)
+        diagnosis = beside or with_shared_places(sample, sums, diagnosis)
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(

@@ -272,10 +272,25 @@ _OF_A_GAP = (
         meaning="The rollout column holds the log-prob of the likeliest token, not of the sampled one.",
         looks="Where the two columns differ by more than 1, the rollout's is always the higher one, and the two "
         "probabilities sum to 1 at most, as those of two different tokens do.",
-        certainty="Both must hold for 99.5% of 30 tokens or more.",
-        alike="top_k, which raises all tokens alike; a higher temperature raises only unlikely ones.",
+        certainty="Both must hold for 99.5% of 30 tokens or more, and of tokens with a log-prob of log p no more than "
+        "1 - p may be far off, because so often another one than the likeliest is sampled.",
+        alike="wrong_labels, where sure tokens are as often far off as others.",
         advice="Read the log-prob of the sampled token, not the first candidate of the engine's top_logprobs.",
         source="NeMo-RL #3297",
+    ),
+    Cause(
+        name="wrong_labels",
+        effect="fault",
+        moves_mean="either",
+        meaning="One column holds log-probs of other tokens than the sampled ones.",
+        looks="Where the two columns differ by more than 1, they have nothing to do with each other (a correlation below "
+        "0.2), one is the lower one on 90% or more, and the two probabilities sum to 1 at most, as those of two "
+        "different tokens do.",
+        certainty="Needs 30 such tokens. Which tokens were scored is not in the dump.",
+        alike="top1_recorded, whose sure tokens are hardly ever far off; mispaired_rows and slipped_rows, whose columns "
+        "are of other places, so that neither is the lower one.",
+        advice="Compare the labels that this side scores with the sampled token ids, from the first far token of a row "
+        "on (`rlcorr inspect DUMP --row ID`).",
     ),
     Cause(
         name="first_token",
@@ -363,6 +378,7 @@ _OF_A_GAP = (
         name="top_p",
         effect="fault",
         moves_mean="either",
+        least_share=0.05,
         reading="top-p",
         proven="unless_stale",
         meaning="One side's log-probs are after top-p (nucleus) sampling, the other's are not.",
@@ -380,6 +396,7 @@ _OF_A_GAP = (
         name="min_p",
         effect="fault",
         moves_mean="either",
+        least_share=0.05,
         reading="min-p",
         proven="unless_stale",
         meaning="One side's log-probs are after min-p sampling, the other's are not.",

@@ -41,6 +41,9 @@ MIN_BEYOND, BEYOND_SHARE, BEYOND_GAINED = 10, 0.001, 2.0
 LONGEST = 64
 """Prefixes are compared up to this many tokens."""
 MIN_SHARING, MIN_PREFIXES = 20, 5
+ROUNDING, MOST_OVER = 0.05, 0.1
+"""Of the probability that a prefix's tokens have together, and the share of tokens whose prefixes may exceed 1 by more:
+rows whose columns do not belong together make some."""
 FAR_OFF = 5.0
 """A difference so many typical ones off the line is of a row whose columns do not belong together, or of a flip."""
 MAD_OF_NORMAL = 0.6745
@@ -187,11 +190,14 @@ class SharedPrefixes:
 
 
 def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
-    """None where too few tokens share their prefix, or a dump has no token ids or no prompts."""
+    """None where too few tokens share their prefix, or a dump has no token ids or no prompts; and where different tokens
+    of a prefix have probabilities that sum to more than 1, so that what is called a prompt is none."""
     pairs = [_differences(*group) for group in _sharing(sample)]
     if not pairs:
         return None
-    b, a, prefix = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    b, a, prefix, mass = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    if (mass > 1 + ROUNDING).mean() > MOST_OVER:
+        return None
     kept = np.ones(len(b), np.bool_)
     slope = error = r2 = 0.0
     n_prefixes = 0
@@ -240,8 +246,9 @@ def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Index, NDArray
 
 def _differences(
     b: Floats, a: Floats, ids: Index, prefix: NDArray[np.uint64]
-) -> tuple[Floats, Floats, NDArray[np.uint64]]:
-    """Each different token's b and a less the mean of its prefix's tokens; no token that is alone after its prefix."""
+) -> tuple[Floats, Floats, NDArray[np.uint64], Floats]:
+    """Each different token's b and a less the mean of its prefix's tokens, the prefix, and the probability that these
+    have in b together; no token that is alone after its prefix."""
     order = np.lexsort((ids, prefix))
     b, a, ids, prefix = b[order], a[order], ids[order], prefix[order]
     new = np.concatenate([[True], (prefix[1:] != prefix[:-1]) | (ids[1:] != ids[:-1])]) if len(b) else np.zeros(0, bool)
@@ -249,4 +256,4 @@ def _differences(
     distinct, group, counts = np.unique(prefix, return_inverse=True, return_counts=True)
     less = [column - (np.bincount(group, column, len(distinct)) / np.maximum(counts, 1))[group] for column in (b, a)]
     on = counts[group] > 1
-    return less[0][on], less[1][on], prefix[on]
+    return less[0][on], less[1][on], prefix[on], np.bincount(group, np.exp(b), len(distinct))[group][on]

@@ -80,7 +80,8 @@ def grids(case: Case) -> list[Grid]:
             on = [Grid(column, GRIDS[stored], case.features.share(step2), STORED)]
         if case.sample is not None and (first := first_step(getattr(case.sample, side))):
             near = abs(getattr(case.sample, side) + 2.5 * first) <= 2 * first
-            off = float((case.sample.train[near].astype(np.float64) - case.sample.rollout[near]).std())
+            differences = case.sample.train[near].astype(np.float64) - case.sample.rollout[near]
+            off = float(differences.clip(-2 * first, 2 * first).std())  # few rows may be wrong altogether
             share = case.features.share(off**2 * n)
             if share > STEPS_TIMES * (on[0].share if on else LEAST_OF_STEPS):
                 on = [Grid(column, f"steps of {first:.3g}", share, NEAR_0.format(first=first, off=figures(off)))]
@@ -109,7 +110,7 @@ def grid_cause(columns: Iterable[Grid], least_share: float = VERDICT_SHARE) -> C
     return CauseFinding(
         cause="grid",
         share=grid.share,
-        parameters={"column": grid.column, "grid": grid.grid},
+        parameters={"grid": grid.grid, "side": grid.column},
         headline=f"{grid.column} is rounded to {grid.grid}",
         evidence=(f"{grid.known_by} makes {percent(grid.share)} of the gap.",),
     )

@@ -68,7 +68,7 @@ class Place:
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
     above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
     those whose size is MIN_SIZE times the mean or more; start: the step from which on it is so many times that of the
-    first one."""
+    first one.  steps: of another column, the place of steps that nearly the same rows are."""
 
     column: str
     levels: tuple[Any, ...]
@@ -80,6 +80,7 @@ class Place:
     token_share: float = 0.0
     grows: bool = False
     start: Any = None
+    steps: "Place | None" = None
 
     @property
     def is_range(self) -> bool:
@@ -94,6 +95,8 @@ class Place:
     @property
     def since(self) -> Any:
         """The first of some steps, where others come before it; of a gap that grows, the step from which it has."""
+        if self.steps is not None:
+            return self.steps.since
         if self.column != STEP or self.grows:
             return self.start
         return self.levels[0] if self.levels[0] != self.every[0] else None
@@ -116,27 +119,31 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
     def order(place: Place) -> tuple[bool, float, bool]:
         return place.share < AS_MUCH * most, round(place.token_share, 2), place.column in FIRST_NAMED
 
-    return min(places, key=order, default=None)
+    place, steps = min(places, key=order, default=None), found.get(STEP)
+    if place is None or steps is None or place.column == STEP or (place.at != steps.at).mean() > 1 - NEARLY_ALL:
+        return place
+    return replace(place, steps=steps)
 
 
 def shared_by(sample: RowSample, at: Mask) -> Place | None:
     """The smallest place that nearly all of some rows stand in, not by chance.
 
     With shares s of all rows and f of these n rows inside the place, chance is at most e^(-n D), D = f ln(f / s) +
-    (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the ranges that two of the levels tried can bound.
+    (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the ranges that two levels of a column can bound, in all columns.
     """
     columns, n = looked_at(sample) if at.any() else {}, int(at.sum())
-    n_tried = sum(len(column.values) for column in columns.values())
+    columns.pop(PROMPT, None)
+    n_tried = sum(len(column.values) ** 2 for column in columns.values())
     places: list[Place] = []
     for name, column in columns.items():
         order = _ordered(column)
         here, every = (np.bincount(codes, minlength=len(order))[order] for codes in (column.codes[at], column.codes))
         inside = _neighbours(here, every) if _is_ordered(column) else _fewest(here, every)
         f, s = (float(counts[inside].sum() / counts.sum()) for counts in (here, every))
-        if name == PROMPT or not s < f or s >= 1:
+        if not s < f or s >= 1:
             continue
         distance = f * log(f / s) + (0.0 if f == 1 else (1 - f) * log((1 - f) / (1 - s)))
-        if n_tried**2 * exp(-n * distance) < BY_CHANCE:
+        if n_tried * exp(-n * distance) < BY_CHANCE:
             place = _named(name, column, order[inside])
             tokens = float(sample.n_valid[place.at].sum() / sample.n_valid_tokens)
             places.append(replace(place, token_share=tokens))

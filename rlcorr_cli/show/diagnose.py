@@ -273,7 +273,7 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
     named = {each.parameters.get("column") for each in diagnosis.causes}
     tried = [column for column in diagnosis.columns if not column.too_many]
     standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
-    if tried and not standing:
+    if tried and not standing and not named - {None}:
         yield "No column stands out."
     # Where a column is the cause, the steps at which its gap grows are no other one.
     named |= {STEP} if named - {None, STEP} else set()

@@ -30,6 +30,7 @@ masked tokens, too, which would fill the memory where hardly one is valid."""
 LEVELS = 16
 """How many levels up a sample holds half as many rows."""
 MOST_LEVEL = 64 * LEVELS
+TURN = "turn"
 ARRAY = "array"
 """The key of a field's metadata that says what array it is."""
 Index = NDArray[np.int64]
@@ -189,6 +190,35 @@ class RowSample:
             levels={name: column.rows(at) for name, column in self.levels.items()},
             groups={name: column.rows(at) for name, column in self.groups.items()},
         )
+
+    def tokens(self, kept: NDArray[np.bool_]) -> "RowSample":
+        """These of its valid tokens, bool[V]: the others are masked, and rows without any left out."""
+        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid.copy()
+        valid[valid] = kept
+        n_valid = np.add.reduceat(valid, starts_of(self.n_tokens), dtype=np.int64)
+        arrays = ((name, getattr(self, name)) for name, array in ARRAYS.items() if array.of == "valid tokens")
+        of_valid = {name: values[kept] for name, values in arrays if values is not None}
+        return replace(self, valid=valid, n_valid=n_valid, **of_valid).rows(np.flatnonzero(n_valid))
+
+    @property
+    def by_turn(self) -> "RowSample":
+        """Each of its turns, runs of valid tokens, as a row, with TURN among the levels, from 1 on; what is masked
+        belongs to the turn before it, and to the first one of its row."""
+        starts = starts_of(self.n_tokens)
+        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+        begins = valid & ~np.concatenate([[False], valid[:-1]])
+        begins[starts] = valid[starts]
+        n_turns = np.add.reduceat(begins, starts, dtype=np.int64)
+        row, first, at = np.repeat(np.arange(self.n_rows), n_turns), starts_of(n_turns), np.flatnonzero(begins)
+        at[first] = starts
+        of_rows = {name: getattr(self, name)[row] for name, array in ARRAYS.items() if array.of == "rows"}
+        of_rows |= {"n_tokens": np.diff(at, append=len(valid)), "n_valid": np.add.reduceat(valid, at, dtype=np.int64)}
+        turn = np.arange(len(at)) - first[row]
+        columns = {name: column.rows(row) for name, column in self.levels.items()}
+        columns[TURN] = ColumnOfKeys(codes=turn, values=tuple(range(1, int(n_turns.max()) + 1)))
+        names = self.names[ranges(starts_of(self.n_name)[row], self.n_name[row])]
+        groups = {name: column.rows(row) for name, column in self.groups.items()}
+        return replace(self, **of_rows, names=names, levels=columns, groups=groups)
 
     @cached_property
     def scored(self) -> NDArray[Any]:

@@ -22,10 +22,13 @@ from typing import Any
 from rlcorr_cli import diagnose
 from rlcorr_cli.causes.diagnosis import CauseFinding, Diagnosis
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.results.diagnosed import DiagnosedDump
 
 CLEAN = {"noise", "none", "no_cause"}
 QUIET_SHARE = 0.5
 """A fault that makes less of the gap may be called noise."""
+OF_WEIGHTS = {"stale_policy", "drift", "other_weights"}
+"""What stale weights may be told as: the truths accept each of these where they accept one."""
 SCALAR = ("temperature", "top_p", "min_p", "top_k")
 
 
@@ -40,8 +43,9 @@ def is_placed(truth: dict[str, Any], found: Diagnosis) -> bool | None:
     where = truth["where"]
     if where is None:
         return None
+    is_quiet = truth.get("share", 1.0) < QUIET_SHARE  # then a minor cause may name it
     for cause in found.causes:
-        if cause.parameters.get("column") != where["column"] or cause.is_minor:
+        if cause.parameters.get("column") != where["column"] or (cause.is_minor and not is_quiet):
             continue
         if where["levels"] == ["long"] or where["column"] == "step":
             return True  # how well the steps are met is what `since` says
@@ -73,6 +77,13 @@ def is_right(truth: dict[str, Any], found: Diagnosis) -> bool:
     return found.verdict != "column" or where is None or found.causes[0].parameters.get("column") == where["column"]
 
 
+def are_both_named(truth: dict[str, Any], dump: DiagnosedDump) -> bool:
+    """Whether all of several faults are told, stale weights by any name that the truths accept for them."""
+    named = {cause.cause for cause in dump.whole.diagnosis.causes if not cause.is_minor}
+    named |= {fault.name for fault in dump.story.faults}
+    return set(truth["also"]) <= {*named, *(OF_WEIGHTS if OF_WEIGHTS & named else ())}
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,7 +96,8 @@ def main() -> int:
     for name, truth in truths.items():
         if options.only not in name:
             continue
-        found = diagnose(options.folder / f"{name}.parquet").whole.diagnosis
+        dump = diagnose(options.folder / f"{name}.parquet")
+        found = dump.whole.diagnosis
         is_clean = truth["kind"].startswith("clean")
         right = is_right(truth, found)
         counts["verdict right, clean" if is_clean else "verdict right, faults"][right] += 1
@@ -99,7 +111,7 @@ def main() -> int:
             if value is not None:
                 counts[row][value] += 1
         if "also" in truth:
-            counts["both of two faults"][set(truth["also"]) <= set(named)] += 1
+            counts["both of two faults"][are_both_named(truth, dump)] += 1
         if first is not None and not first.is_minor:
             counts[f"certainty: {first.certainty}"][right] += 1
         for cause in found.causes:

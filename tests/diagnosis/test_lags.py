@@ -43,7 +43,7 @@ def first(found: DiagnosedDump) -> CauseFinding:
 
 def test_a_lag_from_which_on_the_gap_is_larger_is_a_bound(tmp_path: Path) -> None:
     cause = first(dump(tmp_path, lambda i: i % 5, lambda lag: 0.4 if lag > 2 else NOISE))
-    assert (cause.cause, cause.parameters["levels"]) == ("column", "3 and 4")
+    assert (cause.cause, cause.parameters["levels"]) == ("stale_policy", "3 and 4")
     assert cause.advice.startswith("Drop the rows of a lag above 2, or cap it there: up to 2 the gap is level.")
 
 

@@ -369,5 +369,6 @@ EVIDENCE: dict[str, tuple[str, Panel]] = {
 
 def evidence(dump: DiagnosedDump, finding: Finding) -> tuple[str, Callable[[Axes], str]]:
     """The panel of a cause, or of a gap without one: its title, and what draws it."""
-    title, panel = _LINE if finding is None else EVIDENCE.get(finding.cause, _LINE)
+    is_of_lag = finding is not None and finding.cause == "stale_policy" and "column" in finding.parameters
+    title, panel = EVIDENCE["column"] if is_of_lag else EVIDENCE.get(finding.cause if finding else "", _LINE)
     return title, lambda ax: panel(ax, dump, finding)

@@ -214,7 +214,7 @@ def surprise(ax: Axes, report: Report) -> str:
     return f"{spread} {_shift_words(shifted_mean(bins))}".rstrip()
 
 
-OF_OTHER_TOKENS = ("shifted_columns", "mispaired_rows", "slipped_rows", "top1_recorded")
+OF_OTHER_TOKENS = ("shifted_columns", "mispaired_rows", "slipped_rows", "top1_recorded", "wrong_labels")
 """Faults under which a log-ratio is of two different tokens."""
 
 
