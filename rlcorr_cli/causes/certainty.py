@@ -7,7 +7,7 @@ number that parts the two lies near its limit.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_LEFT, TOP_P_LEFT, is_bent, is_cut, is_in_part
+from rlcorr_cli.causes.curves import CAP_FAN, LINE_FAN, MOST_LEFT, TOP_P_LEFT, has_slope, is_bent, is_cut, is_in_part
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import LEAST_BY_TOKEN, MOST_OVER_NOISE, SURE, Case
 from rlcorr_cli.causes.table import CAUSES
@@ -64,7 +64,8 @@ def _other_readings(case: Case, cause: CauseFinding) -> list[str]:
             if is_in_part(step):  # of rows it is known what their zeros keep to
                 return [] if "rows" in cause.parameters else [{"top_p": "min_p", "min_p": "top_p"}[name]]
             if name == "min_p":
-                return ["top_p"] if step.ratio_left * SAME_BOUND > TOP_P_LEFT else []
+                with_temperature = ["temperature_and_truncation"] if has_slope(case) else []
+                return ["top_p"] if step.ratio_left * SAME_BOUND > TOP_P_LEFT else with_temperature
             near = step.judged < MIN_JUDGED if step.is_sharp else step.ratio_left < SAME_BOUND * TOP_P_LEFT
             return ["min_p"] if near else []
         case "top_k":

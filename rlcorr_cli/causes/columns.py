@@ -230,8 +230,8 @@ ADVICE = {
     "worker": "Restart {names}, and compare settings and weights with those of the other workers.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
-    TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same tokens "
-    "on both sides.",
+    TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same "
+    "tokens on both sides.",
 }
 """What to do about a column that names itself what its rows have of their own."""
 COLUMN_SHARE = 0.3

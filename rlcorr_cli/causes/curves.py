@@ -57,8 +57,8 @@ noise: then what is left of a clear line that does not bend is no fan."""
 LINE_OF_PREFIXES, PREFIX_ERRORS, CURVED, STRAIGHT = (0.6, 1.5), 3.0, 0.1, 0.98
 """The slope of the line over the one that shared prefixes give: temperatures .8 to 1.1, soft-caps up to 2.6.  Three
 errors and not two, because few prefixes make most of them.  Where the prefixes' line explains less than that of all
-tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  From STRAIGHT on
-it is a line, however tokens fan out: soft-caps explain .18 to .96."""
+tokens by more than CURVED, it is a curve: soft-caps .12 to .35 less, temperatures at most .07.  Where it explains
+more, noise bends the other.  From STRAIGHT on it is a line, however tokens fan out: soft-caps explain .18 to .96."""
 BEND = (0.79, 1.25)
 """The slope among unlikely tokens over that of all: temperatures .8 to 1.07, soft-caps .5 to .78."""
 BESIDE_R2, BESIDE_ERRORS = 0.5, 6.0
@@ -89,6 +89,13 @@ def loses_mass(case: Case) -> bool:
     return features.forward < LOST_MASS and features.forward < -LOST_ERRORS * features.forward_error
 
 
+def has_slope(case: Case) -> bool:
+    """Whether the log-odds of unlikely tokens lie on a line, as a temperature's do; min-p alone may leave one, too,
+    since it takes more where no token is likely."""
+    low = case.features.lines["u_low"]
+    return abs(low.slope) > max(TEMPERATURE_SLOPE, TEMPERATURE_ERRORS * low.error)
+
+
 def truncation(case: Case) -> CauseFinding | None:
     """top_p, min_p or temperature_and_truncation."""
     step = case.step
@@ -98,10 +105,9 @@ def truncation(case: Case) -> CauseFinding | None:
     # What other weights add to the mean of e^l hides the loss, and not the step.
     if step is None or not is_cut(step) or not (loses or step.errors <= MOST_AGAINST * step.judged):
         return _level_top_p(case) if loses and case.features.unevenness < LEVEL_LOSS else None
-    low = case.features.lines["u_low"]
-    if abs(low.slope) > TEMPERATURE_SLOPE and abs(low.slope) > TEMPERATURE_ERRORS * low.error:
-        return _with_temperature(case, step)
     is_top_p = step.is_sharp or step.ratio_left >= TOP_P_LEFT or step.stray >= MIN_STRAY
+    if is_top_p and has_slope(case):
+        return _with_temperature(case, step)
     found = (_top_p if is_top_p else _min_p)(case, step)
     if not is_in_part(step):
         return found
@@ -260,8 +266,10 @@ def temperature(case: Case) -> CauseFinding | None:
         return None
     shared = case.shared_prefixes
     alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
-    if not (alike and shared is not None and shared.r2 >= STRAIGHT):
-        if is_bent(low, line) or high.match < LINE_MATCH or (features.fan >= LINE_FAN and line.r2 < CLEAR_R2):
+    r2_of_prefixes = shared.r2 if alike and shared is not None else 0.0
+    if r2_of_prefixes < STRAIGHT:
+        is_curve = is_bent(low, line) and r2_of_prefixes < line.r2
+        if is_curve or high.match < LINE_MATCH or (features.fan >= LINE_FAN and line.r2 < CLEAR_R2):
             return None
         if shared is not None and not alike:
             return None

@@ -12,7 +12,8 @@ what is found is put together (`parted`):
 * what the rest shows by itself stands beside it.
 
 Faults of single rows and tokens are found in the whole dump; `with_shared_places` says which place nearly all of their
-rows are of.
+rows are of.  Where they make most of the gap, they are set aside, and the rest is searched as a dump of its own for
+what they hide (`beside_faults`).
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import slips_of
 from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.where import Place, place_of, shared_by
+from rlcorr_cli.causes.where import LAG, Place, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
@@ -47,7 +48,9 @@ OF_SINGLE_ROWS = ("slipped_rows", "mispaired_rows", "first_token", "last_token",
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
 OF_WHOLE_ROWS = ("slipped_rows", "mispaired_rows")
+"""Of OF_SINGLE_ROWS those that leave all other rows as they are, so that a column which stands apart there is one."""
 SETTINGS = ("top_p", "min_p", "temperature", "temperature_and_truncation", "top_k", "repetition_penalty")
+"""What a sampler is set to, which no fault of single tokens looks like."""
 AS_WELL = 0.8
 """A cause with such a share of what a place holds is taken to explain it."""
 
@@ -92,7 +95,7 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
         place, inside, [each for name, each in of_inside.items() if name not in {*both, "noise"}], portions[0]
     )
     for name, each in of_rest.items():
-        if name == "noise":
+        if name == "noise" or (name == "stale_policy" and place.column == LAG):
             continue
         if name in BROAD and name in {*both, *of_whole}:  # in all rows, at the size that it has in the rest
             causes.append(replace(each, share=(1 - place.share) * ratio(each.share, portions[1])))
@@ -124,13 +127,11 @@ def _of_part(part: RowSample, context: Context, place: Place | None, *, is_last:
 
 def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
+    if place.column == LAG and whole.verdict == "stale_policy":
+        return False
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
-    largest = max(inside.causes, key=lambda each: each.share, default=None)
-    if (
-        largest is not None
-        and inside.cause is not None
-        and {largest.cause, inside.cause.cause} <= in_rest.difference(BROAD)
-    ):
+    main = max(inside.causes, key=lambda each: each.share, default=None)
+    if main is not None and {main.cause, inside.verdict} <= in_rest.difference(BROAD):
         return True
     named = whole.cause
     if place.column == STEP and named is not None and inside.cause is not None and inside.cause.cause == named.cause:
@@ -151,7 +152,7 @@ def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], port
         return [_at(place, each, portion) for each in own]
     column = _with_place(column_of(place), place)
     inner = inside.cause
-    if inner is not None and inner.cause != "noise":
+    if inner is not None and inner.cause not in ("noise", "stale_policy" if place.column == LAG else ""):
         its, it = ("its", "it") if len(place.levels) == 1 else ("their", "them")
         shown = f"Alone, {its} {'tokens' if place.column == TURN else 'rows'} show: {inner.claim}."
         within = f"Within {it} stands apart: {inner.headline}." if inner.cause == "column" else shown
@@ -210,11 +211,12 @@ def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Fa
 
 
 def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis in which faults of single rows say which place nearly all of these rows are of."""
+    """The diagnosis in which faults of single rows and tokens say which place nearly all of their rows are of."""
+    far, starts = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2, starts_of(sample.n_valid)
     causes: list[CauseFinding] = []
     for cause in diagnosis.causes:
-        at = None if "column" in cause.parameters else _rows_of(cause, sample, sums)
-        place = None if at is None else shared_by(sample, at)
+        at = None if "column" in cause.parameters else _tokens_of(cause, sample, sums)
+        place = None if at is None else shared_by(sample, np.logical_or.reduceat(at & far, starts))
         if place is not None:
             named = levels_named(place.levels, place.every)
             of_steps = f"are of {steps_named(place.levels, every=place.every)}"
@@ -232,55 +234,47 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
 
     Where a first or last token is wrong, others of its row often are; then only a setting of the sampler is told.
     """
-    starts, left, share = starts_of(sample.n_valid), np.ones(sample.n_valid_tokens, np.bool_), 0.0
-    faults = [cause for cause in whole.causes if not cause.is_minor]
-    for cause in faults:
-        rows = _rows_of(cause, sample, sums)
-        share += cause.share if rows is not None else 0.0
-        if cause.cause in OF_WHOLE_ROWS and rows is not None:
-            left &= ~np.repeat(rows, sample.n_valid)
-        elif rows is not None:
-            seams = starts_of(sample.by_turn.n_valid)
-            left[{"first_token": starts, "mask_boundary": seams}.get(cause.cause, starts + sample.n_valid - 1)] = False
-    if share < HIDES:
+    shares = {cause.cause: cause.share for cause in whole.causes if not cause.is_minor}
+    tokens = {cause.cause: _tokens_of(cause, sample, sums) for cause in whole.causes if cause.cause in shares}
+    wrong = {name: at for name, at in tokens.items() if at is not None}
+    if sum(shares[name] for name in wrong) < HIDES:
         return None
     whole = with_shared_places(sample, sums, whole)
+    left = ~np.logical_or.reduce([*wrong.values()])
     if not left.any():
         return whole
-    found = _of_part(sample.tokens(left), context, None, is_last=False)
-    named, places = {cause.cause for cause in faults}, {cause.parameters.get("column") for cause in whole.causes}
-    told = {*SETTINGS, *(("column",) if named & {*OF_WHOLE_ROWS} else ())} - named
-    portion = ratio(found.gap.sum_sq, whole.gap.sum_sq)
-    more = [
-        replace(cause, share=cause.share * portion, share_interval=None)
-        for cause in found.causes
+    rest = _of_part(sample.tokens(left), context, None, is_last=False)
+    told = {*SETTINGS, *(("column",) if wrong.keys() & {*OF_WHOLE_ROWS} else ())} - shares.keys()
+    places = {cause.parameters.get("column") for cause in whole.causes}
+    portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
+    found = {
+        cause.cause: replace(cause, share=cause.share * portion, share_interval=None)
+        for cause in rest.causes
         if cause.cause in told
         and (not cause.is_minor or cause.certainty == "proven")
         and cause.parameters.get("column", "") not in places
-    ]
-    told = {cause.cause for cause in more}
-    others = [cause for cause in whole.causes if cause.cause not in {*told, *named}]
+    }
     faults = [cause for cause in whole.causes if not cause.is_minor]
-    return replace(whole, causes=(*faults, *more, *others))
+    minor = [cause for cause in whole.causes if cause.is_minor and cause.cause not in found]
+    return replace(whole, causes=(*faults, *found.values(), *minor))
 
 
-def _rows_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
-    """The rows with such a fault, bool[R], of a first or last token that is off by more than ln 2, of a seam in none;
-    None of others."""
-    far = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2
-    starts = starts_of(sample.n_valid)
-    odd = ~np.isnan(sums.odd)
+def _tokens_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
+    """The tokens at which a fault of single rows or tokens sits, bool[V]: all of the rows, or every first one, last one
+    or one after a gap of the mask; None of other causes."""
+    at = np.zeros(sample.n_valid_tokens, np.bool_)
     match cause.cause:
-        case "mispaired_rows":
-            return odd
-        case "slipped_rows":
-            odd[[slip.row for slip in slips_of(sample)]] = True
-            return odd
+        case "mispaired_rows" | "slipped_rows":
+            rows = ~np.isnan(sums.odd)
+            if cause.cause == "slipped_rows":
+                rows[[slip.row for slip in slips_of(sample)]] = True
+            return np.repeat(rows, sample.n_valid)
         case "first_token":
-            return far[starts]
+            at[starts_of(sample.n_valid)] = True
         case "last_token":
-            return far[starts + sample.n_valid - 1]
+            at[np.cumsum(sample.n_valid) - 1] = True
         case "mask_boundary":
-            return np.zeros(sample.n_rows, np.bool_)
+            at[starts_of(sample.by_turn.n_valid)] = True
         case _:
             return None
+    return at

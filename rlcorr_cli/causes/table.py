@@ -283,12 +283,12 @@ _OF_A_GAP = (
         effect="fault",
         moves_mean="either",
         meaning="One column holds log-probs of other tokens than the sampled ones.",
-        looks="Where the two columns differ by more than 1, they have nothing to do with each other (a correlation below "
-        "0.2), one is the lower one on 90% or more, and the two probabilities sum to 1 at most, as those of two "
+        looks="Where the two columns differ by more than 1, they have nothing to do with each other (a correlation "
+        "below 0.2), one is the lower one on 90% or more, and the two probabilities sum to 1 at most, as those of two "
         "different tokens do.",
         certainty="Needs 30 such tokens. Which tokens were scored is not in the dump.",
-        alike="top1_recorded, whose sure tokens are hardly ever far off; mispaired_rows and slipped_rows, whose columns "
-        "are of other places, so that neither is the lower one.",
+        alike="top1_recorded, whose sure tokens are hardly ever far off; mispaired_rows and slipped_rows, whose "
+        "columns are of other places, so that neither is the lower one.",
         advice="Compare the labels that this side scores with the sampled token ids, from the first far token of a row "
         "on (`rlcorr inspect DUMP --row ID`).",
     ),
@@ -367,6 +367,7 @@ _OF_A_GAP = (
         name="temperature_and_truncation",
         effect="fault",
         moves_mean="either",
+        reading="a temperature and a cut",
         proven="unless_stale",
         meaning="One side's log-probs are after another temperature and after a cut (top-p, top-k, min-p).",
         looks="As of top_p, and among unlikely tokens the log-odds lie on a line that is not level.",

@@ -190,8 +190,8 @@ class SharedPrefixes:
 
 
 def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
-    """None where too few tokens share their prefix, or a dump has no token ids or no prompts; and where different tokens
-    of a prefix have probabilities that sum to more than 1, so that what is called a prompt is none."""
+    """None where too few tokens share their prefix, or a dump has no token ids or no prompts; and where different
+    tokens of a prefix have probabilities that sum to more than 1, so that what is called a prompt is none."""
     pairs = [_differences(*group) for group in _sharing(sample)]
     if not pairs:
         return None
@@ -256,4 +256,5 @@ def _differences(
     distinct, group, counts = np.unique(prefix, return_inverse=True, return_counts=True)
     less = [column - (np.bincount(group, column, len(distinct)) / np.maximum(counts, 1))[group] for column in (b, a)]
     on = counts[group] > 1
-    return less[0][on], less[1][on], prefix[on], np.bincount(group, np.exp(b), len(distinct))[group][on]
+    mass = np.bincount(group, np.exp(b), len(distinct)).astype(np.float64)
+    return less[0][on], less[1][on], prefix[on], mass[group][on]
