@@ -11,7 +11,7 @@ all that its tokens differ by then has what is left at most.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from math import sqrt
+from math import inf, sqrt
 
 from rlcorr_cli.causes.certainty import certain
 from rlcorr_cli.causes.columns import (
@@ -98,7 +98,11 @@ SITS_ON = {
     **dict.fromkeys(("position_onset", "position_grows", "position_decays"), (PARTS[BODY],)),
 }
 """Cause -> the parts of the tokens that its share is of; all others are of the body, as Features take it."""
-OF_SOME_TOKENS = ("first_token", "last_token", "mask_boundary", "position_grows", "position_decays")
+BEFORE_WEIGHTS = {
+    **dict.fromkeys(("position_grows", "position_decays"), 1.0),
+    **dict.fromkeys(("first_token", "last_token", "mask_boundary"), 3.0),
+}
+"""Cause -> what changed weights may make in times of its share and still come after it."""
 CLAIM_ALL = ("stale_policy", "drift", "other_weights")
 """What claims the whole gap of its tokens, and so may have less where something else is known to sit on them."""
 
@@ -172,7 +176,7 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
     """The causes with their advice, the first of them the verdict if it is no minor one.
 
     A grid that makes half the gap comes first; minor causes last.  Changed weights move some tokens of a row more than
-    others, so what they make more of than such tokens comes before these.
+    others, so they come first where they make more than BEFORE_WEIGHTS times as much.
     """
     judged: list[CauseFinding] = []
     for cause in causes:
@@ -183,7 +187,7 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
 
     def order(cause: CauseFinding) -> tuple[bool, bool, int, float]:
         is_of_grid = cause.cause == "grid" and cause.share >= VERDICT_SHARE
-        is_of_weights = cause.cause in OF_SOME_TOKENS and cause.share < of_weights
+        is_of_weights = of_weights > cause.share * BEFORE_WEIGHTS.get(cause.cause, inf)
         rank = CAUSES["other_weights" if is_of_weights else cause.cause].rank
         return cause.is_minor, not is_of_grid, rank, -cause.share
 

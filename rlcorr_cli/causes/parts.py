@@ -51,6 +51,7 @@ OF_WHOLE_ROWS = ("slipped_rows", "mispaired_rows")
 """Of OF_SINGLE_ROWS those that leave all other rows as they are, so that a column which stands apart there is one."""
 SETTINGS = ("top_p", "min_p", "temperature", "temperature_and_truncation", "top_k", "repetition_penalty")
 """What a sampler is set to, which no fault of single tokens looks like."""
+FEW = 0.05
 AS_WELL = 0.8
 """A cause with such a share of what a place holds is taken to explain it."""
 
@@ -91,9 +92,9 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
     )
     of_whole = {each.cause: each for each in whole.causes}
     both = (of_inside.keys() & of_rest.keys()) - {"column"}
-    causes = _of_place(
-        place, inside, [each for name, each in of_inside.items() if name not in {*both, "noise"}], portions[0]
-    )
+    own = [each for name, each in of_inside.items() if name not in {*both, "noise"}]
+    few = _of_few_tokens(sample.rows(np.flatnonzero(place.at)))
+    causes = _of_place(place, inside, own, portions[0], few)
     for name, each in of_rest.items():
         if name == "noise" or (name == "stale_policy" and place.column == LAG):
             continue
@@ -139,8 +140,22 @@ def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Dia
     return named is not None and named.cause not in {*BROAD, "grid"} and named.share >= AS_WELL * place.share
 
 
-def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float) -> list[CauseFinding]:
-    """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows."""
+def _of_few_tokens(part: RowSample) -> str:
+    """That few tokens make nearly all of the gap of a part, and to which side they lie; else empty."""
+    gap = part.train.astype(np.float64) - part.rollout
+    far = np.abs(gap) > LN_2
+    n, share = int(far.sum()), ratio(float(gap[far] @ gap[far]), float(gap @ gap))
+    if not 0 < n <= FEW * len(gap) or share < AS_WELL:
+        return ""
+    n_above, train = int((gap[far] > 0).sum()), part.columns[1]
+    return f"{n:,} of these tokens make {percent(share)} of it; {train} is higher on {n_above:,}, lower on {n - n_above:,}."
+
+
+def _of_place(
+    place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float, few: str
+) -> list[CauseFinding]:
+    """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
+    as of _of_few_tokens, which is told in the place of what few far tokens look like."""
     of_rows = [each for each in own if each.cause in OF_SINGLE_ROWS and each.share >= AS_WELL * place.share]
     if place.column == STEP:
         # What grows along another column within some steps may as well grow along the steps.
@@ -151,17 +166,18 @@ def _of_place(place: Place, inside: Diagnosis, own: Sequence[CauseFinding], port
     if is_named or place.share < COLUMN_SHARE:
         return [_at(place, each, portion) for each in own]
     column = _with_place(column_of(place), place)
-    inner = inside.cause
-    if inner is not None and inner.cause not in ("noise", "stale_policy" if place.column == LAG else ""):
-        its, it = ("its", "it") if len(place.levels) == 1 else ("their", "them")
-        shown = f"Alone, {its} {'tokens' if place.column == TURN else 'rows'} show: {inner.claim}."
-        within = f"Within {it} stands apart: {inner.headline}." if inner.cause == "column" else shown
-        column = replace(
-            column,
-            evidence=(*column.evidence, within),
-            parameters={**inner.parameters, **column.parameters},
-            intervals=inner.intervals,
-        )
+    inner = next((each for each in own if each.cause == inside.verdict), None)
+    if inside.verdict == "column" and inside.cause is not None:
+        within = f"Within {'it' if len(place.levels) == 1 else 'them'} stands apart: {inside.cause.headline}."
+        parameters = {**inside.cause.parameters, **column.parameters}
+        return [replace(column, evidence=(*column.evidence, within), parameters=parameters)]
+    if few and (inner is None or inner.cause in BROAD):
+        return [replace(column, evidence=(*column.evidence, few))]
+    if inner is not None and not inner.cause == column.cause == "stale_policy":
+        its, rows = "its" if len(place.levels) == 1 else "their", "tokens" if place.column == TURN else "rows"
+        parameters = {**inner.parameters, **column.parameters}
+        evidence = (*column.evidence, f"Alone, {its} {rows} show: {inner.claim}.")
+        column = replace(column, evidence=evidence, parameters=parameters, intervals=inner.intervals)
     return [column]
 
 
@@ -254,9 +270,13 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
         and (not cause.is_minor or cause.certainty == "proven")
         and cause.parameters.get("column", "") not in places
     }
-    faults = [cause for cause in whole.causes if not cause.is_minor]
-    minor = [cause for cause in whole.causes if cause.is_minor and cause.cause not in found]
-    return replace(whole, causes=(*faults, *found.values(), *minor))
+    if not found:
+        return whole
+    faults = [cause for cause in whole.causes if not cause.is_minor and cause.cause != "noise"]
+    noise = [replace(cause, share=cause.share * portion) for cause in rest.causes if cause.cause == "noise"]
+    return replace(
+        whole, causes=(*faults, *found.values(), *in_order(noise))
+    )  # what is minor looked like what is found
 
 
 def _tokens_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:

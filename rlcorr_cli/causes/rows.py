@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlcorr_cli.causes.anomalies import correlation
 from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import Case
@@ -77,7 +78,7 @@ def other_tokens(case: Case) -> CauseFinding | None:
     parameters: dict[str, float | str] = {"tokens": n}
     if higher >= NEARLY_ALL and is_likeliest and float(np.median(p[far])) >= LIKELY:
         cause, headline = "top1_recorded", f"{right} holds the log-prob of the likeliest token, not of the sampled one"
-    elif max(higher, 1 - higher) >= ONE_SIDE and abs(float(np.corrcoef(a[far], b[far])[0, 1])) < UNRELATED:
+    elif max(higher, 1 - higher) >= ONE_SIDE and 0 < abs(correlation(a[far], b[far])) < UNRELATED:
         place = np.arange(len(b)) - np.repeat(starts, case.sample.n_valid)
         start = float(np.quantile((place / np.repeat(case.sample.n_valid, case.sample.n_valid))[far], 1 - NEAR_START))
         since = f", from about {percent(start)} of each row's length on" if start > LATE else ""

@@ -275,8 +275,9 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
     standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
     if tried and not standing and not named - {None}:
         yield "No column stands out."
-    # Where a column is the cause, the steps at which its gap grows are no other one.
-    named |= {STEP} if named - {None, STEP} else set()
+    # Where a column is the cause, the steps at which its gap grows are no other one; nor is what a fact says of them.
+    is_told = named - {None, STEP} or any(fact.sentence.startswith("At step") for fact in diagnosis.facts)
+    named |= {STEP} if is_told else set()
     others = [clean(column.column) for column in standing if column.column not in named]
     if others:
         stands, is_ = ("stands", "is") if len(others) == 1 else ("stand", "are")

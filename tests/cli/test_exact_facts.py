@@ -227,6 +227,15 @@ def test_no_clean_dump_has_an_exact_fault(clean: str, grid: str) -> None:
     assert not faults(table).keys() & EXACT
 
 
+def test_values_that_hardly_change_in_a_few_rows_are_no_running_mean() -> None:
+    """Training is far off on the loops of four rows, by nearly the same on every token."""
+
+    def looped(i: int, x: Values) -> Values:
+        return -15 + np.random.default_rng(i).normal(0, 0.1, x.size) if i < 4 else x
+
+    assert "derived_values" not in faults(made(looped, TRAIN))
+
+
 def test_copies_of_rows_without_ids_are_counted_in_a_note(tmp_path: Path) -> None:
     table = made(lambda _, x: x).drop_columns(["sample_id"])
     pq.write_table(pa.concat_tables([table, *[table.slice(0, 16)] * 3]), dump := str(tmp_path / "copies.parquet"))

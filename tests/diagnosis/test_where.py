@@ -159,3 +159,70 @@ def test_a_column_rounded_from_a_step_on_is_told_with_its_steps() -> None:
     found = of(pa.Table.from_pylist(table))
     assert (found.verdict, found.causes[0].parameters["since"]) == ("grid", 6)
     assert [fact.sentence for fact in found.facts if fact.sentence.startswith("At steps 6 to 11 rollout_log_probs is")]
+
+
+def test_steps_that_are_the_rows_of_a_lag_are_said_beside_it() -> None:
+    table = run(lambda row: LOUD if row["step"] >= 5 else QUIET).to_pylist()
+    for row in table:
+        row["policy_version"] -= 3 if row["step"] >= 5 else 0
+    cause = first(pa.Table.from_pylist(table))
+    assert (cause.cause, cause.parameters["levels"], cause.parameters["since"]) == ("stale_policy", "3", 5)
+    assert "Nearly the same rows are of steps 5 to 11: " in " ".join(cause.evidence)
+
+
+def test_rows_of_a_fault_do_not_hide_a_worker() -> None:
+    table = run(lambda row: LOUD if row["worker"] == "w2" else QUIET).to_pylist()
+    for one, other in zip(table[7::60], table[9::60], strict=True):
+        one["old_log_probs"], other["old_log_probs"] = other["old_log_probs"], one["old_log_probs"]
+    found = of(pa.Table.from_pylist(table))
+    assert [(cause.cause, cause.parameters.get("levels")) for cause in found.causes[:2]] == [
+        ("mispaired_rows", None),
+        ("column", "w2"),
+    ]
+    assert sum(cause.share for cause in found.causes) <= 1
+
+
+def turns(size: Callable[[int], float], *, seed: int = 0) -> pa.Table:
+    """64 rows of five turns of 12 to 24 tokens with tool output between them, whose log-odds differ by noise of a size
+    that depends on the turn."""
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    for i in range(64):
+        columns: dict[str, list[Any]] = {"rollout_log_probs": [], "old_log_probs": [], "response_mask": []}
+        for turn in range(1, 6):
+            n, masked = int(rng.integers(12, 24)), int(rng.integers(3, 8))
+            u = rng.normal(1.0, 2.0, n)
+            v = u + rng.normal(0.0, size(turn), n)
+            columns["rollout_log_probs"] += [*-np.logaddexp(0, -u), *[0.0] * masked]
+            columns["old_log_probs"] += [*-np.logaddexp(0, -v), *[0.0] * masked]
+            columns["response_mask"] += [1] * n + [0] * masked
+        rows.append({"group_id": f"g{i // 8}", "worker": f"w{i % 4}", **columns})
+    return pa.Table.from_pylist(rows)
+
+
+@pytest.mark.parametrize(("is_bad", "levels"), [(lambda turn: turn == 3, "3"), (lambda turn: turn >= 4, "4 and 5")])
+def test_a_turn_that_holds_the_gap_is_named(is_bad: Callable[[int], bool], levels: str) -> None:
+    cause = first(turns(lambda turn: LOUD if is_bad(turn) else QUIET))
+    assert (cause.cause, cause.parameters["column"], cause.parameters["levels"]) == ("column", "turn", levels)
+    assert cause.share > 0.8
+    assert f"Look at what stands before turn {levels}" in cause.advice
+
+
+def test_turns_alike_stand_apart_nowhere() -> None:
+    assert "column" not in [cause.cause for seed in range(4) for cause in of(turns(lambda _: QUIET, seed=seed)).causes]
+
+
+def test_a_temperature_is_told_where_what_is_called_a_prompt_is_none() -> None:
+    rng = np.random.default_rng(1)
+    table = run(lambda row: QUIET).to_pylist()
+    for row in table:
+        u = rng.normal(3.0, 3.0, TOKENS)
+        u *= np.where(rng.random(TOKENS) < 1 / (1 + np.exp(-u / 0.8)), 1, -1)  # the token that was sampled
+        row |= {
+            "token_ids": rng.integers(0, 50, TOKENS),
+            "rollout_log_probs": -np.logaddexp(0, -u / 0.8),
+            "old_log_probs": -np.logaddexp(0, -u - rng.normal(0, QUIET, TOKENS)),
+        }
+    cause = first(pa.Table.from_pylist(table))
+    assert cause.cause == "temperature"
+    assert cause.parameters["temperature"] == pytest.approx(0.8, abs=0.01)

@@ -57,6 +57,35 @@ def test_the_likeliest_token_s_log_prob_is_told_from_the_sampled_one_s() -> None
     assert found.headline == "rollout_log_probs holds the log-prob of the likeliest token, not of the sampled one"
 
 
+@pytest.mark.parametrize("wrong", ["old_log_probs", "rollout_log_probs"])
+@pytest.mark.parametrize(("start", "since"), [(0.5, ", from about 5"), (0.0, "")])
+def test_a_column_of_other_labels_is_told_from_one_of_likeliest_tokens(wrong: str, start: float, since: str) -> None:
+    rng = np.random.default_rng(5)
+
+    def labels(_i: int, _row: dict[str, Any], b: Column, a: Column) -> tuple[Column, Column]:
+        right = a if wrong == "rollout_log_probs" else b
+        other = np.minimum(np.log1p(-np.exp(np.minimum(right, -1e-6))), rng.normal(-10, 3, right.size))
+        at = np.arange(right.size) >= start * right.size
+        return (np.where(at, other, b), a) if wrong == "rollout_log_probs" else (b, np.where(at, other, a))
+
+    found = cause(judged(labels), "wrong_labels")
+    assert found.parameters["side"] == wrong
+    assert found.headline.startswith(f"{wrong} is not of the sampled tokens{since}")
+    assert found.certainty == "likely"
+
+
+def test_rows_that_do_not_belong_together_are_no_rounding() -> None:
+    """One column is on steps of 1/64 next to 0, and three rows hold those of others."""
+
+    def rounded(i: int, _row: dict[str, Any], b: Column, a: Column) -> tuple[Column, Column]:
+        of_row = np.resize(np.array(ROWS[i + 5]["old_log_probs"]), a.size) if i in (3, 17, 30) else a
+        return b, np.minimum(-1 / 64, np.round(of_row * 64) / 64)
+
+    found = judged(rounded)
+    assert cause(found, "mispaired_rows").share > 0.95
+    assert found.facts[0].sentence.endswith("is stored in steps of 0.0156: its rounding makes 0.03% of the gap.")
+
+
 @pytest.mark.parametrize(("lost", "by"), [(2, -2), (-1, 1)])
 def test_rows_that_slip_are_named_with_the_token_where_they_do(lost: int, by: int) -> None:
     def slip(i: int, _row: dict[str, Any], b: Column, a: Column) -> tuple[Column, Column]:
