@@ -227,7 +227,7 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
 
 ADVICE = {
     STEP: "Find out what these steps have of their own: a restart, the weights, settings of the engine, the data.",
-    "worker": "Restart {names}, and compare settings and weights with those of the other workers.",
+    "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
     TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same "
@@ -254,7 +254,7 @@ def column_of(place: Place) -> CauseFinding:
     names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
     advice = ADVICE[place.column].format(names=names) if place.column in ADVICE else CAUSES[cause].advice
     clean = [level for level in place.every if level not in place.levels]
-    if place.column == LAG and clean and place.levels == place.every[len(clean) :]:
+    if place.column == LAG and len(clean) > 1 and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"
         advice = f"Drop the rows of a lag above {bound}, or cap it there: up to {bound} the gap is level. {advice}"
     its, others = ("Its", "the others'") if len(place.levels) == 1 else ("Their", "all others'")

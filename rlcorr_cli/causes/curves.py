@@ -312,7 +312,7 @@ def temperature_beside(case: Case) -> CauseFinding | None:
     shared, side = case.shared_prefixes, drawn_from(case)
     if shared is None or side is None or case.features.curve < MIN_CURVE or shared.r2 < BESIDE_R2:
         return None
-    if abs(shared.ratio - 1) < BESIDE_ERRORS * shared.error:
+    if abs(shared.ratio - 1) < max(MIN_SLOPE, BESIDE_ERRORS * shared.error):
         return None
     value = _of_prefixes(shared, raw=side == "training")
     return CauseFinding(

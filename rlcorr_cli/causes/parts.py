@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
 from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import concluded, diagnose, in_order
+from rlcorr_cli.causes.judge import LEAST, concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import slips_of
 from rlcorr_cli.causes.step_levels import STEP
@@ -51,7 +51,12 @@ OF_WHOLE_ROWS = ("slipped_rows", "mispaired_rows")
 """Of OF_SINGLE_ROWS those that leave all other rows as they are, so that a column which stands apart there is one."""
 SETTINGS = ("top_p", "min_p", "temperature", "temperature_and_truncation", "top_k", "repetition_penalty")
 """What a sampler is set to, which no fault of single tokens looks like."""
+FOLLOW = ("other_weights", "drift")
+"""What the context of such faults makes of the tokens around them, too."""
+TOO = "other tokens differ by more than rounding makes, too"
+AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
 FEW = 0.05
+"""Of the tokens of a place: so few may be named."""
 AS_WELL = 0.8
 """A cause with such a share of what a place holds is taken to explain it."""
 
@@ -94,7 +99,7 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
     both = (of_inside.keys() & of_rest.keys()) - {"column"}
     own = [each for name, each in of_inside.items() if name not in {*both, "noise"}]
     few = _of_few_tokens(sample.rows(np.flatnonzero(place.at)))
-    causes = _of_place(place, inside, own, portions[0], few)
+    causes = _of_place(place, inside, own, portion=portions[0], few=few)
     for name, each in of_rest.items():
         if name == "noise" or (name == "stale_policy" and place.column == LAG):
             continue
@@ -104,12 +109,12 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
             causes.append(of_whole.get(name) or replace(each, share=each.share + of_inside[name].share))
         else:
             causes.append(each)
-    noise = of_whole.get("noise")
+    noise = of_rest.get("noise", of_whole.get("noise"))  # of the rest nothing else tells how wide it is
     if noise is not None:
         of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
         left = max(0.0, 1 - sum(each.share for each in causes))
         causes.append(replace(noise, share=min(of_parts, left)))
-    causes = in_order(causes)
+    causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in {*BROAD} - {"noise"})
     verdict, conclusion = concluded(causes)
     facts = (*whole.facts, *_facts_of_place(place, inside, rest))
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
@@ -128,7 +133,7 @@ def _of_part(part: RowSample, context: Context, place: Place | None, *, is_last:
 
 def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
-    if place.column == LAG and whole.verdict == "stale_policy":
+    if place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict):
         return False
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
     main = max(inside.causes, key=lambda each: each.share, default=None)
@@ -147,12 +152,13 @@ def _of_few_tokens(part: RowSample) -> str:
     n, share = int(far.sum()), ratio(float(gap[far] @ gap[far]), float(gap @ gap))
     if not 0 < n <= FEW * len(gap) or share < AS_WELL:
         return ""
-    n_above, train = int((gap[far] > 0).sum()), part.columns[1]
-    return f"{n:,} of these tokens make {percent(share)} of it; {train} is higher on {n_above:,}, lower on {n - n_above:,}."
+    n_above = int((gap[far] > 0).sum())
+    higher = f"{part.columns[1]} is higher on {n_above:,}, lower on {n - n_above:,}"
+    return f"{n:,} of these tokens make {percent(share)} of it; {higher}."
 
 
 def _of_place(
-    place: Place, inside: Diagnosis, own: Sequence[CauseFinding], portion: float, few: str
+    place: Place, inside: Diagnosis, own: Sequence[CauseFinding], *, portion: float, few: str
 ) -> list[CauseFinding]:
     """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
     as of _of_few_tokens, which is told in the place of what few far tokens look like."""
@@ -191,7 +197,7 @@ def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
     since = "" if place.start is None else f" from step {place.start} on"
     where = f"It grows with the step{since}: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
     evidence = (where, f"There {first[0].lower()}{first[1:]}", *more)
-    if cause.cause == "other_weights" and (place.grows or not place.is_range):
+    if cause.cause == "other_weights" and (place.grows or not place.is_range or place.is_all_but_the_first):
         cause = replace(cause, advice=f"{SYNC} Then {cause.advice[0].lower()}{cause.advice[1:]}")
     return replace(_with_place(cause, place), evidence=evidence)
 
@@ -203,7 +209,9 @@ def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
         when = steps_named(place.levels, every=place.every)
         is_to_the_end = place.is_range and place.levels[-1] == place.every[-1] and place.since is not None
         look = f"Find out what {when} have in common" if len(place.levels) > 1 else ""
-        if place.is_range and place.since is not None:
+        if place.is_all_but_the_first:  # which no update came before
+            look = ""
+        elif place.is_range and place.since is not None:
             look = f"Find out what changed at step {place.since}"
         cause = replace(
             cause,
@@ -256,6 +264,8 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
     if sum(shares[name] for name in wrong) < HIDES:
         return None
     whole = with_shared_places(sample, sums, whole)
+    causes = (replace(cause, headline=TOO, advice=AGAIN) if cause.cause in FOLLOW else cause for cause in whole.causes)
+    whole = replace(whole, causes=tuple(causes))
     left = ~np.logical_or.reduce([*wrong.values()])
     if not left.any():
         return whole

@@ -162,11 +162,12 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
     first = slips[0]
     names = ", ".join(sample.name(slip.row) or f"row {slip.row}" for slip in slips[:NAMED_ROWS])
     rollout, train = case.context.rollout, case.context.train
-    direction = "later" if by > 0 else "earlier"
+    direction, advice = "later" if by > 0 else "earlier", ""
     of_rows = f"{count_noun(len(slips), 'row')} of {sample.n_rows:,}"
     if all(slip.is_whole for slip in slips):
         what = f"{rollout} lies {count_noun(abs(by), 'token')} {direction} than {train} in {of_rows}"
         where = f"These rows agree nowhere in place: from their start, {rollout} agrees with {train}"
+        advice = "Look at how both sides cut the response out of prompt and response: one begins a token off."
     else:
         what = f"{rollout} slips by {count_noun(abs(by), 'token')} inside {of_rows}"
         where = (
@@ -184,6 +185,7 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
             f"Rows: {names}{'' if len(slips) <= NAMED_ROWS else ' and others'}.",
         ),
         explains=("swapped_columns",),
+        advice=advice,
     )
 
 

@@ -225,8 +225,8 @@ ANOMALIES: tuple[Cause, ...] = (
 
 SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
 WEIGHTS = (
-    "Check what the rollout engine runs: 8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
-    "RoPE's settings."
+    "Check what the rollout engine runs (8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
+    "RoPE's settings), and how training scores: without dropout, and packed rows apart, each with its own positions."
 )
 _OF_A_GAP = (
     Cause(
@@ -421,8 +421,8 @@ _OF_A_GAP = (
         "That tokens were drawn from training's policy (so that rollout's log-probs are raw) is seen from "
         "the means of the ratio and of its inverse.",
         alike="logit_softcap bends the line and fans out among likely tokens; changed weights scatter around it.",
-        advice="Apply the same temperature on both sides, and return log-probs from after it (vLLM: "
-        "logprobs_mode=processed_logprobs).",
+        advice="Divide training's logits by the temperature that the rollout samples at, or set both to the same. The "
+        "rollout's log-probs must be from after it (vLLM: logprobs_mode=processed_logprobs).",
     ),
     Cause(
         name="logit_softcap",

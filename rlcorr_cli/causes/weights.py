@@ -42,7 +42,7 @@ LOOK_AT_RUNS = (
     "its KV cache or a kernel's state."
 )
 CLEAN_CORE = 0.001
-NOISE, TOO_LARGE = "rounding noise", "noise larger than rounding makes"
+NOISE, LARGER_NOISE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
     "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
     "8-bit weights or an adapter may look like this."
@@ -206,7 +206,7 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         return None
     if case.goes_with_token or spread.core > case.widest_noise:
         return None
-    runs = far_in_runs(case)
+    runs, far = far_in_runs(case), percent(ratio(spread.n_far, case.features.n_tokens))
     advice = CAUSES["heavy_tail"].advice
     how, what = "", "router flips of a mixture of experts, or another fault of single tokens"
     if runs is not None and runs >= IN_RUNS:
@@ -217,7 +217,7 @@ def heavy_tail(case: Case) -> CauseFinding | None:
         cause="heavy_tail",
         share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
         parameters={"core": spread.core, "outliers": spread.n_far, **({} if runs is None else {"in_runs": runs})},
-        headline=f"{percent(spread.far)} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
+        headline=f"{far} of the tokens ({spread.n_far:,}) are far off{how} (training above the rollout "
         f"on {spread.n_far - spread.n_below:,}, below on {spread.n_below:,}): {what}",
         evidence=(
             f"The other tokens, quiet and loud, differ by {figures(spread.core)} in log-odds. These {spread.n_far:,} "
@@ -251,7 +251,7 @@ def other_weights(case: Case) -> CauseFinding | None:
     if by_token is not None and case.goes_with_token:
         evidence.append(
             f"{_of_token(case, by_token.omega2)} of it depends on the token, across prompts (rounding: below "
-            f"{percent(case.omega2_of_weights)})."
+            f"{percent(case.omega2_of_weights).removeprefix('< ')})."
         )
     noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
     return CauseFinding(
@@ -288,13 +288,14 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     as_clean = "" if clean is None or beside else f", {ratio(core, clean.core):.1f} times that of {clean.name}"
     least = min(core, OTHER_CORE if clean is None or not beside else clean.core)
     left = max(0.0, 1 - sum(cause.share for cause in beside))
+    beside = [cause for cause in beside if cause.share >= CAUSES[cause.cause].least_share]
     evidence = [f"The rest has a spread of {figures(least)} in log-odds."] if beside else _noise_evidence(case)
     return CauseFinding(
         cause="noise",
         share=min(case.noise_share(case.features.noise_gap * ratio(least, core) ** 2), left),
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
-        headline=(NOISE if core <= case.widest_noise else TOO_LARGE) + as_clean,
+        headline=(NOISE if core <= case.widest_noise else LARGER_NOISE) + as_clean,
         evidence=tuple(evidence),
         advice=f"{TELL_WEIGHTS} {IF_ROUNDING}" if case.may_be_weights and not beside else "",
     )
@@ -305,7 +306,7 @@ def _noise_evidence(case: Case) -> list[str]:
     line = features.lines["u"]
     parts = [
         f"The log-odds differ by {figures(features.core)}{_against(case)}, equally at all levels of surprise "
-        f"(slope {line.slope:.4f} ± {2 * line.error:.4f})"
+        f"(slope {round(line.slope, 4) + 0.0:.4f} ± {2 * line.error:.4f})"
     ]
     if case.by_token is not None:
         by_token, least = max(0.0, case.by_token.omega2), case.omega2_of_weights

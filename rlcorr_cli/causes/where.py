@@ -88,6 +88,11 @@ class Place:
         return self.levels in {self.every[i : i + len(self.levels)] for i in range(len(self.every))}
 
     @property
+    def is_all_but_the_first(self) -> bool:
+        """Whether these are all steps after the first."""
+        return self.column == STEP and self.levels == self.every[1:]
+
+    @property
     def is_the_largest(self) -> bool:
         """Whether these are prompts of a length or more."""
         return self.column == LENGTH and self.is_range and self.levels[-1] == self.every[-1]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
 from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
+from rlcorr_cli.causes.weights import LARGER_NOISE
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
@@ -38,7 +39,6 @@ from rlcorr_cli.show.words import (
     anomaly_notes,
     anomaly_sentence,
     course_sentence,
-    guilty,
     left_out_notes,
 )
 from rlcorr_cli.totals.gap import SURPRISE_EDGES
@@ -114,8 +114,8 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
         for words in () if cause.is_minor else (cause.evidence, cause.advice):
             yield from [Note(words, indent=4)] if words else []
     yield BLANK
-    named_columns = (guilty(each, diagnosis) for each in diagnosis.causes)
-    for column in (column for column in named_columns if column is not None):
+    guilty = {each.parameters.get("column") for each in diagnosis.causes}
+    for column in (column for column in diagnosis.columns if column.column in guilty):
         yield _level_table(column.column, column.levels, most=LEVELS_ON_TERMINAL, in_order=is_ordered(column))
     if diagnosis.legs:
         yield Note(clean(dump.story.legs))
@@ -253,12 +253,12 @@ def headline(dump: DiagnosedDump) -> str:
 
 def rest(dump: DiagnosedDump) -> str:
     """How much of the gap is noise, beside another cause; empty where noise is the verdict, or none was found."""
-    diagnosis = dump.whole.diagnosis
     noise = next((each for each in dump.causes if _is_rest(each, dump)), None)
     if noise is None:
         return ""
-    size = "" if diagnosis.gap.core is None else f" ({diagnosis.gap.core:.2g} in log-odds)"
-    return f"Up to {percent(noise.share)} of the gap looks like {clean(noise.headline)}{size}."
+    if noise.headline.startswith(LARGER_NOISE):
+        return f"Up to {percent(noise.share)} of the gap is not explained: it is larger than rounding makes."
+    return f"Up to {percent(noise.share)} of the gap looks like {clean(noise.headline)}."
 
 
 def looked_at(diagnosis: Diagnosis) -> str:
