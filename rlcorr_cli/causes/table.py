@@ -226,7 +226,7 @@ ANOMALIES: tuple[Cause, ...] = (
 SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
 WEIGHTS = (
     "Check what the rollout engine runs (8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
-    "RoPE's settings), and how training scores: without dropout, and packed rows apart, each with its own positions."
+    "RoPE's settings), and that training scores without dropout, and packed rows apart."
 )
 _OF_A_GAP = (
     Cause(

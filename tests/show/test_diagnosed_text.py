@@ -59,8 +59,8 @@ top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
     that the rollout never samples.
     Return log-probs before truncation, or apply the same top-p in training.
 
-  Up to 17% of the gap looks like rounding noise (0.12 in log-odds). No column
-  stands out. Not checked: stale_policy (needs advantages or rewards).
+  Up to 17% of the gap looks like rounding noise. No column stands out. Not
+  checked: stale_policy (needs advantages or rewards).
   `rlcorr explain top_p` says how sure that is, and what else looks like it.
 """
 WORKER_TEXT = """\
