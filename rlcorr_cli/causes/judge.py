@@ -85,26 +85,18 @@ ASYNCHRONOUS = (
     "limit tokens by their ratio."
 )
 """What helps where rollouts lag by design."""
-ROWS_THAT_BELONG = tuple(part for part in PARTS if part != PARTS[ODD])
 SITS_ON = {
-    "grid": PARTS,
-    "slipped_rows": PARTS,
-    "mispaired_rows": (PARTS[ODD],),
-    "first_token": ("first",),
-    "last_token": ("last",),
-    "mask_boundary": ("gap", "after_gap"),
-    "column": ROWS_THAT_BELONG,
-    "some_rows": ROWS_THAT_BELONG,
-    **dict.fromkeys(("position_onset", "position_grows", "position_decays"), (PARTS[BODY],)),
+    "all": PARTS,
+    "paired": PARTS[ODD + 1 :],
+    "odd": (PARTS[ODD],),
+    "first": ("first",),
+    "last": ("last",),
+    "seams": ("gap", "after_gap"),
+    "inner": (PARTS[BODY],),
 }
-"""Cause -> the parts of the tokens that its share is of; all others are of the body, as Features take it."""
-BEFORE_WEIGHTS = {
-    **dict.fromkeys(("position_grows", "position_decays"), 1.0),
-    **dict.fromkeys(("first_token", "last_token", "mask_boundary"), 3.0),
-}
-"""Cause -> what changed weights may make in times of its share and still come after it."""
-CLAIM_ALL = ("stale_policy", "drift", "other_weights")
-"""What claims the whole gap of its tokens, and so may have less where something else is known to sit on them."""
+"""What a cause's row says that it sits on -> the parts of the tokens; all others sit on the body, as Features take it."""
+BEFORE_WEIGHTS = {"trend": 1.0, "tokens": 3.0}
+"""Scope -> what changed weights may make in times of a cause's share and still come after it."""
 
 
 def diagnose(
@@ -187,7 +179,7 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
 
     def order(cause: CauseFinding) -> tuple[bool, bool, int, float]:
         is_of_grid = cause.cause == "grid" and cause.share >= VERDICT_SHARE
-        is_of_weights = of_weights > cause.share * BEFORE_WEIGHTS.get(cause.cause, inf)
+        is_of_weights = of_weights > cause.share * BEFORE_WEIGHTS.get(CAUSES[cause.cause].scope, inf)
         rank = CAUSES["other_weights" if is_of_weights else cause.cause].rank
         return cause.is_minor, not is_of_grid, rank, -cause.share
 
@@ -278,9 +270,10 @@ def _side_by_side(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
     left, taken = dict(whole), list[CauseFinding]()
     order = sorted(causes, key=lambda each: (CAUSES[each.cause].rank, each.cause == "repetition_penalty", -each.share))
     for cause in order:
-        parts: Sequence[str] = SITS_ON.get(cause.cause, body)
+        row = CAUSES[cause.cause]
+        parts: Sequence[str] = SITS_ON.get(row.sits_on, body)
         fraction = min(1.0, ratio(cause.share, sum(whole[part] for part in parts)))
-        is_rest = cause.cause in CLAIM_ALL and any(left[part] < whole[part] for part in parts)
+        is_rest = row.claims_all and any(left[part] < whole[part] for part in parts)
         share = fraction * sum(left[part] for part in parts)
         for part in parts:
             left[part] *= 1 - fraction

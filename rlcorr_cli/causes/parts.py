@@ -41,16 +41,9 @@ from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
-BROAD = ("column", "drift", "heavy_tail", "other_weights", "some_rows", "noise")
-"""What a mixture of two kinds of rows looks like, a trend along another column among them."""
-OF_SINGLE_ROWS = ("slipped_rows", "mispaired_rows", "first_token", "last_token", "mask_boundary")
-"""Faults of single rows or tokens, which are told by themselves, with their place."""
+BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
-OF_WHOLE_ROWS = ("slipped_rows", "mispaired_rows")
-"""Of OF_SINGLE_ROWS those that leave all other rows as they are, so that a column which stands apart there is one."""
-SETTINGS = ("top_p", "min_p", "temperature", "temperature_and_truncation", "top_k", "repetition_penalty")
-"""What a sampler is set to, which no fault of single tokens looks like."""
 FOLLOW = ("other_weights", "drift")
 """What the context of such faults makes of the tokens around them, too."""
 TOO = "other tokens differ by more than rounding makes, too"
@@ -114,7 +107,7 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
         of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
         left = max(0.0, 1 - sum(each.share for each in causes))
         causes.append(replace(noise, share=min(of_parts, left)))
-    causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in {*BROAD} - {"noise"})
+    causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in BROAD - {"noise"})
     verdict, conclusion = concluded(causes)
     facts = (*whole.facts, *_facts_of_place(place, inside, rest))
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
@@ -137,7 +130,7 @@ def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Dia
         return False
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
     main = max(inside.causes, key=lambda each: each.share, default=None)
-    if main is not None and {main.cause, inside.verdict} <= in_rest.difference(BROAD):
+    if main is not None and {main.cause, inside.verdict} <= in_rest - BROAD:
         return True
     named = whole.cause
     if place.column == STEP and named is not None and inside.cause is not None and inside.cause.cause == named.cause:
@@ -162,7 +155,8 @@ def _of_place(
 ) -> list[CauseFinding]:
     """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
     as of _of_few_tokens, which is told in the place of what few far tokens look like."""
-    of_rows = [each for each in own if each.cause in OF_SINGLE_ROWS and each.share >= AS_WELL * place.share]
+    single = [each for each in own if CAUSES[each.cause].scope in ("rows", "tokens")]
+    of_rows = [each for each in single if each.share >= AS_WELL * place.share]
     if place.column == STEP:
         # What grows along another column within some steps may as well grow along the steps.
         own = [each for each in own if "direction" not in each.parameters]
@@ -270,7 +264,9 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
     if not left.any():
         return whole
     rest = _of_part(sample.tokens(left), context, None, is_last=False)
-    told = {*SETTINGS, *(("column",) if wrong.keys() & {*OF_WHOLE_ROWS} else ())} - shares.keys()
+    settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
+    of_rows = any(CAUSES[name].scope == "rows" for name in wrong)
+    told = (settings | {"column"} if of_rows else settings) - shares.keys()
     places = {cause.parameters.get("column") for cause in whole.causes}
     portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
     found = {

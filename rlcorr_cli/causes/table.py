@@ -22,6 +22,12 @@ KINDS: dict[Kind, str] = {
 }
 
 
+Scope = Literal["setting", "rows", "tokens", "trend", "broad", ""]
+"""setting: of a sampler, which no fault of single tokens looks like.  rows: single rows that are wrong as a whole, and
+leave all others as they are; tokens: single tokens, whose rows are often wrong elsewhere, too; trend: along the row.
+broad: what a mixture of two kinds of rows looks like, a trend along another column among them."""
+
+
 @frozen(kw_only=True)
 class Cause:
     """Why a dump's numbers are what they are.
@@ -37,7 +43,8 @@ class Cause:
     'unless_stale' where staleness moves the tokens that show the bound.  rank: causes of a lower rank are listed first,
     and get their share of the gap first; of equal ranks the one with the larger share.  Rank 0 names a setting or a
     place, and larger ranks say less.  least_share: with a smaller share of the gap it is minor: listed last, and never
-    the verdict.
+    the verdict.  scope: see Scope.  sits_on: the tokens that its share is of, as judge.SITS_ON has them.  claims_all: whether its rule claims the whole gap of its tokens, so that it may have
+    less where something else is known to sit on them.
     """
 
     name: str
@@ -54,6 +61,9 @@ class Cause:
     proven: Literal["", "always", "unless_stale"] = ""
     rank: int = 0
     least_share: float = 0.15
+    scope: Scope = ""
+    sits_on: Literal["", "all", "paired", "odd", "first", "last", "seams", "inner"] = ""
+    claims_all: bool = False
 
     @property
     def is_fault(self) -> bool:
@@ -231,6 +241,7 @@ WEIGHTS = (
 _OF_A_GAP = (
     Cause(
         name="grid",
+        sits_on="all",
         effect="none",
         meaning="A column is on a coarse grid: stored or computed in bf16, in fp16, or in a few decimals.",
         looks="99% of its values other than 0 lie on the grid, which moves a value by step^2 / 12 in the mean square. "
@@ -242,6 +253,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="mispaired_rows",
+        scope="rows",
+        sits_on="odd",
         effect="fault",
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
         looks="In these rows both columns vary and hardly go together (correlation below 0.5 in each), nearly every "
@@ -254,6 +267,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="slipped_rows",
+        scope="rows",
+        sits_on="all",
         effect="fault",
         meaning="Inside some rows one column slips: from some token on, or from the start, its log-probs are of "
         "earlier or later tokens.",
@@ -294,6 +309,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="first_token",
+        scope="tokens",
+        sits_on="first",
         effect="fault",
         meaning="The first token of a response is off, and the others are not.",
         looks="First tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance.",
@@ -303,6 +320,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="last_token",
+        scope="tokens",
+        sits_on="last",
         effect="fault",
         moves_mean="either",
         meaning="The last token of a response is off, and the others are not.",
@@ -315,6 +334,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="mask_boundary",
+        scope="tokens",
+        sits_on="seams",
         effect="fault",
         meaning="Tokens after a masked stretch inside a response (a tool's output) are off, and the others are not.",
         looks="The first four tokens after such a stretch are off by more than a factor of 2 at five times the rate of "
@@ -326,6 +347,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_onset",
+        sits_on="inner",
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
         certainty="Six standard errors, and 5% of the tokens on either side.",
@@ -334,6 +356,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_grows",
+        scope="trend",
+        sits_on="inner",
         rank=2,
         meaning="The gap grows along the response.",
         looks="The typical distance grows along the logarithm of the index, by a factor of 1.5 or more over a "
@@ -344,6 +368,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_decays",
+        scope="trend",
+        sits_on="inner",
         effect="fault",
         rank=2,
         meaning="The first tokens of a response are the farthest off, and later ones less and less.",
@@ -354,6 +380,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="repetition_penalty",
+        scope="setting",
         effect="fault",
         least_share=0.1,
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
@@ -365,6 +392,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="temperature_and_truncation",
+        scope="setting",
         effect="fault",
         moves_mean="either",
         reading="a temperature and a cut",
@@ -377,6 +405,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="top_p",
+        scope="setting",
         effect="fault",
         moves_mean="either",
         least_share=0.05,
@@ -395,6 +424,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="min_p",
+        scope="setting",
         effect="fault",
         moves_mean="either",
         least_share=0.05,
@@ -410,6 +440,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="temperature",
+        scope="setting",
         effect="fault",
         moves_mean="above",
         reading="a temperature",
@@ -448,6 +479,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="top_k",
+        scope="setting",
         effect="fault",
         moves_mean="either",
         reading="top-k",
@@ -461,6 +493,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="column",
+        scope="broad",
+        sits_on="paired",
         meaning="Rows of some levels of a column (a worker, a source, a version) carry the gap.",
         looks="Their tokens are 1.5 times as far off as the others' or more, beyond chance among all levels of all "
         "columns that were tried, and so within the levels of other columns.",
@@ -471,6 +505,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="some_rows",
+        scope="broad",
+        sits_on="paired",
         rank=2,
         meaning="A minority of rows is farther off than the others, and no column says what they have in common.",
         looks="3 rows at least and 45% at most lie far above the median in the typical distance of their tokens.",
@@ -482,6 +518,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="stale_policy",
+        claims_all=True,
         rank=1,
         meaning="The rollout's weights are some updates behind training's, which has learned from these very rows.",
         looks="Whole rows gain or lose probability, and the better ones (by advantage) gain.",
@@ -492,6 +529,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="drift",
+        scope="broad",
+        claims_all=True,
         reading="another drift of the weights",
         rank=3,
         meaning="Whole rows gain or lose probability: the policies differ, not their arithmetic.",
@@ -516,6 +555,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="heavy_tail",
+        scope="broad",
         effect="none",
         reading="a few tokens far off",
         rank=2,
@@ -533,6 +573,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="other_weights",
+        scope="broad",
+        claims_all=True,
         reading="changed weights",
         rank=3,
         meaning="The two sides run different weights, or the same in a far coarser format.",
@@ -546,6 +588,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="noise",
+        scope="broad",
         effect="none",
         reading="rounding noise",
         rank=4,
