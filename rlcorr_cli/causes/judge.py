@@ -94,7 +94,7 @@ SITS_ON = {
     "seams": ("gap", "after_gap"),
     "inner": (PARTS[BODY],),
 }
-"""What a cause's row says that it sits on -> the parts of the tokens; all others sit on the body, as Features take it."""
+"""What a cause's row says that it sits on -> the parts of the tokens; others sit on the body, as Features take it."""
 BEFORE_WEIGHTS = {"trend": 1.0, "tokens": 3.0}
 """Scope -> what changed weights may make in times of a cause's share and still come after it."""
 

@@ -43,8 +43,9 @@ class Cause:
     'unless_stale' where staleness moves the tokens that show the bound.  rank: causes of a lower rank are listed first,
     and get their share of the gap first; of equal ranks the one with the larger share.  Rank 0 names a setting or a
     place, and larger ranks say less.  least_share: with a smaller share of the gap it is minor: listed last, and never
-    the verdict.  scope: see Scope.  sits_on: the tokens that its share is of, as judge.SITS_ON has them.  claims_all: whether its rule claims the whole gap of its tokens, so that it may have
-    less where something else is known to sit on them.
+    the verdict.  scope: see Scope.  sits_on: the tokens that its share is of, as judge.SITS_ON has them.  claims_all:
+    whether its rule claims the whole gap of its tokens, so that it may have less where something else is known to sit
+    on them.
     """
 
     name: str
@@ -581,7 +582,8 @@ _OF_A_GAP = (
         looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
         "give.",
         certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
-        "these, a dump cannot tell. With few tokens or prompts rounding and changed weights look alike; a clean "
+        "these, a dump cannot tell; but dropout and packed rows that see one another give the same token other "
+        "log-probs after the same prefix, which is told where samples of a prompt share one. With few tokens or prompts rounding and changed weights look alike; a clean "
         "dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,

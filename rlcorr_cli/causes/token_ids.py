@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.gap import ID_LIMIT
 from rlcorr_cli.totals.gap import Vocabulary
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import RowSample
@@ -213,6 +214,23 @@ def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
         r2 = 1 - float((off * off).sum()) / max(1e-30, float(((a - b) ** 2).sum()))
         kept = np.abs(off) <= FAR_OFF * max(1e-9, float(np.median(np.abs(off))) / MAD_OF_NORMAL)
     return SharedPrefixes(ratio=slope, error=error, r2=r2, tokens=len(b))
+
+
+def scored_again(sample: RowSample) -> tuple[float, float] | None:
+    """How far the log-odds of a token lie, typically, from those of the same token after the same prefix in another
+    row, in the rollout's column and in training's: what a column depends on beside the prefix.  sqrt(mean(x^2) / 2), x
+    held to ID_LIMIT; None of fewer than MIN_SHARING such pairs."""
+    off = [np.zeros((2, 0))]
+    for b, a, ids, prefix in _sharing(sample):
+        order = np.lexsort((ids, prefix))
+        same = (prefix[order][1:] == prefix[order][:-1]) & (ids[order][1:] == ids[order][:-1])
+        log_odds = np.stack([b, a])[:, order] - np.log(-np.expm1([b, a]))[:, order]
+        off.append(np.diff(log_odds)[:, same])
+    x = np.concatenate(off, axis=1).clip(-ID_LIMIT, ID_LIMIT)
+    if x.shape[1] < MIN_SHARING:
+        return None
+    rollout, train = np.sqrt(np.square(x).mean(axis=1) / 2).tolist()
+    return rollout, train
 
 
 def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Index, NDArray[np.uint64]]]:

@@ -12,6 +12,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import FAR_LOUD, MOST_OVER_NOISE, OTHER_CORE, Case
 from rlcorr_cli.causes.numbers import first_step, ratio
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.token_ids import scored_again
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.gap import GRID_SUMS
@@ -42,6 +43,9 @@ LOOK_AT_RUNS = (
     "its KV cache or a kernel's state."
 )
 CLEAN_CORE = 0.001
+BEYOND = 3.0
+"""Measured: dropout and packed rows .7 to 3 times the core in training's column, and 0 in the rollout's; all else 0."""
+BY_THE_PREFIX = "Score in evaluation mode, without dropout, and keep packed rows apart: each with its own attention mask and positions."
 NOISE, LARGER_NOISE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
     "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
@@ -254,13 +258,36 @@ def other_weights(case: Case) -> CauseFinding | None:
             f"{percent(case.omega2_of_weights).removeprefix('< ')})."
         )
     noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
+    headline = "one side runs other weights (8-bit or 4-bit, another checkpoint, an adapter, or stale weights)"
+    side, advice = _side_beyond_the_prefix(case), ""
+    if side is not None:
+        column, here, there = side
+        headline = f"{column} depends on more than the tokens before: dropout, or packed rows that see one another"
+        advice = BY_THE_PREFIX
+        evidence.append(
+            f"A token that follows the same prefix in two rows differs by {figures(here)} in {column}, and by "
+            f"{figures(there)} in the other column."
+        )
     return CauseFinding(
         cause="other_weights",
         share=case.features.share(case.features.body_gap - noise),
         parameters={"core": core, **_times_clean(case), **({} if by_token is None else {"by_token": by_token.omega2})},
-        headline="one side runs other weights (8-bit or 4-bit, another checkpoint, an adapter, or stale weights)",
+        headline=headline,
         evidence=tuple(evidence),
+        advice=advice,
     )
+
+
+def _side_beyond_the_prefix(case: Case) -> tuple[str, float, float] | None:
+    """The column in which a token's log-odds depend on more than its prefix, by how much, and the other's: most of what
+    the two columns differ by, and BEYOND times as much as in the other one.  None where that is so of neither."""
+    spreads = None if case.sample is None else scored_again(case.sample)
+    if spreads is None:
+        return None
+    there, here = sorted(spreads)
+    if here < max(BEYOND * there, case.features.core / 2):
+        return None
+    return (case.context.rollout if here == spreads[0] else case.context.train), here, there
 
 
 RULES = (stale_policy, drift, padded_vocabulary, heavy_tail, other_weights)

@@ -226,3 +226,21 @@ def test_a_temperature_is_told_where_what_is_called_a_prompt_is_none() -> None:
     cause = first(pa.Table.from_pylist(table))
     assert cause.cause == "temperature"
     assert cause.parameters["temperature"] == pytest.approx(0.8, abs=0.01)
+
+
+@pytest.mark.parametrize(("noise_of", "words"), [("row", "depends on more than"), ("prompt", "one side runs other")])
+def test_log_probs_that_differ_between_rows_of_one_prefix_are_of_no_other_weights(noise_of: str, words: str) -> None:
+    """As dropout where log-probs are taken makes them; other weights give one value to one prefix."""
+    rng = np.random.default_rng(2)
+    rows: list[dict[str, Any]] = []
+    for prompt in range(24):
+        u, of_prompt = rng.normal(1.0, 2.0, TOKENS), rng.normal(0.0, 0.6, TOKENS)
+        for _ in range(SAMPLES):
+            noise = rng.normal(0.0, 0.6, TOKENS) if noise_of == "row" else of_prompt
+            row = {"group_id": f"g{prompt}", "token_ids": np.arange(TOKENS)}
+            rows.append(
+                row | {"rollout_log_probs": -np.logaddexp(0, -u), "old_log_probs": -np.logaddexp(0, -u - noise)}
+            )
+    cause = first(pa.Table.from_pylist(rows))
+    assert cause.cause == "other_weights"
+    assert words in cause.headline
