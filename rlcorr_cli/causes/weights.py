@@ -45,7 +45,7 @@ LOOK_AT_RUNS = (
 CLEAN_CORE = 0.001
 BEYOND = 3.0
 """Measured: dropout and packed rows .7 to 3 times the core in training's column, and 0 in the rollout's; all else 0."""
-BY_THE_PREFIX = "Score in evaluation mode, without dropout, and keep packed rows apart: each with its own attention mask and positions."
+BY_THE_PREFIX = "Score in evaluation mode, without dropout, and part packed rows by their attention mask and positions."
 NOISE, LARGER_NOISE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
     "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
