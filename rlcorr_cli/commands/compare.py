@@ -129,7 +129,7 @@ def compare(
 
         notes = check_touched(places, parts, plans=asked)
         first, run = added(parts, ComparisonRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
-        held = dict.fromkeys(each.name for each in run.objectives.values())
+        held = dict.fromkeys(each.name for each in run.objectives)
         refuse_conflicting(
             first,
             {

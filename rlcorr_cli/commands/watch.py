@@ -213,7 +213,8 @@ class _Run:
     tb: Path | None
     steps: "deque[StepLine]" = field(default_factory=lambda: deque(maxlen=MOST_STEPS))
     _events: Path | None = None
-    _waits: "list[StepLine | Alarm]" = field(default_factory=list)
+    _steps_to_tell: "list[StepLine]" = field(default_factory=list)
+    _alarms_to_tell: "list[Alarm]" = field(default_factory=list)
     _trouble: str = ""
     _has_warned: bool = False
 
@@ -239,7 +240,8 @@ class _Run:
             kept = f"What was read is kept in {self.kept_in}."
             self.told(f"Following {' '.join(self.job.reading.paths)}, of which {told}. {kept} Ctrl-C ends it.")
         try:
-            self._waits += self.following.untold
+            self._steps_to_tell += self.following.untold_steps
+            self._alarms_to_tell += self.following.untold_alarms
             self._save_and_tell()
             self._look()
             while not once and (has_reader() or self.command is not None or self.tb is not None):
@@ -273,7 +275,8 @@ class _Run:
         for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
             self._write_events(news.steps)  # before a state is saved that remembers the steps
-            self._waits += [*(line for line, _ in news.steps), *news.alarms]
+            self._steps_to_tell += (line for line, _ in news.steps)
+            self._alarms_to_tell += news.alarms
             n_steps += len(news.steps)
             if n % TOGETHER == 0 or news.alarms:
                 self._save_and_tell()
@@ -284,20 +287,18 @@ class _Run:
     def _save_and_tell(self) -> None:
         """Save what is remembered with what is to be told, which stays in it until then: what is told twice after a
         crash does less harm than what nobody hears."""
-        from rlcorr_cli.results.watched import Alarm, StepLine
-
-        news, self._waits = tuple(self._waits), []
-        alarms = tuple(each for each in news if isinstance(each, Alarm))
-        self._save(news)
+        steps, self._steps_to_tell = self._steps_to_tell, []
+        alarms, self._alarms_to_tell = self._alarms_to_tell, []
+        self._save(steps, alarms)
         ended: KeyboardInterrupt | None = None
-        for line in (each for each in news if isinstance(each, StepLine)):
+        for line in steps:
             self.steps.append(line)
             try:
                 self.told(line)
             except KeyboardInterrupt as error:  # no signal's: who was told of this line wants no more
                 interrupt.check()
                 ended = error
-        self._save(alarms)
+        self._save(alarms=alarms)
         if ended is not None:
             raise ended
         for alarm in alarms:
@@ -305,9 +306,11 @@ class _Run:
             self._run_command(alarm)
         self._save()
 
-    def _save(self, news: "tuple[StepLine | Alarm, ...]" = ()) -> None:
-        """Save what is remembered, and of what nobody was told: `news`, and steps of a result that is not printed."""
-        following = replace(self.following, untold=(*(self.steps if self.told is in_the_result else ()), *news))
+    def _save(self, steps: "Sequence[StepLine]" = (), alarms: "Sequence[Alarm]" = ()) -> None:
+        """Save what is remembered, and of what nobody was told: these, and steps of a result that is not printed."""
+        unprinted = self.steps if self.told is in_the_result else ()
+        untold = {"untold_steps": (*unprinted, *steps), "untold_alarms": tuple(alarms)}
+        following = replace(self.following, **untold)
         if following != self._file.saved:
             self._file.save(following)
 

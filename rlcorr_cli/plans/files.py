@@ -25,7 +25,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import located
@@ -43,7 +43,8 @@ from rlcorr_cli.plans.documents import (
     twice,
 )
 from rlcorr_cli.plans.objective import Aggregation, Denominator, ObjectiveBlock, ObjectiveChoice
-from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
+from rlcorr_cli.records.record import Record
 
 OBJECTIVE_KEYS = tuple(each.name for each in fields(ObjectiveBlock))
 OBJECTIVE_CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +58,7 @@ MOST_DOTS = 100
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".sh")
 FAULTS = 5
 """How many of a file's faults an error names."""
+_ENDS = tuple(each.name for each in fields(Bounds))
 RECORDS = "`rlcorr presets geo_rs` shows the records of a plan."
 
 
@@ -184,22 +186,57 @@ def _walk(data: Any) -> Iterator[tuple[int, Any]]:
             waiting += [(depth + 1, part) for part in value]
 
 
+_TABLES: Mapping[str, type[Record]] = {"weighting": Weighting, "rejections": Rejection, "budgets": Budget}
+"""Key of a plan file -> whose table, or tables, stand there."""
+
+
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
-    """A plan from our own records; every wrong key and type is reported at once, with its path."""
-    # Here, not above: pydantic takes longer to load than a light command takes to run.
-    from pydantic import ValidationError
+    """A plan from our own records; a UsageError names what is no key, or the first value that cannot be, by its place.
 
-    from rlcorr_cli.plans.records import PlanRecord
+    A table's `low` and `high` are its `bounds`.  TOML has no null, so there infinity stands for no limit.
+    """
+    # Here, not above: presets and explain read no plan file.
+    import msgspec
 
+    if unknown := list(_unknown_keys(data)):
+        more = f"; and {len(unknown) - FAULTS:,} more" if len(unknown) > FAULTS else ""
+        places = ", ".join(shortened(place, quotes=False) for place in unknown[:FAULTS])
+        raise _no_plan(f"no such key: {places}{more}")
+    values = {key: _with_bounds(value) if key in _TABLES else value for key, value in data.items()}
+    if values.get("log_ratio_limit") == math.inf:
+        values["log_ratio_limit"] = None
     try:
-        record = PlanRecord.model_validate(data)
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{shortened('.'.join(map(str, e['loc'])), quotes=False)}: {e['msg'].lower()}"
-            for e in error.errors()[:FAULTS]
-        )
-        more = f"; and {error.error_count() - FAULTS:,} more" if error.error_count() > FAULTS else ""
-        raise UsageError(
-            f"not a plan: {faults}{more}.", "`rlcorr presets show geo_rs` shows what a plan file looks like."
-        ) from None
-    return record.plan()
+        return msgspec.convert(values, Plan)
+    except msgspec.ValidationError as error:
+        fault, _, at = str(error).partition(" - at `$.")
+        place = at.rstrip("`").replace(".bounds", "")
+        table, _, key = re.sub(r"\[\d+\]", "", place).rpartition(".")
+        if fault.startswith("Invalid enum value"):
+            allowed = ", ".join(get_args(get_type_hints(_TABLES.get(table, Plan))[key]))
+            fault = shortened(fault.replace("Invalid enum value", f"one of {allowed} was expected, not"), quotes=False)
+        raise _no_plan(f"{place}: {fault}" if place else fault) from None
+
+
+def _no_plan(fault: str) -> UsageError:
+    return UsageError(f"not a plan: {fault}.", "`rlcorr presets show geo_rs` shows what a plan file looks like.")
+
+
+def _with_bounds(table: Any) -> Any:
+    """A table, or each of several, with what `low` and `high` say as `bounds`."""
+    if isinstance(table, list):
+        return [_with_bounds(each) for each in table]
+    if not isinstance(table, Mapping):
+        return table
+    return {**table, "bounds": {end: table[end] for end in _ENDS if end in table}}
+
+
+def _unknown_keys(data: Mapping[str, Any], of: type[Record] = Plan, place: str = "") -> Iterator[str]:
+    """The places of keys that no record has."""
+    known = {key for each in fields(of) for key in (_ENDS if each.name == "bounds" else (each.name,))}
+    for key, value in data.items():
+        if key not in known:
+            yield f"{place}{key}"
+        for n, table in enumerate(value if isinstance(value, list) else [value]):
+            if key in _TABLES and isinstance(table, Mapping):
+                number = f"[{n}]" if isinstance(value, list) else ""
+                yield from _unknown_keys(table, _TABLES[key], f"{place}{key}{number}.")

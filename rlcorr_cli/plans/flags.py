@@ -143,16 +143,29 @@ def target(rejection: Rejection) -> tuple[str, ...]:
 class Swept:
     """base: the plan without the record whose bound is free (a weighting's other settings stay in it).
 
-    record: a rejection whose bounds are placeholders, or the weighting.  side: which of its bounds move.  place: the
+    rejection, with placeholders for bounds, or weighting: that record.  side: which of its bounds move.  place: the
     record's among the plan's rejections.  beside: the options of the command line that name the rest of the plan, each
     with its value; None where none do.
     """
 
     base: Plan
-    record: Rejection | Weighting
+    rejection: Rejection | None = None
+    weighting: Weighting | None = None
     side: Side
     place: int = 0
     beside: tuple[str, ...] | None = ()
+
+    def check_unpacked(self) -> None:
+        """A ValueError where no bound is free."""
+        if (self.rejection is None) == (self.weighting is None):
+            raise ValueError("a sweep moves the bounds of one record")
+
+    @property
+    def record(self) -> Rejection | Weighting:
+        """The record whose bound is free."""
+        record = self.rejection or self.weighting
+        assert record is not None
+        return record
 
     @property
     def name(self) -> str:
@@ -255,7 +268,7 @@ def _swept_rejection(
     record = replace(own[0], bounds=record.bounds) if own else record
     return Swept(
         base=replace(base, rejections=others),
-        record=record,
+        rejection=record,
         side=side or ("both" if two_sided else "high"),
         place=place,
         beside=beside,
@@ -275,4 +288,4 @@ def _swept_weighting(base: Plan, side: Literal["low", "high"], beside: tuple[str
     fixed = replace(base.weighting.bounds, **{side: None})
     if base.weighting.outside == "cap":
         fixed = Bounds()  # a lower bound merely counts there
-    return Swept(base=base, record=replace(base.weighting, bounds=fixed), side=side, beside=beside)
+    return Swept(base=base, weighting=replace(base.weighting, bounds=fixed), side=side, beside=beside)

@@ -185,14 +185,19 @@ class Comparison(Output):
 class ComparisonRun(MeasuredRun):
     """What one run of `compare` measured, or several together.
 
-    objectives: one for each plan, if any.  has_advantages: whether the dump has a column of them.
+    objectives: that of each plan, if any.  has_advantages: whether the dump has a column of them.
     """
 
     command: ClassVar[str] = "compare"
     plans: tuple[NamedPlan, ...]
     skipped: tuple[Skipped, ...] = ()
-    objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
+    objectives: tuple[Objective, ...] = ()
     has_advantages: bool = False
+
+    def check_unpacked(self) -> None:
+        """A ValueError of objectives that are not of the plans."""
+        if not self.plans or len(self.objectives) not in (0, len(self.plans)):
+            raise ValueError("there are not as many objectives as plans")
 
     @property
     def n_budgets(self) -> int:
@@ -253,8 +258,9 @@ def comparison_of(run: ComparisonRun) -> Comparison:
     )
     groups = _groups(by_values, group_by=group_by, plans=plans, story=story) if group_by else []
     if run.objectives:
-        whole = _with_objectives(whole, measured.totals, run.objectives, batch_by)
-        groups = _with_group_objectives(groups, measured.totals, run.objectives) if groups else groups
+        objectives = {named.plan: objective for named, objective in zip(plans, run.objectives, strict=True)}
+        whole = _with_objectives(whole, measured.totals, objectives, batch_by)
+        groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
     lacks_shift = run.has_advantages and whole.metrics["advantage_shift"] is None
     return Comparison(
         inputs=run.inputs,

@@ -51,7 +51,7 @@ class RunTotals(MeasuredRun):
         for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):
             if any(replicates.clusters.most != most for by_mode in drawn for replicates in by_mode.values()):
                 raise ValueError("clusters are counted up to another number")
-        _ = self.setting_notes, self.objective
+        _ = self.setting_notes, self.objective, self.provenance.settings["cluster_by"]
         if not self.inputs or any(len(source.columns) < 2 for source in self.inputs):
             raise ValueError("there is no input with the columns of two policies")
 

@@ -24,13 +24,13 @@ from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved_runs import SavedRun
-from rlcorr_cli.totals.packed import InconsistentError, MalformedError, pack, pieces, unpack
+from rlcorr_cli.totals.packed import MalformedError, pack, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.view import UnknownTotalError
 
 SUFFIX = ".rlcorr"
-VERSION = 2
+VERSION = 3
 """Goes up whenever a file comes to be read in another way."""
 MOST_BYTES = 1 << 32
 AGAIN = f"Write it again with `rlcorr analyze DUMP -o part{SUFFIX}`."
@@ -50,11 +50,11 @@ class Head:
     contents: KeySample | None
 
 
-def content(run: SavedRun, *, grows: bool = False) -> "list[bytes | memoryview]":
+def content(run: SavedRun, *, grows: bool = False) -> list[bytes]:
     """What a file of a run's totals holds, in pieces.  grows: whether records may be added to it."""
     paths = tuple(source.path for source in run.inputs)
     head = pack(Head(command=run.command, release=__version__, paths=paths, contents=run.contents))
-    body = len(head).to_bytes(_LENGTH, "big"), head, *pieces(run.unplaced())
+    body = len(head).to_bytes(_LENGTH, "big"), head, pack(run.unplaced())
     length = b" %d" % sum(map(len, body)) if grows else b""
     return [b"%s%d%s\n" % (_NAME, VERSION, length), _digest(*body), *body]
 
@@ -138,10 +138,8 @@ def report_in(path: str, run: RunTotals, clean: Yardstick | None = None) -> Repo
 def _part(path: str, cls: type[P], data: memoryview) -> P:
     try:
         return unpack(cls, data)
-    except InconsistentError as error:
-        raise DataError(f"{path} holds totals that do not belong together: {error}.", AGAIN) from None
     except MalformedError as error:
-        raise DataError(f"{path} cannot be read by this release of rlcorr: {error}.", AGAIN) from None
+        raise DataError(f"{path} {error}.", AGAIN) from None
 
 
 def _parts(path: str) -> tuple[memoryview, memoryview, memoryview]:

@@ -163,7 +163,8 @@ class Following(SavedRun):
     OpenSteps, the latest last.  n_steps: told of so far.  failing: steps that fail, and what they break.  first,
     recent: the k3_kl of the first steps and of the last, of small ones that of their ranges.  small: the steps that the
     next small ones are judged with.  quiet: what an alarm was raised for -> how many steps have
-    passed without it.  past: the last alarms.  untold: what was about to be told when this was saved.
+    passed without it.  past: the last alarms.  untold_steps, untold_alarms: what was about to be told when this was
+    saved.
     """
 
     command: ClassVar[str] = "watch"
@@ -179,7 +180,8 @@ class Following(SavedRun):
     quiet: Mapping[str, int] = field(default_factory=dict[str, int])
     past: tuple[tuple[Any, tuple[str, ...]], ...] = ()
     story: Story = field(default_factory=Story)
-    untold: tuple[StepLine | Alarm, ...] = ()
+    untold_steps: tuple[StepLine, ...] = ()
+    untold_alarms: tuple[Alarm, ...] = ()
 
     def since(self, before: "Following") -> "Change":
         """What has changed: `before.then(now.since(before))` is `now`, but for the order of its files."""

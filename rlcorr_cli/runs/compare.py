@@ -72,7 +72,7 @@ def compare(
             measured=measured,
             plans=tuple(plans),
             skipped=skipped,
-            objectives=of_plans,
+            objectives=tuple(of_plans.values()),
             has_advantages=dump.roles.advantages is not None,
             inputs=reading.inputs,
             notes=tuple(dict.fromkeys(notes)),

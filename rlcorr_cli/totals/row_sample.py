@@ -10,7 +10,6 @@ or saved part.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -55,7 +54,7 @@ class ColumnOfKeys:
         """A ValueError of a code without a value, and of a value that no column of keys holds."""
         if self.codes.ndim != 1 or self.codes.dtype != np.int64:
             raise ValueError("codes of a column are numbers of its values")
-        if not all(value is None or isinstance(value, (str, int, float, date)) for value in self.values):
+        if not all(value is None or isinstance(value, (str, int, float)) for value in self.values):
             raise ValueError("a column of a sample holds no such values")
         if len(self.codes) and not 0 <= self.codes.min() <= self.codes.max() < len(self.values):
             raise ValueError("a code of a column stands for no value")

@@ -13,13 +13,12 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from msgspec.msgpack import Ext
 from numpy.typing import NDArray
 from running import STEPS, refused, run
 
 from rlcorr_cli.results.saved_totals import _digest
 
-FIRST_LINE = b"rlcorr totals 2\n"
+FIRST_LINE = b"rlcorr totals 3\n"
 DIGEST = 32
 N_EDITS, N_AT_ONCE = 300, 30
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -35,7 +34,7 @@ def read(data: bytes) -> tuple[bytes, Any]:
     """A file's head as it is, and its totals as plain values and arrays."""
     body = data[len(FIRST_LINE) + DIGEST :]
     end = 8 + int.from_bytes(body[:8], "big")
-    return body[8:end], msgspec.msgpack.decode(body[end:], ext_hook=_array)
+    return body[8:end], _arrays(msgspec.msgpack.decode(body[end:]))
 
 
 def written(head: bytes, totals: Any) -> bytes:
@@ -44,16 +43,20 @@ def written(head: bytes, totals: Any) -> bytes:
     return FIRST_LINE + _digest(body) + body
 
 
-def _array(code: int, data: memoryview) -> Any:
-    if code != 1:
-        return Ext(code, bytes(data))
-    kind, shape, content = msgspec.msgpack.decode(data, type=tuple[str, tuple[int, ...], bytes])
-    return np.frombuffer(content, kind).reshape(shape)
+def _arrays(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _arrays(value) for key, value in node.items()}
+    if not isinstance(node, list):
+        return node
+    if len(node) == 3 and isinstance(node[2], bytes):
+        kind, shape, content = node
+        return np.frombuffer(content, kind).reshape(shape)
+    return [_arrays(value) for value in node]
 
 
 def _plain(node: Any) -> Any:
     if isinstance(node, np.ndarray):
-        return Ext(1, msgspec.msgpack.encode((node.dtype.str, node.shape, node.tobytes())))
+        return [node.dtype.str, node.shape, node.tobytes()]
     if isinstance(node, dict):
         return {key: _plain(value) for key, value in node.items()}
     return [_plain(value) for value in node] if isinstance(node, list) else node
@@ -73,7 +76,7 @@ def edited(value: Any) -> list[Any]:
         return _edited_array(value)
     if isinstance(value, dict):
         names = list(value)
-        renamed = {name if name == "is" else f"x{name}": value[name] for name in names}
+        renamed = {f"x{name}": value[name] for name in names}
         more = {**value, "more": value[names[-1]]} if names else {"more": 1}
         return [{}, None, dict(list(value.items())[:-1]), dict(reversed(value.items())), renamed, more]
     if isinstance(value, list):

@@ -98,7 +98,7 @@ def test_the_totals_of_one_run_are_its_report(tmp_path: Path) -> None:
     assert run("analyze", path, "-o", str(tmp_path / "again.json"), "-o", str(tmp_path / "again.rlcorr")).status == 0
     assert path_bytes(str(tmp_path / "again.json")) == path_bytes(report)
     assert path_bytes(str(tmp_path / "again.rlcorr")) == path_bytes(path)
-    assert path_bytes(path).startswith(b"rlcorr totals 2\n")
+    assert path_bytes(path).startswith(b"rlcorr totals 3\n")
 
 
 def test_totals_of_a_table_in_memory_are_saved(tmp_path: Path) -> None:
@@ -399,8 +399,8 @@ FOREIGN = {
     "parquet": (SAMPLE / "smollm2_bf16.parquet").read_bytes()[:5000],
     "a pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94",
     "of no version": b"rlcorr totals x\n" + bytes(100),
-    "without an end": b"rlcorr totals 2",
-    "of nothing": b"rlcorr totals 2\n",
+    "without an end": b"rlcorr totals 3",
+    "of nothing": b"rlcorr totals 3\n",
 }
 
 

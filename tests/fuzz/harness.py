@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
@@ -18,6 +19,9 @@ from rlcorr_cli.reading.lines import numbered
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.rows_out import quarantined
 from rlcorr_cli.reading.streams import BOM
+from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_totals import VERSION, Head, read_totals, report_in
+from rlcorr_cli.totals.packed import pack
 
 SHM = Path("/dev/shm")
 BATCH_TOKENS = 5
@@ -30,7 +34,15 @@ NATIVE = {
     "sealed": "stream/00000.jsonl.zst",
     "sqlite": "capture.sqlite",
 }
-NAMES = {"jsonl": "d.jsonl", "compressed": "d.jsonl.gz", "parquet": "d.parquet", "arrow": "d.arrow", **NATIVE}
+TOTALS = "totals"
+NAMES = {
+    TOTALS: "d.rlcorr",
+    "jsonl": "d.jsonl",
+    "compressed": "d.jsonl.gz",
+    "parquet": "d.parquet",
+    "arrow": "d.arrow",
+    **NATIVE,
+}
 REQUESTS = (
     (ReadRequest(paths=()), PlanColumns()),
     (ReadRequest(paths=(), group_by=("step",)), PlanColumns()),
@@ -64,6 +76,8 @@ def taken(
     """Rows and tokens of the input, or how it is refused."""
     path = folder() / NAMES[kind]
     path.parent.mkdir(exist_ok=True)
+    if kind == TOTALS:
+        return _added_up(path, data)
     path.write_bytes(data)
     try:
         dump = opened(path, asked)
@@ -76,6 +90,18 @@ def taken(
     if kind == "jsonl":
         check_cuts(dump, len(data), found)
     return found
+
+
+def _added_up(path: Path, data: bytes) -> tuple[int, int] | RlcorrError:
+    """Rows and tokens of packed totals, in a file with the digest that it should have."""
+    head = pack(Head(release="", paths=(), contents=None))
+    body = len(head).to_bytes(8, "big") + head + data
+    path.write_bytes(b"rlcorr totals %d\n" % VERSION + blake2b(body, digest_size=32).digest() + body)
+    try:
+        counts = report_in(str(path), RunTotals.added([read_totals(str(path))] * 2)).counts
+    except RlcorrError as error:
+        return error
+    return counts["rows"], counts["tokens"]
 
 
 def fuzzed(kind: str, data: bytes) -> None:

@@ -24,7 +24,19 @@ MEMORY_MB = 4096
 LONGEST_S = 20
 """For one input."""
 TOLD_LINES = 40
-KINDS = ("jsonl", "compressed", "parquet", "arrow", "pickle", "torch", "msgpack", "monitor", "sealed", "sqlite")
+KINDS = (
+    "jsonl",
+    "compressed",
+    "parquet",
+    "arrow",
+    "pickle",
+    "torch",
+    "msgpack",
+    "monitor",
+    "sealed",
+    "sqlite",
+    "totals",
+)
 
 
 def main() -> int:

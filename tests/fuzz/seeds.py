@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,23 @@ def _sqlite() -> Iterator[tuple[str, bytes]]:
     yield "no table", whole.replace(b"TABLE wire_rows", b"TABLE wire_rowz")
 
 
+def _totals() -> Iterator[tuple[str, bytes]]:
+    """Packed totals, small ones: without the sums under resamplings."""
+    from rlcorr_cli.api import analyze
+    from rlcorr_cli.totals.packed import pack
+
+    for name, how in {"whole": {}, "by reward": {"group_by": "reward"}}.items():
+        totals = analyze(table(), preset="token_is", totals=True, **how).totals
+        assert totals is not None
+        run = totals.unplaced()
+        whole = pack(replace(run, measured=replace(run.measured, replicates={}, group_replicates={})))
+        yield name, whole
+        yield f"{name}, cut", whole[:-9]
+        yield f"{name}, and more", whole + b"more"
+        yield f"{name}, another array", whole.replace(b"<f8", b"<i8")
+        yield f"{name}, an array of objects", whole.replace(b"<f8", b"|O8")
+
+
 SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "jsonl": _jsonl,
     "compressed": _compressed,
@@ -239,6 +257,7 @@ SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = {
     "monitor": _monitor,
     "sealed": _sealed,
     "sqlite": _sqlite,
+    "totals": _totals,
 }
 """Harness -> its inputs by name."""
 

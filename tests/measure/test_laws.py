@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ PROVENANCE = Provenance(
     plans=Provenance.by_id(PLANS[2]), settings={"extreme_ratio": 2.0}, columns={"step": "iteration"}, seed=3
 )
 _paths = (f"{number}.parquet" for number in itertools.count())  # no two cover the same rows
-keys = st.sampled_from([None, 0, 1.5, -np.inf, True, "math", date(2026, 1, 2), datetime(2026, 1, 2, 3, 4, 5, 6, UTC)])
+keys = st.sampled_from([None, 0, 1.5, -np.inf, True, "math", "2026-01-02"])
 
 whole = st.integers(-(2**40), 2**40).map(float)
 histograms = st.dictionaries(st.integers(0, 65535), st.integers(1, 2**40), max_size=6).map(
@@ -448,8 +447,10 @@ def json_keeps_it_exactly(*values: Any) -> None:
 def packing_keeps_it_exactly(*values: Any) -> None:
     for value in values:
         packed = pack(value)
-        assert plain(unpack(type(value), packed)) == plain(value)
-        assert pack(unpack(type(value), packed)) == packed
+        cls: Any = Binned[type(value.binning)] if type(value) is Binned else type(value)
+        back = unpack(cls, packed)
+        assert plain(back) == plain(value)
+        assert pack(back) == packed
 
 
 @given(parts=st.lists(totals, min_size=1, max_size=5))

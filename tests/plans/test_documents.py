@@ -11,7 +11,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.plans.documents import MOST_BYTES, MOST_DEPTH, MOST_VALUES, read_text
 from rlcorr_cli.plans.files import load, parse, plan_from_dict
-from rlcorr_cli.plans.plan import MOST_RULES
+from rlcorr_cli.plans.plan import MOST_RULES, Plan
 from rlcorr_cli.results.policy import read_rules
 from rlcorr_cli.results.saved import read_report
 
@@ -186,6 +186,37 @@ def test_a_wrong_value_is_shown_by_a_short_piece(defaults: str, tmp_path: Path) 
 
 
 def test_many_wrong_keys_are_counted() -> None:
-    with pytest.raises(UsageError, match=r"k4: extra inputs are not permitted; and 9,995 more\.") as refused:
+    with pytest.raises(UsageError, match=r"no such key: k0, k1, k2, k3, k4; and 9,995 more\.") as refused:
         plan_from_dict({f"k{i}": 1 for i in range(10_000)})
     assert len(refused.value.message) < 300
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a choice": (
+        {"weighting": {"scope": "tok"}},
+        "weighting.scope: one of token, sequence, geometric was expected, not 'tok'",
+    ),
+    "a choice of the plan": ({"mode": "off"}, "mode: one of decoupled, bypass was expected, not 'off'"),
+    "a bound of text": (
+        {"weighting": {"scope": "token", "high": "2"}},
+        r"weighting.high: Expected `float \| null`, got `str`",
+    ),
+    "a bound of a rejection": (rejections(2)["rejections"] + [{"low": True}], r"rejections\[2\].low: Expected `float"),
+    "a key too few": ([{"statistic": "ratio", "low": 1}], r"rejections\[0\]: Object missing required field `scope`"),
+    "a key too many": ([{"statistic": "ratio", "low": 1, "hihg": 2}], r"no such key: rejections\[0\].hihg"),
+    "bounds": ([{"statistic": "ratio", "bounds": {}}], r"no such key: rejections\[0\].bounds"),
+    "a table for a list": ({"rejections": {"low": 1}}, "rejections: Expected `array`, got `object`"),
+    "a number for a table": ({"weighting": 5}, r"weighting: Expected `object \| null`, got `int`"),
+    "a number beyond any float": ({"log_ratio_limit": 10**400}, "log_ratio_limit: Number out of range"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_a_plan_is_named_by_its_place(name: str) -> None:
+    data, words = WRONG[name]
+    with pytest.raises(UsageError, match=f"not a plan: {words}"):
+        plan_from_dict({"rejections": data} if isinstance(data, list) else data)
+
+
+def test_infinity_is_no_limit() -> None:
+    assert plan_from_dict({"log_ratio_limit": float("inf")}) == Plan(log_ratio_limit=None)
