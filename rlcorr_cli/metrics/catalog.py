@@ -232,7 +232,7 @@ def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
     return any(metric in family.names and family.brought(plan) for family in FAMILIES)
 
 
-USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr explain metrics` lists all."
+USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr help metrics` lists all."
 """The hint for a name that is no metric and like none."""
 
 
