@@ -25,7 +25,7 @@ from rlcorr_cli.metrics.framework_names import (
     LoggedName,
     verl_difference,
 )
-from rlcorr_cli.metrics.metric import Metric, evaluated
+from rlcorr_cli.metrics.metric import Metric, Place, evaluated
 from rlcorr_cli.metrics.objective import OBJECTIVE, by_full_name, full_name
 from rlcorr_cli.metrics.rejections import (
     ALL_REJECTIONS,
@@ -210,6 +210,12 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
 
 DEFINITIONS: dict[str, Metric] = {row.name: row for family in FAMILIES if not family.prefix for row in family.rows}
 """Every metric whose name does not depend on the plan."""
+
+
+def shown_at(place: Place) -> tuple[str, ...]:
+    """The metrics that stand at a place, in their order there."""
+    rows = [row for row in DEFINITIONS.values() if place in row.shown]
+    return tuple(row.name for row in sorted(rows, key=lambda row: row.shown[place]))
 
 
 def canonical(numbers: "Numbers", plan: Plan) -> "Values":
