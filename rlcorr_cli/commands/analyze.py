@@ -209,7 +209,7 @@ def diagnose(
         Names,
         Opt(
             help="Exit with status 1 if this is the cause found in the dump or a group; cause: any cause but noise. "
-            "`rlcorr explain causes` lists them.",
+            "`rlcorr help diagnose` lists them.",
             python="The result's `failing` is that cause.",
             panel=RULES,
             typed=TEXTS,

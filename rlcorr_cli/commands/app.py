@@ -84,7 +84,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
     ),
     "presets": ("rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
-    "explain": ("rlcorr explain seq_ess", "rlcorr explain metrics"),
+    "explain": ("rlcorr explain seq_ess", "rlcorr explain top_p"),
     "help": ("rlcorr help", "rlcorr help corrections"),
 }
 """Two commands that run, with which each command's help ends."""

@@ -59,7 +59,7 @@ def explain(
     name: Annotated[
         str | None,
         Opt(
-            help="A metric, preset, class of bad rows, cause or symbol (seq_ess, geo_rs, top_p), or a topic: causes.",
+            help="A metric, preset, class of bad rows, cause or symbol: seq_ess, geo_rs, top_p.",
             metavar="[NAME]",
             offers=completion.explained,
         ),
@@ -75,13 +75,13 @@ def explain(
     ] = False,
 ) -> None:
     """Define any name that a report prints, or print a JSON Schema."""
-    from rlcorr_cli.show.explain import print_explanation, print_schema
-    from rlcorr_cli.show.topics import print_topics
+    from rlcorr_cli.errors import UsageError
+    from rlcorr_cli.show.explain import LISTS, print_explanation, print_schema
 
     if schema:
         print_schema(name)
     elif name is None:
-        print_topics()
+        raise UsageError("`rlcorr explain` names nothing.", f"Write `rlcorr explain NAME`; {LISTS}")
     else:
         print_explanation(name)
 

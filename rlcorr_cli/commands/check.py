@@ -111,8 +111,8 @@ def check(
     fail_on: Annotated[
         Names,
         Opt(
-            help="Also fail on a cause (`rlcorr explain causes`; cause: any but noise), or on moved, far or outliers "
-            "(`rlcorr explain compare`). Repeatable.",
+            help="Also fail on a cause (`rlcorr help diagnose`; cause: any but noise), or on moved, far or outliers "
+            "(`rlcorr help choosing`). Repeatable.",
             panel=RULES,
             typed=TEXTS,
             metavar="NAME,...",

@@ -62,7 +62,7 @@ class PlanOptions(TypedDict, total=False):
     rs: Annotated[
         str | Rejection | Sequence[str | Rejection],
         Opt(
-            help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr explain statistics` lists "
+            help="A rejection, such as ratio.seq_mean:0.999,1.001 or k3.token:,0.01; `rlcorr help corrections` lists "
             "them. Repeatable.",
             python="Or a Rejection.",
             panel=PLAN,

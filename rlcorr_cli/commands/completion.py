@@ -92,9 +92,9 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.show.topics import TOPICS, known
+    from rlcorr_cli.show.explain import known
 
-    about = {**_metrics(), **dict(presets()), **TOPICS}
+    about = {**_metrics(), **dict(presets())}
     return [(name, about.get(name, "")) for name in known()]
 
 

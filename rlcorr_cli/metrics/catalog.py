@@ -25,7 +25,7 @@ from rlcorr_cli.metrics.framework_names import (
     LoggedName,
     verl_difference,
 )
-from rlcorr_cli.metrics.metric import Metric, evaluated
+from rlcorr_cli.metrics.metric import Metric, Place, evaluated
 from rlcorr_cli.metrics.objective import OBJECTIVE, by_full_name, full_name
 from rlcorr_cli.metrics.rejections import (
     ALL_REJECTIONS,
@@ -212,6 +212,12 @@ DEFINITIONS: dict[str, Metric] = {row.name: row for family in FAMILIES if not fa
 """Every metric whose name does not depend on the plan."""
 
 
+def shown_at(place: Place) -> tuple[str, ...]:
+    """The metrics that stand at a place, in their order there."""
+    rows = [row for row in DEFINITIONS.values() if place in row.shown]
+    return tuple(row.name for row in sorted(rows, key=lambda row: row.shown[place]))
+
+
 def canonical(numbers: "Numbers", plan: Plan) -> "Values":
     """Every metric of a plan's summary under rlcorr's own names."""
     return {
@@ -232,7 +238,7 @@ def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
     return any(metric in family.names and family.brought(plan) for family in FAMILIES)
 
 
-USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr explain metrics` lists all."
+USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr help metrics` lists all."
 """The hint for a name that is no metric and like none."""
 
 

@@ -47,6 +47,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(0.00103, 0.00439, 1.06e-08),
         source=_KL,
         value=lambda n: 0.0 - n.per_token("log_ratio"),  # never -0.0
+        shown={"terminal": 1, "figures": 2, "course": 2, "groups": 1, "kept": 3, "diff": 1},
+        figure="KL, mean log-ratio",
+        refuses="policies",
     ),
     Metric(
         name="k2_kl",
@@ -70,6 +73,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(0.00114, 0.00395, 6.85e-12),
         source=_KL,
         value=lambda n: n.per_token("k3"),
+        shown={"terminal": 2, "figures": 3, "course": 1, "groups": 2, "kept": 4, "diff": 2},
+        figure="KL, low variance",
+        refuses="policies",
     ),
     Metric(
         name="k3_kl_reverse",
@@ -190,6 +196,8 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(1.0, 1.0, 1.0),
         source=_VERL,
         value=lambda n: n.per_sequence("ppl_ratio"),
+        shown={"terminal": 5, "figures": 4, "course": 4, "groups": 5},
+        figure="perplexity ratio",
     ),
     Metric(
         name="chi2_token",
@@ -202,6 +210,8 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(0.00253, 0.0067, -2.12e-08),
         source=_VERL,
         value=lambda n: n.per_token("chi2"),
+        shown={"terminal": 3, "groups": 3},
+        refuses="policies",
     ),
     Metric(
         name="chi2_seq",
@@ -217,6 +227,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         source=_VERL,
         value=lambda n: n.per_sequence("chi2_seq"),
         resampled=False,
+        shown={"terminal": 4},
     ),
     Metric(
         name="ratio_mean",
@@ -233,6 +244,8 @@ DIVERGENCE: tuple[Metric, ...] = (
         "or data_source: a mean that is off in one group alone names the part that writes it.",
         measured=(1.0, 1.0, 1.0),
         value=lambda n: 1 + n.per_token("rho_minus_1"),
+        shown={"figures": 1},
+        figure="mean ratio",
     ),
     Metric(
         name="token_tv",
@@ -254,6 +267,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         worry="Above 0.05: there is something to correct.",
         measured=(0.18, 0.311, 1.3e-05),
         value=lambda n: n.per_sequence("seq_tv"),
+        shown={"diff": 5},
     ),
     Metric(
         name="log_ratio_mean",
@@ -284,6 +298,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="The mean difference between the two log-probs of a token, without its sign.",
         measured=(0.0318, 0.0556, 2.39e-06),
         value=lambda n: n.per_token("abs_log_ratio"),
+        shown={"diff": 3},
     ),
     Metric(
         name="logprob_abs_diff_std",
@@ -328,6 +343,8 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(0.00651, 0.01, 4.75e-07),
         source=_PROBS,
         value=lambda n: n.per_token("abs_prob_gap"),
+        shown={"terminal": 6, "figures": 5, "diff": 4},
+        figure="mean gap of probabilities",
     ),
     Metric(
         name="prob_abs_diff_std",
@@ -364,6 +381,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         source=_PROBS,
         value=_pearson,
         fewest_clusters=20,
+        shown={"terminal": 7},
     ),
     Metric(
         name="token_mult_prob_error",

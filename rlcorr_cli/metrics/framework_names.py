@@ -38,7 +38,7 @@ CANONICAL = "canonical"
 """What a profile is called that is none: rlcorr's own names and numbers."""
 
 RELEASES: dict[str, str] = {
-    CANONICAL: "our own arithmetic and names, those of `rlcorr explain metrics`.",
+    CANONICAL: "our own arithmetic and names, those of `rlcorr help metrics`.",
     "verl-mismatch": "config keys and arithmetic of verl in 2025-10, its names under mismatch/.",
     "verl-0.6": "config keys and arithmetic of verl 0.6.x and 0.7.0, its names under rollout_corr/.",
     "verl-0.7": "config keys and arithmetic of verl 0.7.1, its names under rollout_corr/.",

@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.metrics.metric import GAP, Metric
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
@@ -53,8 +53,8 @@ WIDEST = 0.5
 """There is no interval where the standard deviation is a larger share than this of the distance to the nearer end of
 the metric's range: a few clusters then decide the value, as of a share that one row in a thousand makes."""
 
-GAP, LENGTH = "k3_kl", "length_mean"
-"""The metrics whose replicates tell how skewed others are."""
+LENGTH = "length_mean"
+"""This metric's replicates and those of GAP tell how skewed others are."""
 NEAREST = 0.1
 """A replicate that is closer to the end of the range than this share of the metric's own distance counts as so close:
 at the end itself it has no log."""

@@ -8,9 +8,10 @@ and `--help` can read the tables without it.  SYMBOLS are the letters that formu
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlcorr_cli.frozen import frozen
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
 """The three dumps of sample_data that `measured` is of: one model, sampled by engines of these precisions, and scored
 again in fp32.  Metrics of weights are those of the preset token_is."""
+
+GAP = "k3_kl"
+"""The metric by which a gap is ranked, followed over steps and held against a baseline."""
+
+Place = Literal["terminal", "figures", "course", "groups", "kept", "diff"]
+"""Where a few of many metrics stand: the terminal's table of the divergence, the key figures of a page, the course over
+steps, a page's columns of groups, what is kept before and after rejection, and what `diff` tests."""
 
 
 @frozen(kw_only=True)
@@ -39,6 +47,10 @@ class Metric:
     has_interval: whether, if it is drawn, its interval holds the truth 90 to 98 times in 100 in the designs of prompts
     of tests/benchmarks/coverage.py.  fewest_clusters: from how many clusters on it does so; 0 of all that
     FEWEST_CLUSTERS of `interval` allow.
+    shown: the places where it stands -> at which number there, from 1 on.  figure: what it is as a key figure, in a few
+    words.
+    refuses: what a rule on it says, where it fails: that the policies are too far apart, that the plan's weights are
+    not usable, or that no weights of whole sequences are; "" of others.
     """
 
     name: str
@@ -56,6 +68,17 @@ class Metric:
     resampled: bool = True
     has_interval: bool = True
     fewest_clusters: int = 0
+    shown: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    figure: str = ""
+    refuses: Literal["", "policies", "weights", "sequences"] = ""
+
+    def badness(self, value: float) -> float:
+        """What is larger at the worse of two values: the distance from the ideal, of a ratio on a scale of logs."""
+        if self.ideal != 1:
+            return abs(value)
+        if self.highest == 1:
+            return -value
+        return abs(math.log(value)) if value > 0 else math.inf
 
     @property
     def lowest(self) -> float:

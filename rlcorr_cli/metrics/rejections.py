@@ -125,6 +125,7 @@ ALL_REJECTIONS: tuple[Metric, ...] = (
         meaning="How much of the batch all rejections together drop.",
         source=_VERL,
         value=lambda lost: lost.per_token("masked"),
+        shown={"course": 6, "groups": 8},
     ),
     Metric(
         name="rollout_rs_seq_masked_fraction",

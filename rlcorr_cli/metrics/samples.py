@@ -89,6 +89,7 @@ def _pareto(scope: str, weight: str, count: str, tail: str) -> tuple[Metric, ...
             f"recommendation uses it: {FEWEST_IN_TAIL - 1} tail values are too few, as pareto_k_{scope}_se shows.",
             value=lambda n: n.tail(tail).pareto_k,
             resampled=False,
+            refuses="sequences" if scope == "seq" else "",
         ),
         Metric(
             name=f"pareto_k_{scope}_se",
@@ -144,6 +145,9 @@ SAMPLES: tuple[Metric, ...] = (
         source=_KISH,
         value=lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
         resampled=False,
+        shown={"terminal": 9, "figures": 7, "course": 3, "groups": 4, "kept": 5},
+        figure="effective share of sequences",
+        refuses="sequences",
     ),
     Metric(
         name="token_ess",
@@ -156,6 +160,8 @@ SAMPLES: tuple[Metric, ...] = (
         source=_KISH,
         value=lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
         fewest_clusters=20,
+        shown={"terminal": 8, "figures": 6},
+        figure="effective share of tokens",
     ),
     *_pareto("token", "rho", "N", "token"),
     *_pareto("seq", "e^S", "B", "sequence"),
@@ -174,6 +180,7 @@ SAMPLES: tuple[Metric, ...] = (
         source="AReaL issue 1207",
         value=lambda n: n.per_token("extreme"),
         has_interval=False,
+        shown={"terminal": 10, "diff": 6},
     ),
     *(
         metric
@@ -187,6 +194,7 @@ SAMPLES: tuple[Metric, ...] = (
         meaning="The mean number of valid tokens of the sequences that have any.",
         worry="kept_length_mean far from it: the plan prefers short or long sequences.",
         value=lambda n: n.tokens / n.sequences,
+        shown={"kept": 1},
     ),
     Metric(
         name="reward_mean",
@@ -196,5 +204,6 @@ SAMPLES: tuple[Metric, ...] = (
         meaning="The mean reward of the dump.",
         worry="kept_reward_mean far from it: the plan selects by reward.",
         value=lambda n: n.sum("reward") / n.sum("rewarded"),
+        shown={"groups": 9, "kept": 2},
     ),
 )

@@ -20,6 +20,8 @@ WEIGHTS: tuple[Metric, ...] = (
         measured=(1.0, 1.0, 1.0),
         source=_GUIDE,
         value=lambda w: w.raw.mean(),
+        shown={"groups": 6},
+        refuses="weights",
     ),
     Metric(
         name="rollout_is_std",
@@ -30,6 +32,7 @@ WEIGHTS: tuple[Metric, ...] = (
         measured=(0.0479, 0.0871, 3.7e-06),
         source=_GUIDE,
         value=lambda w: w.raw.std(),
+        refuses="weights",
     ),
     Metric(
         name="rollout_is_min",
@@ -82,6 +85,9 @@ WEIGHTS: tuple[Metric, ...] = (
         measured=(0.998, 0.992, 1.0),
         source=f"Kish's effective sample size; {_GUIDE}",
         value=lambda w: w.applied.ess(),
+        shown={"figures": 9, "course": 5, "groups": 7},
+        figure="effective share under weights",
+        refuses="weights",
     ),
     Metric(
         name="rollout_is_seq_mean",
@@ -162,6 +168,8 @@ WEIGHTS: tuple[Metric, ...] = (
         measured=(1.0, 1.0, 1.0),
         source=_APPLIED,
         value=lambda w: w.applied.mean(),
+        shown={"figures": 8},
+        figure="mean of applied weights",
     ),
     Metric(
         name="rollout_is_applied_std",

@@ -12,14 +12,16 @@ rows is as likely negative as not.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import correlation, linear_regression, median
 from typing import Annotated, Any, Protocol, TypeVar
 
 from rlcorr_cli.causes.rises import RISES, Levels, Shift, StepLevel, shift
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.catalog import DEFINITIONS, shown_at
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, plain
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
@@ -52,26 +54,6 @@ BREAKS_AT_END = "{step} limits at which `rlcorr check` fails: {act} before you t
 """What is said before a verdict or a plan that would do for all steps together; step: 'Step 59, the last, breaks'."""
 FEWEST_EFFECTIVE = 10
 """Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
-
-
-def _size(value: float) -> float:
-    return abs(value)
-
-
-def _off_one(value: float) -> float:
-    return abs(math.log(value)) if value > 0 else math.inf
-
-
-MAIN: Mapping[str, Callable[[float], float]] = {
-    "k3_kl": float,
-    "kl": _size,
-    "seq_ess": lambda value: -value,
-    "ppl_ratio": _off_one,
-    "rollout_is_eff_sample_size": lambda value: -value,
-    "rollout_rs_masked_fraction": float,
-}
-"""The metrics of a course, those of weights and rejections under a plan that has them -> what is larger at the worse of
-two values."""
 
 
 class GroupLike(Protocol):
@@ -187,7 +169,7 @@ class Course(Record):
     @property
     def failing_end(self) -> Scalar:
         """The last step, where it breaks a rule that fails; else None."""
-        last = next((metric.last.step for metric in self.metrics if metric.metric == "k3_kl"), None)
+        last = next((metric.last.step for metric in self.metrics if metric.metric == GAP), None)
         failing = (key for each in self.broken if each.status == "fail" for key in each.groups)
         return last if any(last in key.values() for key in failing) else None
 
@@ -341,7 +323,7 @@ def course(
         return None
     column = next(iter(steps[0].key))
     shifted = _shifted([plain(step.key[column]) for step in steps], steps)
-    metrics = (_metric_course(metric, steps, column) for metric in MAIN if known.get(metric) is not None)
+    metrics = (_metric_course(metric, steps, column) for metric in shown_at("course") if known.get(metric) is not None)
     return Course(
         column=column,
         steps=len(steps),
@@ -359,7 +341,7 @@ def _metric_course(metric: str, steps: Sequence[StepLike], column: str) -> Metri
     points = [AtStep(plain(step), value) for step, value in values if value is not None]
     if not points:
         return None
-    worst = max(points, key=lambda point: MAIN[metric](point.value))
+    worst = max(points, key=lambda point: DEFINITIONS[metric].badness(point.value))
     blank = len(steps) - len(points)
     return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=blank)
 
@@ -372,7 +354,7 @@ def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_
 
 def _shifted(places: Sequence[Any], steps: Sequence[StepLike]) -> Rise | None:
     """Along steps that are numbers; None of fewer than three, and where one has no k3_kl."""
-    values = [value for step in steps if (value := step.values.get("k3_kl")) is not None]
+    values = [value for step in steps if (value := step.values.get(GAP)) is not None]
     if len(places) < 3 or len(values) < len(places) or not values[0] > 0:
         return None
     if not all(isinstance(place, int | float) and not isinstance(place, bool) for place in places):

@@ -15,8 +15,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.metrics.diagnostics import diagnostic_draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Checked, Measurements
@@ -30,14 +32,7 @@ from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both
 
-FAMILY = (
-    "kl",
-    "k3_kl",
-    "logprob_abs_diff_mean",
-    "prob_abs_diff_mean",
-    "seq_tv",
-    "extreme_token_fraction",
-)
+FAMILY = shown_at("diff")
 """What is tested: six ways of being apart that a change of engine moves."""
 LEVEL = 0.05
 """Of the family: how often it may find a change where there is none."""
@@ -234,7 +229,7 @@ class Diff(Output):
     @property
     def is_rounding(self) -> bool:
         """Whether both are too close for anything to be compared."""
-        return _is_rounding(self.a.whole.values.get("k3_kl"), self.b.whole.values.get("k3_kl"))
+        return _is_rounding(self.a.whole.values.get(GAP), self.b.whole.values.get(GAP))
 
     def __repr__(self) -> str:
         moved = {name: None for each in self.comparisons for key, name, _ in each.moved if not key}
@@ -329,7 +324,7 @@ def _section(key: Mapping[str, Any], a: BootstrapMetrics, b: BootstrapMetrics, *
     n_clusters = min(a.n_clusters, b.n_clusters)
     draws_a, draws_b = ({}, {}) if n_clusters < FEWEST_CLUSTERS else (a.draws, b.draws)
     rest = [name for name in a.values if name in b.values and name not in FAMILY] if everything else []
-    rounding = _is_rounding(a.values.get("k3_kl"), b.values.get("k3_kl"))
+    rounding = _is_rounding(a.values.get(GAP), b.values.get(GAP))
 
     def changes(names: Sequence[str]) -> dict[str, Change]:
         return {

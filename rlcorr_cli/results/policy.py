@@ -34,6 +34,7 @@ from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import define, ideal, is_two_sided, logged_name, missing, possible
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.plans.files import load
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.rules import (
@@ -207,7 +208,7 @@ def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
     return Limit(metric, rises, amount / 100 if share else amount, share)
 
 
-DEFAULT_LIMITS = (Limit("k3_kl", True, 0.5, True),)
+DEFAULT_LIMITS = (Limit(GAP, True, 0.5, True),)
 """What is compared with a baseline where nothing is named.
 
 At 20% chance fails one night in 25 whose prompts differ, and one in 15 by kl, which estimates the same divergence with
@@ -263,7 +264,7 @@ def _interval(limit: Limit, section: Section) -> Interval | None:
     """The 95% interval of what a limit is on.  Equal policies have no chance in them, and so no interval of their
     own."""
     value = section.values[limit.metric]
-    equal = None if value is None or section.values.get("k3_kl") != 0 else (value, value)
+    equal = None if value is None or section.values.get(GAP) != 0 else (value, value)
     found = section.intervals.get(limit.metric, equal)
     if found is None or not limit.of_size:
         return found
@@ -310,8 +311,8 @@ def _chance(limit: Limit, now: tuple[float, float, float], baseline: tuple[float
 
 def _instead(limit: Limit, now: Section, baseline: Section) -> str:
     """What to do about a move that nobody can tell from chance."""
-    if "k3_kl" in now.intervals and "k3_kl" in baseline.intervals and limit.metric != "k3_kl":
-        return f"{limit.metric} has no interval here: limit k3_kl instead."
+    if GAP in now.intervals and GAP in baseline.intervals and limit.metric != GAP:
+        return f"{limit.metric} has no interval here: limit {GAP} instead."
     if now.intervals:
         return "The baseline has no intervals of these rows: write it again."
     return f"These rows have no intervals, which take {FEWEST_CLUSTERS} prompts and a report without a profile."

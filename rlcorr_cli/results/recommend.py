@@ -2,7 +2,7 @@
 
 Flags say what kind of gap there is, the first that holds being the headline.  The plan of the largest `worth` is
 taken; of plans within a hair of it, the one with the fewest records.  The rule was found in simulation (tabular
-policies, exact gradients: `explain compare`), where it lost 0.014 of the best plan's progress on average at 16,384
+policies, exact gradients: `rlcorr help choosing`), where it lost 0.014 of the best plan's progress on average at 16,384
 sequences, no correction 0.034.  Its words are here, too, because the JSON report holds them.
 """
 

@@ -49,7 +49,7 @@ from rlcorr_cli.results.rules import (
 )
 from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
-from rlcorr_cli.results.verdict import OF_SEQUENCES, StepVerdict, Verdict, verdict
+from rlcorr_cli.results.verdict import StepVerdict, Verdict, refuses_sequences, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -292,7 +292,7 @@ class Report(Output):
         return StepVerdict(step=step, since=since, verdict=self.verdict_on(judged[-1]))
 
     def _refuses_sequences(self, step: Group) -> bool:
-        return any(finding.broken and finding.metric in OF_SEQUENCES for finding in self.findings(step))
+        return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
 
     @cached_property
     @computed(after="last_step", optional=True)

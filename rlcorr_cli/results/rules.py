@@ -399,7 +399,7 @@ class RemedyContext:
 
     def needs_no(self, metric: str) -> bool:
         """Whether the default remedy of a metric is left out, because it treats or guesses what is known."""
-        return bool(self.causes) or (bool(self.told) and metric in GUESSED)
+        return bool(self.causes) or (bool(self.told) and remedy_of(metric) in GUESSES and metric not in REMEDIES)
 
     def remedy(self, metric: str, fix: str | None) -> str | None:
         """The remedy of this situation in the place of a default one; a user's own stays."""
@@ -515,5 +515,5 @@ OF_WEIGHTS = (
     "rollout_rs_masked_fraction",
 )
 """Metrics whose remedies take other weights, or weights at all."""
-GUESSED = ("kl", "k3_kl", "prob_abs_diff_mean", "prob_pearson", "ppl_ratio")
-"""Metrics whose remedies guess at the cause of the gap."""
+GUESSES = (_SHIFT, _ENGINE)
+"""Remedies that guess at the cause of the gap, of metrics that have no other in a situation."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
 from rlcorr_cli.totals.binned import POSITION, BinnedTotals
@@ -131,7 +132,7 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     placed = [(float(group.key[name]), group) for group in single if _is_number(group.key[name])]
     labels: tuple[Any, ...] = ()
     if len(placed) < len(single):
-        widest = sorted(single, key=lambda group: group.values.get("k3_kl") or 0.0, reverse=True)[:MOST_LABELS]
+        widest = sorted(single, key=lambda group: group.values.get(GAP) or 0.0, reverse=True)[:MOST_LABELS]
         placed = [(float(i), group) for i, group in enumerate(group for group in single if group in widest)]
         labels = tuple(group.key[name] for _, group in placed)
     placed.sort(key=lambda item: item[0])
@@ -176,7 +177,7 @@ def _is_number(value: object) -> bool:
 def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
     """How far each group's rollout policy lay behind (policy_version_lag, or step - policy_version), its k3_kl, its
     tokens."""
-    rows = [(_lag(group.key), group.values.get("k3_kl"), group.counts["tokens"]) for group in groups]
+    rows = [(_lag(group.key), group.values.get(GAP), group.counts["tokens"]) for group in groups]
     known = [(lag, k3, n) for lag, k3, n in rows if lag is not None and k3 is not None]
     if not known:
         raise Missing(

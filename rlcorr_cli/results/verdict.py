@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Literal
 
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.catalog import DEFINITIONS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.fields import Scalar
 from rlcorr_cli.records.record import Record
@@ -26,12 +28,6 @@ CLOSE_K3 = 0.01
 """Below this k3_kl two policies are close."""
 FEWEST_SEQUENCES = 32
 """Fewer sequences do not carry a verdict: one of them decides the effective sample size."""
-POLICIES = ("kl", "k3_kl", "chi2_token")
-"""Metrics whose failing rule says that the policies themselves are too far apart."""
-WEIGHTS = ("rollout_is_mean", "rollout_is_std", "rollout_is_eff_sample_size")
-"""Metrics whose failing rule says that the plan's own weights are not usable."""
-OF_SEQUENCES = ("seq_ess", "pareto_k_seq")
-"""Metrics whose failing rule says that weights of whole sequences are not usable."""
 
 
 @frozen(kw_only=True)
@@ -90,7 +86,7 @@ def verdict(
         usable=_unrefused(
             usable_weights(values, counts["sequences"], clusters),
             level,
-            (*failing, *({*OF_SEQUENCES} & {*broken_in_steps})),
+            (*failing, *(name for name in broken_in_steps if refuses_sequences(name))),
             plan,
         ),
         failing=failing,
@@ -102,14 +98,14 @@ def verdict(
 def _level(
     values: Mapping[str, Value], broken: Mapping[str, Finding], causes: tuple[str, ...], *, too_few: bool
 ) -> Level:
-    k3, token_ess = values.get("k3_kl"), values.get("token_ess")
+    k3, token_ess = values.get(GAP), values.get("token_ess")
     if values.get("logprob_abs_diff_max") == 0:
         return "equal"
     if causes:
         return "void"
     if too_few:
         return "too few"
-    if k3 is None or token_ess is None or token_ess < TOKEN_ESS or not broken.keys().isdisjoint(POLICIES):
+    if k3 is None or token_ess is None or token_ess < TOKEN_ESS or "policies" in _refused(broken):
         return "far"
     if k3 < ROUNDING_K3:
         return "same"
@@ -120,10 +116,20 @@ def _unrefused(usable: Usable, level: Level, failing: Collection[str], plan: Pla
     """Which weights are usable: what the sample says, unless the level or a rule refuses them."""
     if level == "too few":
         return Usable(token="unsure", sequence="unsure")
-    refused = not set(WEIGHTS).isdisjoint(failing)
+    refused = _refused(failing)
     of_tokens = plan.weighting is not None and plan.weighting.scope == "token"
-    if level in ("far", "void") or (refused and of_tokens):
+    if level in ("far", "void") or ("weights" in refused and of_tokens):
         return Usable(token="no", sequence="no")
-    if refused or not set(OF_SEQUENCES).isdisjoint(failing):
+    if not refused.isdisjoint(("weights", "sequences")):
         return replace(usable, sequence="no")
     return usable
+
+
+def _refused(metrics: Iterable[str]) -> set[str]:
+    """What the broken rules on these metrics say is not as it should be."""
+    return {DEFINITIONS[name].refuses for name in metrics if name in DEFINITIONS}
+
+
+def refuses_sequences(metric: str) -> bool:
+    """Whether a broken rule on a metric says that weights of whole sequences are not usable."""
+    return "sequences" in _refused([metric])

@@ -35,6 +35,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.json_layouts import STABLE
 from rlcorr_cli.layouts.table import NAMES as LAYOUTS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.places import Stamp
 from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
@@ -328,7 +329,7 @@ def _groups(report: Report) -> tuple[Group, ...]:
 
 
 def _numbers(group: Group) -> _Numbers:
-    return group.counts["tokens"], group.values["k3_kl"]
+    return group.counts["tokens"], group.values[GAP]
 
 
 def _alike(told: _Numbers | None, now: _Numbers) -> bool:
@@ -463,7 +464,7 @@ def _line(report: Report, group: Group, step: Any, findings: Sequence[Finding], 
     return StepLine(
         step=step,
         tokens=group.counts["tokens"],
-        k3_kl=group.values["k3_kl"],
+        k3_kl=group.values[GAP],
         seq_ess=group.values["seq_ess"],
         kept=verdict.kept_fraction,
         level=verdict.level,
@@ -496,7 +497,7 @@ def _alarms(
     first, recent = following.first, following.recent
     values = [(step, line.k3_kl, line.of_clusters)] if judged and not line.of_steps else []
     if line.of_steps and together is not None:
-        values = [(some.of_steps[0], some.values["k3_kl"], some.level) for some in together.report.ranges]
+        values = [(some.of_steps[0], some.values[GAP], some.level) for some in together.report.ranges]
     for at, k3, of_clusters in values:
         if k3 is None:
             continue

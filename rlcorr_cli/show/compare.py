@@ -36,7 +36,7 @@ from rlcorr_cli.totals.families import Value, Values
 
 PLAN_NOTE = (
     "`rlcorr presets PLAN --for verl` prints a plan's lines for a framework's config. `rlcorr explain worth` defines a "
-    "column, `rlcorr explain compare` tells how a plan is chosen."
+    "column, `rlcorr help choosing` tells how a plan is chosen."
 )
 STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "far": "fail"}
 """The headline flag -> how the recommendation looks."""

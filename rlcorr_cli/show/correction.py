@@ -6,6 +6,7 @@ And what an objective makes of it: its numbers, what mistakes make of them, its 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
 from rlcorr_cli.results.objective import MISTAKES, ObjectiveReport
 from rlcorr_cli.results.report import Report
@@ -14,8 +15,6 @@ from rlcorr_cli.show.document import EMPTY, Cell, Column, Table, key_cell, key_c
 from rlcorr_cli.show.numbers import NOTHING, number, share
 from rlcorr_cli.show.stdout import clean
 
-BEFORE_AND_AFTER = ("length_mean", "reward_mean", "kl", "k3_kl", "seq_ess")
-"""Metrics that stand beside the counts of what is kept."""
 T = TypeVar("T")
 OF_BATCH = ("loss", "clip_fraction", "effective_sequences", "cos_to_none")
 """Numbers of an objective that stand beside each training batch."""
@@ -85,7 +84,7 @@ def _kept(report: Report) -> Table:
     ]
     metrics = [
         (Cell(name), value_cell(name, values, status_of), value_cell(f"kept_{name}", values, status_of))
-        for name in BEFORE_AND_AFTER
+        for name in shown_at("kept")
         if values[name] is not None
     ]
     return Table(headings=("what is kept", "before", "after"), rows=(*counts, *metrics))

@@ -6,6 +6,7 @@ from functools import partial
 
 from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.check import where
@@ -228,11 +229,11 @@ def _nothing_moved(diff: Diff) -> str:
         return f"Too few to tell: A has {a} and {diff.name} {b}, and a test needs {FEWEST_CLUSTERS}."
     if diff.is_rounding:
         return "In both dumps the policies are equal up to rounding: there is nothing to compare."
-    smallest = diff.whole.metrics["k3_kl"]
+    smallest = diff.whole.metrics[GAP]
     if smallest.smallest is None or smallest.scale != "ratio":
         return f"No evidence that {diff.name} differs from A."
     share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
-    return f"No evidence that {diff.name} differs from A; a change of k3_kl by {share:.0f}% would have shown."
+    return f"No evidence that {diff.name} differs from A; a change of {GAP} by {share:.0f}% would have shown."
 
 
 def paired(diff: Diff) -> str:

@@ -1,68 +1,67 @@
 """`explain` on a terminal, from the tables the code uses; loads neither torch nor numpy.
 
-A metric is explained here.  What else a name may stand for, and the topics, are in `topics.py`, which is loaded for
-names of no metric.  The JSON Schema of every output is here, too.
+Tables of other names than metrics are loaded for a name of no metric.  The JSON Schema of every output is here, too.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.errors import UsageError, nearest
-from rlcorr_cli.metrics.catalog import DEFINITIONS, define, logged_as
+from rlcorr_cli.metrics.catalog import DEFINITIONS, define, logged_as, names
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.plan import STATISTICS
-from rlcorr_cli.results.rules import RULES, Rule
+from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.glossary import BY_KEY, key_of
-from rlcorr_cli.show.paragraphs import indented, where
+from rlcorr_cli.show.paragraphs import indented, where, where_in
 from rlcorr_cli.show.stdout import emit
+
+if TYPE_CHECKING:
+    from rlcorr_cli.causes.table import Cause
+
+LISTS = "`rlcorr help metrics`, `rlcorr help diagnose` and `rlcorr help glossary` list names."
+"""The hint where no name is given, or one that no other is like."""
 
 _OF_A_PATH = re.compile(r"(?<=.)(/(all|mean|avg|max|min|std|sum|median))+$")
 """What a path ends in that says no more than which number of a name it is."""
 
 
 def print_explanation(asked: str) -> None:
-    """Print a topic's names, or all that a name stands for; an unknown name is a UsageError with similar names."""
+    """Print all that a name stands for; an unknown name is a UsageError with similar names."""
     name, key = asked.strip(), key_of(asked)
-    lines = _topic(key) or _explained(name, key)
+    lines = _explained(name, key)
     if not lines:  # of what stands before a slash frameworks make groups
         name, key = (_OF_A_PATH.sub("", text).rsplit("/", 1)[-1] for text in (name, key))
         lines = _explained(name, key) or _key_of_json(key)
     if not lines:
-        from rlcorr_cli.show.topics import known
-
         close = near_misses(key_of(asked), known())
-        hint = f"Nearest: {', '.join(close)}." if close else "`rlcorr explain` lists the topics."
-        raise UsageError(f"Unknown name '{asked}'.", hint)
+        raise UsageError(f"Unknown name '{asked}'.", f"Nearest: {', '.join(close)}." if close else LISTS)
     emit("\n".join(lines) + "\n")
-
-
-def _topic(key: str) -> list[str]:
-    """The names of a topic, which no metric is called by."""
-    if define(key) is not None:
-        return []
-    from rlcorr_cli.show.topics import listed
-
-    return listed(key)
 
 
 def _explained(name: str, key: str) -> list[str]:
     """The lines on everything of this name; a symbol only in its own case, as S and s are not the same."""
     definition = define(key)
-    statistic, word, symbol = _statistic(key), _word(name, key, definition), _symbol(name)
-    if definition is not None:  # no other table has a metric's name
-        return _separated(about_metric(definition), statistic, word, symbol)
-    from rlcorr_cli.show.topics import named
-
-    *others, framework = named(name, key)
-    return _separated(statistic, *others, word, framework, symbol)
-
-
-def _separated(*parts: list[str]) -> list[str]:
-    """The parts that there are, with an empty line between each."""
+    # No other table has a metric's name.
+    others = list(_of_no_metric(name, key)) if definition is None else [about_metric(definition)]
+    parts = (*others, _statistic(key), _word(name, key, definition), _symbol(name))
     return [line for part in parts if part for line in (*part, "")][:-1]
+
+
+def known() -> list[str]:
+    """Every name that can be explained but symbols, what depends on a plan, and what takes quoting in a shell."""
+    from rlcorr_cli.causes.table import ALL_CAUSES
+    from rlcorr_cli.metrics.framework_names import RELEASES
+    from rlcorr_cli.plans.presets import ALIASES, PRESETS
+    from rlcorr_cli.reading.bad_rows import PROBLEMS
+    from rlcorr_cli.reading.names import COLUMNS
+
+    words = [key for key in BY_KEY if re.fullmatch(r"\w{2,}", key)]
+    problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
+    tables = (names(), STATISTICS, PRESETS, ALIASES, problems, COLUMNS, RELEASES, words)
+    return list(dict.fromkeys(name for table in tables for name in table))
 
 
 def near_misses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -86,26 +85,22 @@ def _edit_distance(first: str, second: str) -> int:
 
 def about_metric(definition: Metric) -> list[str]:
     """A metric's definition, the default rules on it, and who else logs it, as lines."""
-    name = definition.name
-    lines = [name, *indented(definition.formula), *where(definition.formula)]
-    lines += [*indented(definition.meaning), *indented(definition.note)]
-    ideal = "" if definition.ideal is None else f" Ideal: {definition.ideal:g}, when the policies are the same."
-    lines += indented(f"Unit: {definition.unit}.{ideal}") if definition.unit else []
-    if definition.typical:
-        lines += indented(f"Typical: {definition.typical}.")
-    if definition.worry:
-        lines += indented(f"Worry: {definition.worry}")
-    for rule in rules_on(name):
-        lines += indented(f"Rule ({rule.severity}): {rule.limits}.  {rule.remedy}")
-    if definition.source:
-        lines += indented(f"Source: {definition.source}.")
-    logged = logged_as(name)
-    return lines + (indented(f"Also logged as: {', '.join(logged)}.") if logged else [])
+    lines = [definition.name, *indented(definition.formula), *where(definition.formula)]
+    return [*lines, *indented(definition.meaning, definition.note, *facts(definition))]
 
 
-def rules_on(name: str) -> list[Rule]:
-    """The default rules on a metric."""
-    return [rule for rule in RULES if rule.metric == name]
+def facts(definition: Metric) -> list[str]:
+    """What there is to say of a metric beside its meaning, a sentence or two each, as the manual's page has it."""
+    name, ideal, logged = definition.name, definition.ideal, logged_as(definition.name)
+    lines = (
+        f"Unit: {definition.unit}.{'' if ideal is None else f' Ideal: {ideal:g}.'}" if definition.unit else "",
+        f"Typical: {definition.typical}." if definition.typical else "",
+        f"Worry: {definition.worry}" if definition.worry else "",
+        *(f"Rule ({rule.severity}): {rule.limits}. {rule.remedy}" for rule in RULES if rule.metric == name),
+        f"Source: {definition.source}." if definition.source else "",
+        f"Also logged as: {', '.join(logged)}." if logged else "",
+    )
+    return [line for line in lines if line]
 
 
 def _symbol(name: str) -> list[str]:
@@ -124,6 +119,59 @@ def _statistic(name: str) -> list[str]:
     return [name, *indented(f"Rejection statistic: {row.formula}.{budget}"), *where(row.formula)]
 
 
+def _of_no_metric(name: str, key: str) -> Iterator[list[str]]:
+    """The lines on a preset, a class of bad rows, a cause, a column and a profile of this name."""
+    from rlcorr_cli.causes.table import ALL_CAUSES
+    from rlcorr_cli.metrics.framework_names import RELEASES
+    from rlcorr_cli.plans.presets import ALIASES, PRESETS
+    from rlcorr_cli.reading.bad_rows import PROBLEMS
+    from rlcorr_cli.show.presets import about_preset, records
+
+    preset = PRESETS.get(ALIASES.get(key, key))
+    if preset is not None:
+        yield [*about_preset(preset), *where_in(preset.when, records(preset.plan))]
+    for row in (row for row in PROBLEMS if row.name == key):
+        kind = "Class of bad rows: --on-bad-row says what is done about them."
+        yield [key, *indented(row.meaning, kind, f"Fix: {row.fix}", f"Seen in: {row.seen_in}.")]
+    if key in ALL_CAUSES:
+        yield _cause(ALL_CAUSES[key])
+    yield _column(name)
+    if name in RELEASES:
+        yield [name, *indented(f"--profile {name}: {RELEASES[name]}")]
+
+
+def _cause(row: "Cause") -> list[str]:
+    """The lines on a cause: what it is, how it looks, how sure one can be, what else looks like it, and what to do."""
+    from rlcorr_cli.causes.table import KINDS
+
+    texts = (
+        row.meaning,
+        f"Cause {KINDS[row.kind]}.",
+        f"How it looks: {row.looks}",
+        f"How sure one can be: {row.certainty}",
+        f"What else looks like it: {row.alike}",
+        f"What to do: {row.advice}",
+        f"Source: {row.source}." if row.source else "",
+    )
+    return [row.name, *indented(*texts)]
+
+
+def _column(name: str) -> list[str]:
+    """The lines on a column of a dump, by its canonical name or a framework's."""
+    from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
+
+    if name in COLUMNS:
+        aliases, unsure = (", ".join(table.get(name, ())) for table in (ALIASES, AMBIGUOUS))
+        also = f"Also read from {aliases}." if aliases else ""
+        named = f"Only where --map says so: {unsure}." if unsure else ""
+        return [name, *indented(f"Column of a dump: {COLUMNS[name]}.", also, named)]
+    certain, unsure = ([column for column in table if name in table[column]] for table in (ALIASES, AMBIGUOUS))
+    if not certain and not unsure:
+        return []
+    asked = "" if certain else " where --map says so: frameworks mean different things by it"
+    return [name, *indented(f"Column of a dump, read as {' or '.join((*certain, *unsure))}{asked}.")]
+
+
 def _word(name: str, key: str, shown: Metric | None) -> list[str]:
     """The lines on a word of the glossary, with the metric that a heading stands for; none if that is shown already."""
     term = BY_KEY.get(key)
@@ -131,7 +179,7 @@ def _word(name: str, key: str, shown: Metric | None) -> list[str]:
     if term is None or (metric is not None and metric is shown):
         return []
     also = f"Also: {', '.join(other for other in term.names if other != name)}." if len(term.names) > 1 else ""
-    lines = [name, *indented(term.meaning, also)]
+    lines = [name, *indented(term.meaning, also), *where_in(term.meaning)]
     return lines if metric is None else [*lines, "", *about_metric(metric)]
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from rlcorr_cli.metrics.catalog import GROUPS, logged_as
+from rlcorr_cli.metrics.catalog import GROUPS
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import MEASURED_ON, SYMBOLS, Metric
+from rlcorr_cli.plans.plan import STATISTICS
 from rlcorr_cli.results.rules import RULES
+from rlcorr_cli.show.explain import facts
 from rlcorr_cli.show.pages import MANUAL
 
 METRICS_PAGE = MANUAL / "metrics.md"
@@ -23,9 +25,15 @@ and scored again in fp32: the files of `sample_data`.
 
 def metrics_page() -> str:
     """The manual's page of metrics as Markdown."""
-    symbols = ["## Symbols", "", *_table(("symbol", "meaning"), [(f"`{s}`", text) for s, text in SYMBOLS.items()])]
+    symbols = _table(("symbol", "meaning"), [(f"`{symbol}`", text) for symbol, text in SYMBOLS.items()])
+    rules = _table(
+        ("metric", "a broken rule", "limits"), [(f"`{r.metric}`", f"{r.severity}s", r.limits) for r in RULES]
+    )
+    statistics = _table(("statistic", "formula"), [(f"`{row.name}`", row.formula) for row in STATISTICS.values()])
+    tables = {"Symbols": symbols, "Default rules": rules, "What rejections bound": statistics}
+    lists = [line for heading, rows in tables.items() for line in (f"## {heading}", "", *rows, "")]
     groups = [line for heading, rows in GROUPS.items() for line in (f"## {heading}", "", *_group(rows))]
-    return "\n".join([_HEAD, *symbols, "", *groups, *_frameworks()])
+    return "\n".join([_HEAD, *lists, *groups, *_frameworks()])
 
 
 def _group(rows: Sequence[Metric]) -> list[str]:
@@ -34,17 +42,7 @@ def _group(rows: Sequence[Metric]) -> list[str]:
 
 def _metric(row: Metric) -> list[str]:
     """A heading, the formula, and what there is to say, a line each."""
-    ideal = "" if row.ideal is None else f" Ideal: {row.ideal:g}."
-    lines = [f"### {row.name}", "", f"`{row.formula}`", "", row.meaning, "", f"- Unit: {row.unit}.{ideal}"]
-    if row.typical:
-        lines.append(f"- Typical: {row.typical}.")
-    if row.worry:
-        lines.append(f"- Worry: {row.worry}")
-    lines += [f"- Rule ({rule.severity}): {rule.limits}. {rule.remedy}" for rule in RULES if rule.metric == row.name]
-    if row.source:
-        lines.append(f"- Source: {row.source}.")
-    logged = logged_as(row.name)
-    return lines + ([f"- Also logged as: {', '.join(logged)}."] if logged else [])
+    return [f"### {row.name}", "", f"`{row.formula}`", "", row.meaning, "", *(f"- {fact}" for fact in facts(row))]
 
 
 def _frameworks() -> list[str]:

@@ -8,12 +8,12 @@ from functools import partial
 from itertools import pairwise
 from math import log
 
-from rlcorr_cli.metrics.catalog import define, ideal
+from rlcorr_cli.metrics.catalog import DEFINITIONS, define, ideal, shown_at
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
-from rlcorr_cli.metrics.metric import symbols_in
+from rlcorr_cli.metrics.metric import GAP, symbols_in
 from rlcorr_cli.metrics.samples import QUANTILES
-from rlcorr_cli.results.course import FEWEST_EFFECTIVE, MAIN, is_known, reliable
+from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known, reliable
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
@@ -129,8 +129,6 @@ def _records(report: Report) -> Iterator[str]:
 
 # On a terminal.
 
-OF_POLICIES = ("kl", "k3_kl", "chi2_token", "chi2_seq", "ppl_ratio", "prob_abs_diff_mean", "prob_pearson")
-OF_SAMPLE = ("token_ess", "seq_ess", "extreme_token_fraction")
 SHIFT = "advantage_shift"
 
 
@@ -233,7 +231,7 @@ def _divergence(report: Report) -> Table:
     """How far apart the policies are, and what that leaves of the sample."""
     values, broken = report.whole.values, {finding.metric for finding in report.health if finding.broken}
     ends = {name: interval(*report.intervals[name]) for name in report.intervals}
-    names = [*OF_POLICIES, *OF_SAMPLE]
+    names = [*shown_at("terminal")]
     if (shift := values.get(SHIFT)) is not None:
         error = values[f"{SHIFT}_se"] or 0.0
         names.append(SHIFT)
@@ -282,14 +280,12 @@ def _histogram(log_ratios: Histogram, reach: float, width: int) -> str:
 FEW, WORST = MOST_ON_TERMINAL, 20
 FEW_STEPS, WORST_STEPS = 8, 6
 LONGEST_KEY = 24
-K3, LOG_FROM = "k3_kl", 20.0
-"""A metric that grows by factors, and from which factor on it is drawn on a log scale: what doubles every step rises
-evenly there."""
-COURSE = (K3, "seq_ess", "ppl_ratio")
-"""Metrics of MAIN that are drawn over many groups; where several share a character it shows the worst of them."""
+LOG_FROM = 20.0
+"""GAP grows by factors; from this factor on it is drawn on a log scale: what doubles every step rises evenly there."""
 LEAST_FACTOR, LEAST_SPANS = 1.5, {"seq_ess": 0.05, "ppl_ratio": 0.005}
-"""Changes that fill the height of a line of characters: k3_kl's as a factor.  Smaller ones fill less, so that what
-chance moves by a few percent looks flat."""
+"""What is drawn over many groups, beside GAP -> the change that fills the height of a line of characters, GAP's as a
+factor.  Smaller ones fill less, so that what chance moves by a few percent looks flat.  Where several values share a
+character it shows the worst of them."""
 
 
 def _group_tables(report: Report) -> Iterator[Block]:
@@ -344,7 +340,7 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
         Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], thousands), drop=5),
         Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands), drop=2),
         metric("kl", "kl", number, 4),
-        metric("k3_kl", "k3_kl", number),
+        metric(GAP, GAP, number),
         *([metric("seq ESS", "seq_ess", number)] if any(map(partial(reliable, "seq_ess"), groups)) else []),
         metric("ppl ratio", "ppl_ratio", number, 3),
         *([metric("IS ESS", "rollout_is_eff_sample_size", number, 1)] if report.plan.weighting is not None else []),
@@ -359,7 +355,7 @@ def _key(value: object) -> str:
 
 def _ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
     """The first, the last and the n groups with the largest k3_kl, in their order."""
-    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values.get("k3_kl") or 0.0))
+    by_k3 = sorted(range(len(groups)), key=lambda i: -(groups[i].values.get(GAP) or 0.0))
     return [groups[i] for i in sorted({0, len(groups) - 1, *by_k3[:n]})]
 
 
@@ -373,20 +369,20 @@ def _course(groups: Sequence[Group]) -> Table:
     width = min(40, len(groups))
     edges = [len(groups) * i // width for i in range(width + 1)]
     rows = list[tuple[Cell, ...]]()
-    for metric in COURSE:
+    for metric in (GAP, *LEAST_SPANS):
         values = [reliable(metric, group) for group in groups]
         if not (known := [value for value in values if value is not None]):
             continue
         bins = [[value for value in values[a:b] if value is not None] for a, b in pairwise(edges)]
-        drawn = [max(part, key=MAIN[metric], default=None) for part in bins]
-        is_log = metric == K3 and min(known) > 0 and max(known) >= LOG_FROM * min(known)
+        drawn = [max(part, key=DEFINITIONS[metric].badness, default=None) for part in bins]
+        is_log = metric == GAP and min(known) > 0 and max(known) >= LOG_FROM * min(known)
         least_span = LEAST_SPANS.get(metric, (LEAST_FACTOR - 1) * abs(min(known)))
         line = sparkline(
             [log(v) if is_log and v is not None else v for v in drawn],
             is_unicode(),
             least_span=0 if is_log else least_span,
         )
-        worst = max(known, key=MAIN[metric])
+        worst = max(known, key=DEFINITIONS[metric].badness)
         where = f"{number(worst)} at {', '.join(map(_key, groups[values.index(worst)].key.values()))}"
         if len(known) < len(values):  # the worst may be among the others
             where = f"unknown in {plural(len(values) - len(known), 'group')}"
@@ -477,32 +473,18 @@ def _sections(report: Report) -> Iterator[Section]:
     yield from others
 
 
-KEY_FIGURES = {
-    "ratio_mean": "mean ratio",
-    "kl": "KL, mean log-ratio",
-    "k3_kl": "KL, low variance",
-    "ppl_ratio": "perplexity ratio",
-    "prob_abs_diff_mean": "mean gap of probabilities",
-    "token_ess": "effective share of tokens",
-    "seq_ess": "effective share of sequences",
-}
-OF_WEIGHTS = {
-    "rollout_is_applied_mean": "mean of applied weights",
-    "rollout_is_eff_sample_size": "effective share under weights",
-}
-"""Metric -> what it is, in a few words."""
 LOST = "rollout_rs_masked_fraction"
 
 
 def key_figures(report: Report) -> list[KeyFigure]:
     """The distance of the policies and the samples that are left; under a plan what it keeps, and its weights."""
     values, status_of, figures = report.whole.values, marks(report), list[KeyFigure]()
-    for name, about in (KEY_FIGURES | (OF_WEIGHTS if report.plan.weighting is not None else {})).items():
+    for name in (name for name in shown_at("figures") if name in values):
         ends, best = report.intervals.get(name), ideal(name)
         figures.append(
             KeyFigure(
                 name=name,
-                about=about,
+                about=DEFINITIONS[name].figure,
                 value=value_cell(name, values, status_of),
                 ends=interval(*ends) if ends else "",
                 ideal="" if best is None else number(best),
@@ -571,9 +553,7 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
 
 def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: str) -> Section:
     """A row per group: the usual few metrics, or a profile's own."""
-    wanted = ("kl", "k3_kl", "chi2_token", "seq_ess", "ppl_ratio", "rollout_is_mean", "rollout_is_eff_sample_size")
-    wanted += (LOST, "reward_mean")
-    names = [name for name in wanted if report.whole.metrics.get(name) is not None]
+    names = [name for name in shown_at("groups") if report.whole.metrics.get(name) is not None]
     if report.profile != "canonical":
         names = list(report.whole.metrics)[:MOST_PROFILE_COLUMNS]
     about = list(step_notes(report, groups)) if groups is report.by_step else list[str]()

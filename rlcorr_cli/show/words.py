@@ -12,6 +12,7 @@ from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.causes.wording import listed, steps_named
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.course import BREAKS_AT_END, AtStep, BrokenRule, Course
 from rlcorr_cli.results.groups import Clusters
@@ -236,7 +237,7 @@ def rise_sentence(course: Course) -> str:
             flat = f"{number(rise.flat.value)} until {clean(course.column)} {clean(rise.flat.step)}"
             return f"k3_kl stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling})."
         return f"k3_kl {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
-    k3 = next((metric for metric in course.metrics if metric.metric == "k3_kl"), None)
+    k3 = next((metric for metric in course.metrics if metric.metric == GAP), None)
     if k3 is None:
         return ""
     worst = f"{number(k3.worst.value)}, at {clean(course.column)} {clean(k3.worst.step)}"

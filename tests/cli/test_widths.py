@@ -16,9 +16,9 @@ from rlcorr_cli import api
 from rlcorr_cli.commands import main
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.show import print_result
+from rlcorr_cli.show.explain import known
 from rlcorr_cli.show.pages import PAGES
 from rlcorr_cli.show.stdout import NARROWEST
-from rlcorr_cli.show.topics import known
 from rlcorr_cli.show.watch import Teller
 
 WIDTHS = [*range(NARROWEST, 110), *range(110, 201, 10)]
@@ -149,7 +149,7 @@ def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> 
         [("help", page) for page in PAGES],
         [(*command, "--help") for command in ((), *((name,) for name in COMMANDS))],
         [("presets",), ("presets", "list"), *(("presets", name) for name in PRESETS)],
-        [("explain",), *(("explain", name) for name in known())],
+        [("explain", name) for name in known()],
     ],
     ids=["help", "--help", "presets", "explain"],
 )

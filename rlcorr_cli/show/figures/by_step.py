@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.report import Group, GroupCurves, Report
 from rlcorr_cli.results.trends import MIN_LENGTH_COUNT, Missing, course, profile
 from rlcorr_cli.show.figures import style, ticks
@@ -132,7 +133,7 @@ def _evenly(groups: Sequence[Group]) -> list[Group]:
 
 
 def _widest(groups: Sequence[Group]) -> list[Group]:
-    return sorted(groups, key=lambda group: group.values.get("k3_kl") or 0.0, reverse=True)[:MOST_CURVES]
+    return sorted(groups, key=lambda group: group.values.get(GAP) or 0.0, reverse=True)[:MOST_CURVES]
 
 
 def _label(group: Group) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known
 from rlcorr_cli.results.report import Report
@@ -41,7 +42,7 @@ def staleness(ax: Axes, report: Report) -> str:
     if len(lag) > len(places):
         ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="one step's rows of one lag")
     ax.plot(places, averages, "o-", color=BLUE, label="mean over tokens")
-    ax.set(xlabel="steps that the rollout policy lies behind", ylabel="k3_kl (nats)")
+    ax.set(xlabel="steps that the rollout policy lies behind", ylabel=f"{GAP} (nats)")
     ax.set_ylim(bottom=min(0.0, float(k3.min())))
     _place_ticks(ax, lag)
     ticks.linear(ax.yaxis)
@@ -236,12 +237,12 @@ def rejected(ax: Axes, report: Report) -> str:
 
 def divergence(ax: Axes, report: Report) -> str:
     """KL and K3."""
-    lines = {"kl": "k1", "k3_kl": "k3"}
+    lines = {"kl": "k1", GAP: "k3"}
     curves = _followed(report, lines)
     name = _draw(ax, curves, lines, 0.0)[-1]
     ax.set_ylabel("KL(rollout || training), nats")
     ticks.linear(ax.yaxis)
-    _rule_lines(ax, report, "k3_kl")
+    _rule_lines(ax, report, GAP)
     return _went(name, curves, name)
 
 
@@ -274,13 +275,13 @@ def chi2(ax: Axes, report: Report) -> str:
 
 def k3_course(ax: Axes, report: Report) -> str:
     """k3 alone, for the overview."""
-    curves = _followed(report, ["k3_kl"])
-    _draw(ax, curves, {"k3_kl": "k3_kl"}, None)
+    curves = _followed(report, [GAP])
+    _draw(ax, curves, {GAP: GAP}, None)
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
-    highest = max(float(np.nanmax(curves.values["k3_kl"])), ax.dataLim.y1)  # of the curve, or of its band
+    highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
-    ax.set_ylabel("k3_kl (nats)")
+    ax.set_ylabel(f"{GAP} (nats)")
     ticks.linear(ax.yaxis)
-    _rule_lines(ax, report, "k3_kl")
-    return _went("k3_kl", curves, "k3_kl")
+    _rule_lines(ax, report, GAP)
+    return _went(GAP, curves, GAP)
