@@ -125,8 +125,8 @@ SAME: Mapping[str, tuple[Callable[[], Any], str]] = {
         "--preset token_is --preset geo_rs --objective ppo --clip-high 0.3 --sort name",
     ),
     "sweep": (
-        lambda: rlcorr_cli.sweep(BF16, is_="token", vary="is.high", points=5, mode="decoupled"),
-        "--is token --vary is.high --points 5 --mode decoupled",
+        lambda: rlcorr_cli.sweep(BF16, is_="token", vary="is.high", mode="decoupled"),
+        "--is token --vary is.high --mode decoupled",
     ),
     "filter": (
         lambda: filter(BF16, dry_run=True, preset="geo_rs", rejected="keep", objective="ppo", coef="raw"),
