@@ -14,7 +14,6 @@ from rlcorr_cli.commands.arguments import (
     RULES,
     TEXT,
     TEXTS,
-    ByStep,
     CleanDump,
     ClusterBy,
     Dumps,
@@ -95,7 +94,6 @@ def analyze(
     ] = 2.0,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
-    by_step: ByStep = False,
     pool: Pool = False,
     pictures: Annotated[
         bool,
@@ -121,8 +119,6 @@ def analyze(
     chosen = chosen_plan(how)
     wanted = objective_under(chosen, how)
     groups = names("group_by", group_by)
-    if by_step and not groups:
-        raise UsageError("--by-step draws a curve for each group, and the dump has no groups.", "Add --group-by step.")
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
     places = forms.destinations(outputs, overwrite)
@@ -142,7 +138,6 @@ def analyze(
                 "--cluster-by": (cluster_by, held["cluster_by"]),
                 "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
                 "--seed": (seed or None, run.provenance.seed),
-                "--by-step": (by_step or None, held.get("by_step")),
                 "--objective": (wanted and wanted.name, held.get("objective.name")),
             },
         )
@@ -170,8 +165,7 @@ def analyze(
             computing=compute,
             seed=seed,
             watch=how.get("watch"),
-            pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
-            by_step=by_step,
+            pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
             follows_steps=not pool,
             totals=totals or keep_totals(outputs),
             staging=staging,
