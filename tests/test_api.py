@@ -125,8 +125,8 @@ SAME: Mapping[str, tuple[Callable[[], Any], str]] = {
         "--preset token_is --preset geo_rs --objective ppo --clip-high 0.3 --sort name",
     ),
     "sweep": (
-        lambda: rlcorr_cli.sweep(BF16, is_="token", vary="is.high", points=5, mode="decoupled"),
-        "--is token --vary is.high --points 5 --mode decoupled",
+        lambda: rlcorr_cli.sweep(BF16, is_="token", vary="is.high", mode="decoupled"),
+        "--is token --vary is.high --mode decoupled",
     ),
     "filter": (
         lambda: filter(BF16, dry_run=True, preset="geo_rs", rejected="keep", objective="ppo", coef="raw"),
@@ -141,8 +141,8 @@ SAME: Mapping[str, tuple[Callable[[], Any], str]] = {
         f"{INT8} --pair-by sample_id --all --limit 40 --on-bad-row skip",
     ),
     "inspect": (
-        lambda: inspect_dump(BF16, worst=2, rank="k3", max_bad_fraction=0.1, on_bad_row="skip"),
-        "--worst 2 --rank k3 --max-bad-fraction 0.1 --on-bad-row skip",
+        lambda: inspect_dump(BF16, worst=2, max_bad_fraction=0.1, on_bad_row="skip"),
+        "--worst 2 --max-bad-fraction 0.1 --on-bad-row skip",
     ),
 }
 
@@ -262,7 +262,7 @@ WRONG: Mapping[str, tuple[Callable[[], Any], str]] = {
     "a baseline in memory": (lambda: check(BF16, baseline=analyze(BF16), update_baseline=True), "update_baseline"),
     "a limit of no baseline": (lambda: check(BF16, max_increase={"kl": "20%"}), 'baseline="report.json"'),
     "unknown kind": (lambda: plot(BF16, kind="pie"), "pie"),
-    "unknown measure": (lambda: inspect_dump(BF16, rank="k4"), "rank must be one of"),
+    "unknown order": (lambda: rlcorr_cli.compare(BF16, sort="size"), "sort must be one of"),
     "unknown row": (lambda: inspect_dump(BF16, row="nobody"), "inspect(dumps, worst=5)"),
     "no report": (lambda: to_html("report.json"), "a str"),
     "unknown form": (lambda: save(analyze(BF16, limit=1), "report.xyz"), "report.xyz"),

@@ -1,6 +1,6 @@
 """The words of all causes in one table: of files that were written wrongly, and of two policies that differ.
 
-`rlcorr explain causes` lists it in this order; it loads without numpy.  A cause of a file is sought in the file's
+`rlcorr help diagnose` lists it; it loads without numpy.  A cause of a file is sought in the file's
 first rows, by a test in `anomalies`.  A cause of a gap is sought in a sample of whole rows (all of them, where the dump
 is small), by a rule in the module of its family (`rows`, `columns`, `positions`, `curves`, `weights`); `judge` has the
 order in which the rules are tried.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -14,7 +14,6 @@ from rlcorr_cli.commands.arguments import (
     RULES,
     TEXT,
     TEXTS,
-    ByStep,
     CleanDump,
     ClusterBy,
     Dumps,
@@ -32,7 +31,6 @@ from rlcorr_cli.commands.arguments import (
     causes_named,
     computing,
     names,
-    one_of,
     refuse_outside,
     request,
     several,
@@ -69,7 +67,6 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.runs.token_rows import Choice
 
-MIN_SCALE, MAX_SCALE = 1e-6, 1e6
 TokenizerName = Annotated[
     str | Path | None,
     Opt(
@@ -97,7 +94,6 @@ def analyze(
     ] = 2.0,
     seed: Seed = 0,
     allow_overlap: AllowOverlap = False,
-    by_step: ByStep = False,
     pool: Pool = False,
     pictures: Annotated[
         bool,
@@ -123,8 +119,6 @@ def analyze(
     chosen = chosen_plan(how)
     wanted = objective_under(chosen, how)
     groups = names("group_by", group_by)
-    if by_step and not groups:
-        raise UsageError("--by-step draws a curve for each group, and the dump has no groups.", "Add --group-by step.")
     parts = saved_parts(dumps, allow_overlap=allow_overlap)
     outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
     places = forms.destinations(outputs, overwrite)
@@ -144,7 +138,6 @@ def analyze(
                 "--cluster-by": (cluster_by, held["cluster_by"]),
                 "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
                 "--seed": (seed or None, run.provenance.seed),
-                "--by-step": (by_step or None, held.get("by_step")),
                 "--objective": (wanted and wanted.name, held.get("objective.name")),
             },
         )
@@ -172,8 +165,7 @@ def analyze(
             computing=compute,
             seed=seed,
             watch=how.get("watch"),
-            pictures=by_step or pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
-            by_step=by_step,
+            pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
             follows_steps=not pool,
             totals=totals or keep_totals(outputs),
             staging=staging,
@@ -263,7 +255,6 @@ def diagnose(
         return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
 
 
-Rank = Literal["gap", "k3", "weight", "rejected", "length", "reward"]
 MOST_SHOWN = 1000
 """Rows that are shown token by token, at most."""
 
@@ -285,21 +276,14 @@ def inspect(
         ),
     ] = (),
     worst: Annotated[
-        int, Opt(help="Show the N worst sequences so.", panel=LOOKING, metavar="N", least=0, most=MOST_SHOWN)
-    ] = 0,
-    rank: Annotated[
-        Rank | None,
+        int,
         Opt(
-            help="What the worst have most of: the gap of one token (unless named), mean k3, the weight of a token, "
-            "rejected tokens, length; or least of: reward.",
+            help="Show so the N sequences with the largest gaps of one token.",
             panel=LOOKING,
+            metavar="N",
+            least=0,
+            most=MOST_SHOWN,
         ),
-    ] = None,
-    random: Annotated[
-        int, Opt(help="Show N sequences at random.", panel=LOOKING, metavar="N", least=0, most=MOST_SHOWN)
-    ] = 0,
-    seed: Annotated[
-        int, Opt(help="Seed of --random.", panel=LOOKING, metavar="N", least=0, most=MOST_SEED, rare=True)
     ] = 0,
     where: Annotated[
         str | None,
@@ -312,17 +296,6 @@ def inspect(
         ),
     ] = None,
     tokenizer: TokenizerName = None,
-    scale: Annotated[
-        float,
-        Opt(
-            help="The log-ratio, in nats, from which colours are full.",
-            panel=LOOKING,
-            metavar="NATS",
-            least=MIN_SCALE,
-            most=MAX_SCALE,
-            rare=True,
-        ),
-    ] = 1.0,
     output: SheetOutputs = (),
     overwrite: Overwrite = False,
     **how: Unpack[InspectOptions],
@@ -336,11 +309,9 @@ def inspect(
 
     files = sheet_files(output)
     rows = tuple(str(name) for name in several(row))
-    choice = _rows_to_show(rows, worst=worst, rank=rank, random=random, seed=seed, where=where)
+    choice = _rows_to_show(rows, worst, where)
     if choice is None and tokenizer is not None:
         raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not MIN_SCALE <= scale <= MAX_SCALE:
-        raise UsageError(f"scale should be from {MIN_SCALE} to {MAX_SCALE}, not {shortened(scale)}.", "Leave it out.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
     places = forms.sheet_destinations(files, overwrite)
@@ -351,7 +322,7 @@ def inspect(
         from rlcorr_cli.runs.token_rows import token_rows
 
         read = None if tokenizer is None else _tokenizer(tokenizer)
-        found = token_rows(reading, chosen, compute, choice, tokenizer=read, scale=float(scale))
+        found = token_rows(reading, chosen, compute, choice, tokenizer=read)
         return finished(found, notes, files, staging)
 
 
@@ -364,25 +335,17 @@ def _tokenizer(source: str | Path) -> "TokenizerProcess":
     return TokenizerProcess(str(source))
 
 
-def _rows_to_show(
-    rows: tuple[str, ...], *, worst: int, rank: str | None, random: int, seed: int, where: str | None
-) -> "Choice | None":
+def _rows_to_show(rows: tuple[str, ...], worst: int, where: str | None) -> "Choice | None":
     """Which rows are asked for; None where none are."""
-    refuse_outside(0, MOST_SHOWN, worst=worst, random=random)
-    refuse_outside(0, MOST_SEED, seed=seed)
+    refuse_outside(0, MOST_SHOWN, worst=worst)
     if where is not None and not isinstance(where, str):
         raise UsageError(f"where should be text, not {shortened(where)}.", 'Write where="step = 4".')
-    by = one_of("--rank", rank or "gap", Rank)
-    if rows and (worst or random or where):
-        raise UsageError("--row names rows, and --worst, --random and --where choose them.", "Use one of the two.")
-    if worst and random:
-        raise UsageError("--worst and --random each choose rows.", "Use one of the two.")
-    if rank is not None and not worst:
-        raise UsageError("--rank orders the rows of --worst, which is missing.", "Add --worst 5.")
-    if not (rows or worst or random or where):
+    if rows and (worst or where):
+        raise UsageError("--row names rows, and --worst and --where choose them.", "Use one of the two.")
+    if not (rows or worst or where):
         return None
     if len(rows) > MOST_SHOWN:
         raise UsageError(f"--row names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use --where.")
     from rlcorr_cli.runs.token_rows import Choice
 
-    return Choice(names=rows, n_worst=worst, rank=by, n_random=random, seed=seed, where=where or "")
+    return Choice(names=rows, n_worst=worst, where=where or "")

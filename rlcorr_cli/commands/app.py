@@ -90,7 +90,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 """Two commands that run, with which each command's help ends."""
 
 LIGHT = ("presets", "explain", "help")
-"""Commands that read no dump: they load no library for numbers, and take no defaults from files or variables."""
+"""Commands that read no dump: they load no library for numbers, and take no defaults from files."""
 
 _OF_NUMBERS = frozenset("0123456789+-.eE")
 """Of what is typed in these alone, Python and typer make the same number, or none."""

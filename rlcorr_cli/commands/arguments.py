@@ -329,10 +329,6 @@ ModeName = Annotated[Mode | None, Opt(help="Trained policy: old (decoupled), cur
 Seed = Annotated[
     int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED, rare=True)
 ]
-ByStep = Annotated[
-    bool,
-    Opt(help="Draw one curve for each step, or each value of --group-by.", panel=OUTPUT, rare=True),
-]
 Json = Annotated[bool, Opt(help="Print the result as JSON.", panel=OUTPUT)]
 Quiet = Annotated[
     bool, Opt(help="No progress bar, and no line on files written.", panel=OUTPUT, flags=("--quiet", "-q"))

@@ -220,7 +220,6 @@ def sweep(
     target_ess: Annotated[
         float | None, Opt(help="Find the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
     ] = None,
-    points: Annotated[int, Opt(help="Points of the curve.", panel=OUTPUT, metavar="N", least=2, most=1000)] = 25,
     allow_overlap: AllowOverlap = False,
     output: TotalledOutputs = (),
     overwrite: Overwrite = False,
@@ -234,11 +233,10 @@ def sweep(
     mean.  Files of its own totals (.rlcorr) stand in the place of a dump, and are added; the plan is then theirs, and
     no target can be named, because that reads the dump again.
     """
-    from rlcorr_cli.results.swept import MOST_POINTS, Targets
+    from rlcorr_cli.results.swept import Targets
     from rlcorr_cli.runs import sweep as sweeping
     from rlcorr_cli.totals.comparison import divides_by_mean
 
-    refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
     outputs = sheet_files(output, TOTALLED_SHEETS)
     places = sheet_destinations(outputs, overwrite)
@@ -264,7 +262,7 @@ def sweep(
             },
         )
         with Outputs() as staging:
-            result = result_of(first, run, partial(sweep_of, n_points=points, targets=targets, candidates={}))
+            result = result_of(first, run, partial(sweep_of, targets=targets, candidates={}))
             return finished(replace(result, totals=run), notes, outputs, staging)
     assert moved is not None
     if how.get("batch_by") is not None and not divides_by_mean(moved.base):
@@ -276,7 +274,6 @@ def sweep(
             reading,
             moved,
             targets,
-            n_points=points,
             computing=compute,
             watch=how.get("watch"),
             staging=staging,

@@ -1,10 +1,10 @@
-"""Defaults of a command line: from the nearest rlcorr.toml or pyproject.toml, then from variables such as RLCORR_MAP.
+"""Defaults of a command line: from the nearest rlcorr.toml or pyproject.toml.
 
 The nearest file is looked for from the working directory upward: an rlcorr.toml, or a pyproject.toml with a table
 `[tool.rlcorr]`.  Its keys are options without their dashes.  A table named as a command holds for that command alone,
 and overrides the keys above it.  Such a file may be another person's: options that act (`Act`) and URIs are
-refused in it, and it is named before anything runs.  Variables override the file, and what is typed overrides both.  An
-option that may be repeated is replaced as a whole.
+refused in it, and it is named before anything runs.  What is typed overrides it; an option that may be repeated is
+replaced as a whole.
 
 `apply` gives the defaults to typer's context and keeps a sentence on where they come from in NOTES, which results and
 errors of that command line show.  Python callers have no command line, and so no such defaults.
@@ -12,7 +12,6 @@ errors of that command line show.  Python callers have no command line, and so n
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,7 +21,6 @@ from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.places import scheme
 
 FILE, PROJECT = "rlcorr.toml", "pyproject.toml"
-PREFIX = "RLCORR_"
 TYPED_ALONE = ("json", "debug", "help")
 """Options that are looked for in the arguments themselves, before a line is parsed."""
 PLAN_SOURCES = ("preset", "plan")
@@ -32,13 +30,9 @@ PATHS = ("FILE", "PATH", "REPORT", "DUMP")
 """What stands for a path in an option's help: such a value in a file is relative to the folder of that file."""
 _TABLE = re.compile(rb"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?rlcorr\b", re.MULTILINE)
 """The head of a table of ours in a pyproject.toml."""
-BOOLEANS: Mapping[str, bool] = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
 
 NOTES: ContextVar[tuple[str, ...]] = ContextVar("NOTES", default=())
-"""Which options of the command line that is running come from a file or from variables, in sentences."""
+"""Which options of the command line that is running come from a file, in a sentence."""
 
 
 def apply(
@@ -50,16 +44,12 @@ def apply(
     all commands; it is slow, and called only where a key is no option of this one.
     """
     options = _options(command)
-    values: dict[str, tuple[Any, str, str]] = {}  # key -> value, where it comes from, how it is called there
-    for layer in (*_layers_of_file(command, options, names, every), _variables(options)):
-        values = _without_plan(values, layer) | layer
+    path, shared, own = _of_file(command, options, names, every)
     keys = [key for key, option in options.items() if option in typed]
-    values = {key: value for key, value in _without_plan(values, keys).items() if key not in keys}
-    context.default_map = {options[key].name: value for key, (value, _, _) in values.items()}
-    of_origin: dict[str, list[str]] = {}
-    for _, origin, name in values.values():
-        of_origin.setdefault(origin, []).append(name)
-    NOTES.set(tuple(f"Options from {origin}: {', '.join(each)}." for origin, each in of_origin.items()))
+    values = _without_plan(_without_plan(shared, own) | own, keys)
+    values = {key: value for key, value in values.items() if key not in keys}
+    context.default_map = {options[key].name: value for key, value in values.items()}
+    NOTES.set((f"Options from {path}: {', '.join(values)}.",) if values else ())
 
 
 def _options(command: Any) -> dict[str, Any]:
@@ -117,13 +107,13 @@ def _mentions(path: Path) -> bool:
         return False
 
 
-def _layers_of_file(
+def _of_file(
     command: Any, options: Mapping[str, Any], names: Container[str], every: Callable[[], Iterable[Any]]
-) -> list[dict[str, tuple[Any, str, str]]]:
-    """What the file says of all commands, and what it says of this one."""
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The file that holds, what it says of all commands, and what it says of this one."""
     nearest_file = _nearest_file()
     if nearest_file is None:
-        return []
+        return "", {}, {}
     path, table = nearest_file
     own = table.get(command.name, {})
     if not isinstance(own, dict):
@@ -140,13 +130,13 @@ def _layers_of_file(
     for key in (*shared, *own):
         if key in options and (key in TYPED_ALONE or options[key].name in command.callback.acting):
             why = "" if key in TYPED_ALONE else ": it may run a command, write files or connect"
-            variable = "" if key in TYPED_ALONE else f", or set {PREFIX}{key.upper().replace('-', '_')}"
             what = f"{path}: {key} is only read from the command line{why}."
-            raise UsageError(what, f"Leave it out; type --{key}{variable}.")
-    return [
-        {key: (_value(path, key, value, options[key]), path, key) for key, value in each.items() if key in options}
+            raise UsageError(what, f"Leave it out; type --{key}.")
+    of_all, of_this = (
+        {key: _value(path, key, value, options[key]) for key, value in each.items() if key in options}
         for each in (shared, own)
-    ]
+    )
+    return path, of_all, of_this
 
 
 def _unknown(path: str, key: str, what: str, known: Any) -> UsageError:
@@ -185,25 +175,3 @@ def _located(path: str, key: str, text: str, option: Any) -> str:
         raise UsageError(what, f"Leave it out, and type --{key} URI.")
     is_path = (option.metavar or "") in PATHS and text and not scheme(text) and text[0] not in "~-"
     return os.path.join(os.path.dirname(path) or os.curdir, text) if is_path else text
-
-
-def _variables(options: Mapping[str, Any]) -> dict[str, tuple[Any, str, str]]:
-    """What variables of the environment say; an empty one says nothing."""
-    values: dict[str, tuple[Any, str, str]] = {}
-    for key, option in options.items():
-        name = PREFIX + key.upper().replace("-", "_")
-        text = os.environ.get(name, "")
-        if not text or key in TYPED_ALONE:
-            continue
-        value: Any = text
-        if option.is_flag:
-            value = BOOLEANS.get(text.lower())
-            if value is None:
-                raise UsageError(f"{name} should be 1 or 0, not {shortened(text)}.", "Set it so, or unset it.")
-        elif option.multiple:
-            try:
-                value = shlex.split(text)
-            except ValueError:
-                raise UsageError(f"{name} has a quote that is not closed.", "Write its values as in a shell.") from None
-        values[key] = value, "the environment", name
-    return values

@@ -78,14 +78,12 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     args = sys.argv[1:] if args is None else args
-    by_variables = " ".join(text for name, text in os.environ.items() if name.startswith(config.PREFIX))
-    options = [*args, *by_variables.split()]
-    if not {"ray", "--engine=ray"} & {*options}:
+    if not {"ray", "--engine=ray"} & {*args}:
         _end(run(args, interrupt.install))
     from rlcorr_cli.engines import ray_guard
 
     said = mmap.mmap(-1, 1)
-    _end(run(args, partial(ray_guard.fork, said, options)), said)
+    _end(run(args, partial(ray_guard.fork, said, args)), said)
 
 
 def _end(status: int, said: mmap.mmap | None = None) -> NoReturn:

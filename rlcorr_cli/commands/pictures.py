@@ -11,7 +11,6 @@ from rlcorr_cli.commands.arguments import (
     OUTPUT,
     TEXT,
     TEXTS,
-    ByStep,
     GroupBy,
     Names,
     Overwrite,
@@ -162,7 +161,6 @@ def plot(
         ),
     ] = (),
     group_by: GroupBy = (),
-    by_step: ByStep = False,
     overwrite: Overwrite = False,
     **how: Unpack[HowPlanned],
 ) -> "Pictures":
@@ -179,10 +177,6 @@ def plot(
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    if by_step and not set(wanted) & set(figures.BY_STEP):
-        raise UsageError(
-            f"--by-step changes nothing in {', '.join(wanted)}.", f"It is of {', '.join(figures.BY_STEP)}."
-        )
     reading = request("" if isinstance(source, Report) else source, how, group_by=group_by)
     inputs = () if isinstance(source, Report) else reading.paths
     targets = {each: replace(place, overwrite=overwrite) for each, place in _targets(output, wanted).items()}
@@ -200,14 +194,12 @@ def plot(
                 refuse_undrawable(report, inputs[0])
             else:
                 refuse_undrawable(report, "The report", "Take one of analyze(dumps, pictures=True).")
-            if by_step and not any(group.curves for group in report.groups):
-                raise DataError("The report holds no curves of each step.", "Name the dump itself.")
             drawn = {each: figures.draw(each, report) for each in wanted}
         else:
             chosen = chosen_plan(how)
             with computing(how) as compute:
                 watch = how.get("watch")
-                drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging, by_step=by_step)
+                drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging)
         pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
     return pictures
@@ -295,7 +287,6 @@ def _read(
     computing: "Computing",
     watch: "Watch | None",
     staging: Outputs,
-    by_step: bool,
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more.
 
@@ -312,11 +303,6 @@ def _read(
         wanted = ("advantages",) if "weights" in of_plan else ()
         dump = analysis.opened(reading, chosen, wanted=wanted, clusters=True)
         groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in of_plan}
-        if by_step and not any(groups.values()):
-            raise UsageError(
-                "There are no steps to draw curves of.",
-                "Name a column with --group-by COLUMN, or leave --by-step out.",
-            )
         reports: dict[tuple[str, ...], Report] = {}
         for grouping in dict.fromkeys(groups.values()):
             # Intervals, which take a seed, are drawn of groups alone.
@@ -327,7 +313,6 @@ def _read(
                 seed=0 if grouping else None,
                 watch=watch,
                 pictures=True,
-                by_step=by_step,
                 staging=staging,
             )
             dump = replace(dump, request=_again(dump.request))

@@ -26,7 +26,7 @@ from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
-from rlcorr_cli.measure.pictures import draw, draw_groups
+from rlcorr_cli.measure.pictures import draw
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout
 from rlcorr_cli.metrics.settings import DiagnosticSettings
@@ -60,10 +60,10 @@ class Observation:
     whether to average over rollouts, too, whose samples are weighted by their share of it.
 
     What else to make: seed: of the bootstrap; None for no intervals.  by_group: whether each group is resampled, too.
-    pictures: whether to count for those, too; they are of one plan.  by_step: whether each group has curves of its own.
+    pictures: whether to count for those, too; they are of one plan.
 
     Of a group's key, which is its batch and then a value for each column: n_asked: how many of these values are of
-    columns that were asked for, key[1 : 1 + n_asked], by which groups are resampled and have curves; None for all.
+    columns that were asked for, key[1 : 1 + n_asked], by which groups are resampled; None for all.
     step_at: which of these values is the step, whose clusters are counted; None for none.
     """
 
@@ -74,7 +74,6 @@ class Observation:
     objectives: Mapping[Plan, Objective] = field(default_factory=dict[Plan, Objective])
     compares: bool = False
     by_group: bool = False
-    by_step: bool = False
     has_advantages: bool = False
     by_rollout: bool = False
     n_asked: int | None = None
@@ -116,7 +115,6 @@ class Observed:
     decision: Decision | None = None
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
-    group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
     step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
 
@@ -159,21 +157,14 @@ def observe(
             names = resampled_names(observation.plans)
             resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
         pictures = None
-        group_bins: dict[tuple[Any, ...], BinnedTotals] = {}
-        if observation.pictures or observation.by_step:
-            tokens = Tokens.of(batch, CPU, observation.modes[0])
-            if observation.pictures:
-                assert decision is not None
-                pictures = draw(tokens, decision)
-            if observation.by_step:
-                values = observation.asked(batch.group_keys)
-                group_bins = draw_groups(tokens, batch.group_index[filled].astype(np.int64), values)
+        if observation.pictures:
+            assert decision is not None
+            pictures = draw(Tokens.of(batch, CPU, observation.modes[0]), decision)
         observed = Observed(
             totals=totals,
             pictures=pictures,
             decision=decision if decides else None,
             whole=WholeDump(tails=tails, histograms=histograms),
-            group_bins=group_bins,
         )
         return observed if observation.seed is None else _resampled(observed, batch, resampled, observation)
 

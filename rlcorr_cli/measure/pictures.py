@@ -3,7 +3,6 @@
 Bins are counted on the host, whatever the arithmetic ran on.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
         spread={
             "surprise": surprise,
             "position": _by_position(rows, _moments(log_ratio)),
-            "length": _spreads(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens)[0],
+            "length": _spread(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens),
         },
         histograms={
             "weights": of_all,
@@ -44,28 +43,6 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
             "gradient": gradient,
         },
     )
-
-
-def draw_groups(
-    tokens: Tokens, group_of: NDArray[np.int64], values: Sequence[tuple[Any, ...]]
-) -> dict[tuple[Any, ...], BinnedTotals]:
-    """The bins by surprise, position and length of each group's rows, by the group's values.
-
-    group_of: each row's, i64[B]; groups of the same values are one.
-    """
-    places: dict[tuple[Any, ...], int] = {}
-    present: list[int] = sorted(set(group_of.tolist()))
-    place_of = {group: places.setdefault(values[group], len(places)) for group in present}
-    rows, n = tokens.rows, len(places)
-    of_rows = np.array([place_of[group] for group in group_of.tolist()], np.int64)
-    moments, of_tokens = _moments(tokens.log_ratio), rows.spread(of_rows)
-    n_tokens = {"tokens": rows.sizes, "kept_tokens": rows.sizes}
-    spread = {
-        "surprise": _spreads(-tokens.rollout_logp, SURPRISE, moments, group=of_tokens, n_groups=n),
-        "position": _spreads(rows.positions() + 1, POSITION, moments, group=of_tokens, n_groups=n),
-        "length": _spreads(rows.sizes, LENGTH, _moments(tokens.log_ratio_sum) | n_tokens, group=of_rows, n_groups=n),
-    }
-    return {key: BinnedTotals(spread={axis: spread[axis][place] for axis in spread}) for key, place in places.items()}
 
 
 def _by_log_probs(tokens: Tokens) -> tuple[dict[str, Binned[Grid]], Binned[Octaves]]:
@@ -125,21 +102,8 @@ def _moments(values: Floats) -> dict[str, Floats]:
     return {"sum": values, "sum_of_squares": values * values}
 
 
-def _spreads(
-    axis: Floats,
-    binning: Octaves,
-    values: dict[str, Floats],
-    *,
-    group: NDArray[np.int64] | None = None,
-    n_groups: int = 1,
-) -> list[Binned[Octaves]]:
-    """Counts and the values' sums by bin of the axis, of each of some groups; group: which one each value is of, None
-    of a single one."""
-    at, n = _octave(axis, binning), n_groups * binning.n
-    if group is not None:
-        at = at + group * binning.n
-    counts = bin_counts(at, n).reshape(n_groups, -1)
-    sums = {name: bin_sums(at, n, column).reshape(n_groups, -1) for name, column in values.items()}
-    return [
-        Binned.of_table(binning, counts[i], {name: column[i] for name, column in sums.items()}) for i in range(n_groups)
-    ]
+def _spread(axis: Floats, binning: Octaves, values: dict[str, Floats]) -> Binned[Octaves]:
+    """Counts and the values' sums by bin of the axis."""
+    at = _octave(axis, binning)
+    sums = {name: bin_sums(at, binning.n, column) for name, column in values.items()}
+    return Binned.of_table(binning, bin_counts(at, binning.n), sums)

@@ -29,12 +29,11 @@ from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
 from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
-from rlcorr_cli.results.report import QUANTILE_NOTE, Group, GroupCurves, Report
+from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.story import story_of
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
-from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
@@ -112,8 +111,6 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
     has_intervals = group_intervals or measured.pictures is not None
     if has_intervals and measured.group_replicates and profile is None:
         groups = [_with_intervals(group, measured.group_replicates, plan.mode) for group in groups]
-    if measured.group_bins:
-        groups = [_with_curves(group, measured.group_bins, by_values, plan) for group in groups]
     whole = Group(
         key={},
         counts=whole_counts,
@@ -264,15 +261,6 @@ def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[s
     """The group with its intervals."""
     drawn = replicates.get(tuple(group.key.values()))
     return group if drawn is None else replace(group, intervals=intervals(group.values, drawn.get(mode)))
-
-
-def _with_curves(group: Group, bins: Mapping[tuple[Any, ...], BinnedTotals], by_values: Totals, plan: Plan) -> Group:
-    """The group with what its own curves are drawn from; one without a token has none."""
-    key = tuple(group.key.values())
-    if key not in bins:
-        return group
-    log_ratios = Numbers.of_plan(by_values, plan, by_values.keys.index(key)).histogram("log_ratio")
-    return replace(group, curves=GroupCurves(log_ratios, bins[key]))
 
 
 def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int, n_fitted: int) -> list[str]:

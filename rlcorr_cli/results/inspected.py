@@ -264,8 +264,6 @@ class TokenRows(Output):
     rows: tuple[OneRow, ...]
     notes: tuple[str, ...]
 
-    scale: Annotated[float, HIDDEN] = 1.0
-
     def __repr__(self) -> str:
         names = ", ".join(repr(row.name) for row in self.rows[:3])
         more = f" and {len(self.rows) - 3} more" if len(self.rows) > 3 else ""

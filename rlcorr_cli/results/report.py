@@ -82,14 +82,6 @@ def _plan(data: Any) -> Plan:
     return plan_from_dict(data)
 
 
-@frozen
-class GroupCurves:
-    """What curves of one group are drawn from: its log-ratios, and its bins by surprise, position and length."""
-
-    log_ratios: Histogram
-    bins: BinnedTotals
-
-
 OPTIONAL = Key(optional=True)
 """What documents of earlier days lack."""
 Buckets = tuple[tuple[int, ...], tuple[int, ...]]
@@ -106,7 +98,7 @@ class Group(Record):
     profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
     95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
     counted as far as 20.  level: of a step's clusters, which tells a rise from chance.  of_steps: those that a range of
-    steps is of.  curves: what those of the group alone are drawn from, if asked for.
+    steps is of.
     """
 
     key: GroupKey
@@ -118,7 +110,6 @@ class Group(Record):
     clusters: Annotated[int | None, Key(omit=True)] = None
     level: Annotated[StepLevel | None, Key(omit=True)] = None
     of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
-    curves: Annotated[GroupCurves | None, HIDDEN] = field(default=None, repr=False)
 
     @property
     @computed(after="counts")

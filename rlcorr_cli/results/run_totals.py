@@ -115,7 +115,6 @@ class RunTotals(MeasuredRun):
             self.measured,
             totals=totals,
             group_replicates=replicates,
-            group_bins={},
             step_clusters=self.measured.step_clusters if any(name in STEPS for name in columns) else {},
             provenance=replace(
                 self.provenance,

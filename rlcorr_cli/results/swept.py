@@ -31,7 +31,8 @@ from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, ess, place_of_share
 from rlcorr_cli.totals.totals import Totals
 
-MOST_POINTS = 1000
+N_POINTS = 25
+"""Of a curve."""
 BISECTIONS = 200
 MOST_BATCHES = 300
 """Training batches whose units are kept apart by bucket: at most about 1 MB each."""
@@ -207,7 +208,7 @@ def add_units(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) ->
         )
 
 
-def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapping[int, Candidates]) -> Sweep:
+def sweep_of(run: SweepRun, *, targets: Targets, candidates: Mapping[int, Candidates]) -> Sweep:
     """The sweep of a run, of all rows as one group.  candidates: by their group's place on the curve, those that
     targets cut."""
     measured, swept, curve = run.measured, run.swept, run.curve
@@ -235,21 +236,21 @@ def sweep_of(run: SweepRun, *, n_points: int, targets: Targets, candidates: Mapp
         units=swept.units,
         is_cap=curve.outside == "capped",
         n_units=curve.n_units,
-        points=tuple(reading.point_at(place) for place in _shown(curve, swept, n_points)),
+        points=tuple(reading.point_at(place) for place in _shown(curve, swept)),
         target=reading.target(targets, candidates),
         notes=(*run.notes, *run.problems.changed_notes),
         story=story,
     )
 
 
-def _shown(curve: Curve, swept: Swept, n_points: int) -> list[int]:
+def _shown(curve: Curve, swept: Swept) -> list[int]:
     """Places of the curve, evenly by how many units are inside, the loosest last.  Bounds of weights begin at 1: a cap
     below it, and a floor above it, would only scale most weights."""
     least, most = curve.totals.n_always, int(curve.n_inside[-1])
     first = int(np.searchsorted(curve.thresholds, 0.0)) if isinstance(swept.record, Weighting) else 0
     if 0 < first < len(curve.thresholds):
         least = int(curve.n_inside[first - 1])
-    wanted = least + (most - least) * np.arange(1, n_points + 1) / n_points
+    wanted = least + (most - least) * np.arange(1, N_POINTS + 1) / N_POINTS
     return sorted(set(np.searchsorted(curve.n_inside, np.ceil(wanted - 1e-9)).tolist()))
 
 

@@ -59,7 +59,6 @@ def analyze(
     totals: bool = False,
     refuse_many_groups: bool = False,
     group_intervals: bool = False,
-    by_step: bool = False,
     follows_steps: bool = False,
     staging: Outputs | None = None,
     objective: Objective | None = None,
@@ -70,9 +69,9 @@ def analyze(
     source: what to read, or a dump that was opened for this plan and this objective.  watch: shows the progress of the
     reading.  totals: whether the report keeps what it was made of, the replicates of groups included.
     refuse_many_groups: whether a dump of more groups than are resampled is refused.  group_intervals: whether groups
-    that are asked for have intervals.  by_step: whether each group has curves of its own.  follows_steps: whether steps
-    are told apart where the dump has them, beside the groups that are asked for.  staging: where the rows set aside are
-    left for the caller to publish; None publishes them here.  clean: what a clean dump of the same model shows.
+    that are asked for have intervals.  follows_steps: whether steps are told apart where the dump has them, beside the
+    groups that are asked for.  staging: where the rows set aside are left for the caller to publish; None publishes
+    them here.  clean: what a clean dump of the same model shows.
     """
     dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
     asked = dump.request.group_by
@@ -92,7 +91,6 @@ def analyze(
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
         by_group=((totals or pictures) and bool(dump.request.group_by)) or (group_intervals and bool(asked)),
-        by_step=by_step,
         n_asked=len(asked) or None,
         step_at=step_at,
         has_advantages=dump.has_advantages,
@@ -228,7 +226,6 @@ def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBou
             "cluster_by": dump.cluster,
             "pictures": observation.pictures,
             **({} if dump.request.sample is None else {"sample": dump.request.sample}),
-            **({"by_step": True} if observation.by_step else {}),
             **({"by_rollout": True} if observation.by_rollout else {}),
             **of_objectives,
         },
@@ -269,7 +266,6 @@ class MeasureShard(ShardWork[Measured]):
                     pictures=observed.pictures,
                     whole=observed.whole,
                     group_replicates=observed.group_replicates,
-                    group_bins=observed.group_bins,
                     step_clusters=observed.step_clusters,
                 )
             )

@@ -48,7 +48,6 @@ def sweep(
     swept: Swept,
     targets: Targets,
     *,
-    n_points: int,
     computing: Computing | None = None,
     watch: Watch | None = None,
     staging: Outputs | None = None,
@@ -103,7 +102,7 @@ def sweep(
                 for batch, of_batch in of_shard:
                     picked.setdefault(batch, []).append(of_batch)
             candidates = {place: candidates_of(picked, curve, place) for place in places}
-        result = sweep_of(run, n_points=n_points, targets=targets, candidates=candidates)
+        result = sweep_of(run, targets=targets, candidates=candidates)
     return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 

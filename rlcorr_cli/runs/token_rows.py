@@ -1,11 +1,10 @@
 """token_rows(): some rows of a dump, token by token, with their text and with what a plan says of each.
 
-Rows are named, or chosen in one reading: the worst, some at random, those that a condition holds for.  The dump is read
+Rows are named, or chosen in one reading: the worst, those that a condition holds for.  The dump is read
 with all its columns, and of every batch the few rows that are among those chosen so far become OneRows at once, so that
 nothing else is held.  Text comes last, for the rows that stay.
 """
 
-import hashlib
 import heapq
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.measure.decisions import decide_batch, rule_results
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.measure.tokens import trained_policies
-from rlcorr_cli.measure.worst import check_rank, largest, rank_values
+from rlcorr_cli.measure.worst import largest, largest_gaps
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
@@ -47,25 +46,24 @@ MOST_MATCHING = 200
 """Rows that `where` alone shows: the first of those that it holds for."""
 STRINGS = TOKENS[:2]
 """Columns of tokens that may hold their text; those of all others are ids."""
+GAP = "gap"
+"""What the worst rows have most of."""
 ANOTHER = "Is this the tokenizer that the dump was made with?"
 
 
 @frozen(kw_only=True)
 class Choice:
-    """Which rows: those of these ids or numbers; or the n worst by a rank, or n at random, of those that a condition
-    holds for; or all of these."""
+    """Which rows: those of these ids or numbers; or the n worst of those that a condition holds for; or all of
+    these."""
 
     names: tuple[str, ...] = ()
     n_worst: int = 0
-    rank: str = "gap"
-    n_random: int = 0
-    seed: int = 0
     where: str = ""
 
     @property
     def most(self) -> int:
         """How many rows are shown at most."""
-        return self.n_worst or self.n_random or MOST_MATCHING
+        return self.n_worst or MOST_MATCHING
 
     @cached_property
     def condition(self) -> Condition | None:
@@ -80,13 +78,10 @@ def token_rows(
     choice: Choice,
     *,
     tokenizer: TokenizerProcess | None = None,
-    scale: float = 1.0,
 ) -> TokenRows:
-    """Rows of a dump token by token; bad ones are shown only where they are named.  scale: as of TokenRows."""
-    dump = opened(ignoring_bad_rows(request), chosen, wanted=("reward",) if choice.rank == "reward" else ())
+    """Rows of a dump token by token; bad ones are shown only where they are named."""
+    dump = opened(ignoring_bad_rows(request), chosen)
     check_quarantine(dump)
-    if choice.n_worst:
-        check_rank(choice.rank, chosen.plan, has_reward=dump.roles.reward is not None)
     if choice.names:
         rows = [_named(named, dump, chosen.plan, computing) for named in find_rows(dump, choice.names)]
         inputs, n_matching = tuple(dump.inputs({})), len(rows)
@@ -114,12 +109,11 @@ def token_rows(
     return TokenRows(
         inputs=inputs,
         plan=chosen.plan.name or "",
-        by=choice.rank if choice.n_worst else None,
+        by=GAP if choice.n_worst else None,
         n_matching=n_matching,
         rows=tuple(texts.given_to(row) for row in rows),
         text_from=texts.source,
         notes=tuple(texts.notes),
-        scale=scale,
     )
 
 
@@ -188,25 +182,15 @@ class ChooseRows(ShardWork[tuple[int, tuple[_Ranked, ...]]]):
                 continue
             values = np.zeros(len(matching))
             if choice.n_worst:
-                values = rank_values(rows.batch, choice.rank, plan, device=device, budget_bounds=bounds)[matching]
-            elif choice.n_random:
-                values = np.array([_drawn(choice.seed, rows.places[int(i)]) for i in matching])
+                values = largest_gaps(rows.batch, device, plan.mode)[matching]
             for i in sorted(largest(values, choice.most).tolist()):
                 at, value = int(matching[i]), float(values[i])
                 if kept.takes(value):
                     row = one_row(rows, at, self.shown, plan=plan, device=device, budget_bounds=bounds)
                     if choice.n_worst:
-                        row = replace(row, value=-value if choice.rank == "reward" else value)
+                        row = replace(row, value=value)
                     kept.offer(value, rows.places[at], row)
         return n_matching, tuple(kept.rows)
-
-
-def _drawn(seed: int, place: Place) -> float:
-    """A number of a row that looks drawn, and does not depend on how the dump is cut."""
-    text = f"{seed} {place.path.rsplit('/', 1)[-1]} {place.start} {place.number}"
-    return (
-        int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).digest(), "big") / 2**48
-    )
 
 
 @dataclass

@@ -209,7 +209,7 @@ class Facts:
 
 @frozen(kw_only=True)
 class ShownToken:
-    """A token in running text.  level: its log-ratio by the scale of colours, None of one that is not compared;
+    """A token in running text.  level: its log-ratio, 1 nat at most either way, None of one that is not compared;
     is_far: whether it is listed below the text."""
 
     place: int
@@ -256,9 +256,7 @@ class RunningText:
 
 @frozen
 class Legend:
-    """What colours, or marks, of running text mean.  scale: the log-ratio at which colours are full."""
-
-    scale: float
+    """What colours, or marks, of running text mean."""
 
 
 @frozen

@@ -31,13 +31,13 @@ BESIDE = 120
 """From this width on tables that follow one another stand in a row where they have room."""
 PALE_ABOVE, FULL_ABOVE = (253, 235, 214), (244, 140, 60)
 PALE_BELOW, FULL_BELOW = (216, 232, 247), (90, 160, 222)
-"""Colours behind a token whose log-ratio is above or below 0: near it, and at the end of the scale."""
+"""Colours behind a token whose log-ratio is above or below 0: near it, and at 1 nat."""
 STEPS_ABOVE, STEPS_BELOW = (223, 215, 208), (153, 117, 39)
 """The same on a terminal of 256 colours, by their numbers: what comes nearest to a mixed one may have another hue."""
 FEW_COLORS = ("standard", "windows")
 """What rich calls a terminal of 16 colours."""
 FAINTEST = 0.04
-"""Log-ratios under this part of the scale have no colour."""
+"""Log-ratios under this have no colour."""
 BETWEEN, INDENT = 4, 2
 """Columns between them, and before every table."""
 
@@ -77,7 +77,7 @@ def print_blocks(console: Console, blocks: Iterable[Block]) -> None:
             case Drawing():
                 print_note(console, Note(block.draw(console.width - 2 * INDENT)))
             case Legend():
-                print_legend(console, block)
+                print_legend(console)
         is_below_table = isinstance(block, Table) and not block.is_tight
 
 
@@ -148,13 +148,11 @@ def print_running(console: Console, text: RunningText) -> None:
     console.print(Padding(line, (0, 2, 0, INDENT)))
 
 
-def print_legend(console: Console, legend: Legend) -> None:
+def print_legend(console: Console) -> None:
     """Print what marks, or colours, of running text mean."""
     text = "[#57 x] is token 57, a far one that is listed below its row; ~x~ is rejected, {x} masked."
     if console.color_system is not None:
-        full = f"full at {legend.scale:g} {'nat' if legend.scale == 1 else 'nats'}"
-        if console.color_system in FEW_COLORS:
-            full = f"as background from {legend.scale / 2:g} nats on"
+        full = "as background from 0.5 nats on" if console.color_system in FEW_COLORS else "full at 1 nat"
         text = (
             f"Orange: training gives a token more probability than the rollout did, blue: less; {full}. Bold tokens "
             "are listed below their row. Struck through: rejected; dim: masked."
@@ -164,7 +162,7 @@ def print_legend(console: Console, legend: Legend) -> None:
 
 def _look(token: ShownToken, colors: str | None) -> Style:
     """Dark letters on blue below 0, on orange above it, the stronger the further; nothing where there is no gap.  16
-    colours have two shades of each: its letters up to half of the scale, and dark letters on it above that."""
+    colours have two shades of each: its letters up to half a nat, and dark letters on it above that."""
     if not token.counts:
         return Style(dim=True)
     level = token.level or 0.0

@@ -37,14 +37,6 @@ PROMPT_LINES, PROMPT = 3, 300
 LONGEST = 40
 """Characters of a token, or a fact, in one line."""
 NO_TEXT = "·"
-RANKED = {
-    "gap": "by gap (the largest |log-ratio| of a token)",
-    "k3": "by mean k3",
-    "weight": "by the largest weight of a token",
-    "rejected": "by rejected tokens",
-    "length": "by length",
-    "reward": "by the least reward",
-}
 POLICIES = ("rollout logp", "train logp", "current logp")
 """What the columns of log-probs are called."""
 ROLLOUT_P = "rollout p"
@@ -91,7 +83,7 @@ def facts_of(row: OneRow, by: str | None) -> list[str]:
     n = plural(n_valid, "token") if n_valid == len(row.valid) else f"{n_valid:,} of {len(row.valid):,} tokens valid"
     kept = sum(not token.rejected_by for token in row.each if token.counts) if row.says else n_valid
     parts = [n, *([f"{kept:,} kept"] if row.says else [])]
-    if by is not None and row.value is not None and by not in ("length", "reward"):
+    if by is not None and row.value is not None:
         parts.append(f"{by} {number(row.value)}")
     return parts + [f"{clean(name)} {short(value)}" for name, value in row.facts.items() if name != "sample_id"]
 
@@ -110,7 +102,9 @@ def headline(result: TokenRows) -> str:
     """Which rows these are, and the token that is furthest."""
     n = len(result.rows)
     if result.by is not None:
-        first = f"The worst row {RANKED[result.by]}." if n == 1 else f"The {n} worst rows {RANKED[result.by]}."
+        first = (
+            f"The {'worst row' if n == 1 else f'{n} worst rows'} by {result.by} (the largest |log-ratio| of a token)."
+        )
     else:
         first = f"{plural(n, 'row')}." if n == result.n_matching else f"{n} of {result.n_matching:,} rows."
     sound = [row for row in result.rows if row.problem is None]
@@ -153,7 +147,7 @@ def row_sections(result: TokenRows, heading: str) -> Iterator[Section]:
             heading=f"Row {short(row.name)}",
             about=[", ".join(facts_of(row, result.by)), *_problems(row), *votes(row)],
             tables=[far_table(row)] if far_tokens(row) else [],
-            facts=[*text, ("text", running(row, result.scale).marked)],
+            facts=[*text, ("text", running(row).marked)],
             on_page=False,
         )
 
@@ -177,13 +171,13 @@ def _lines(result: TokenRows) -> Iterator[Block]:
         if "prompt" in row.texts:
             yield Note(f"prompt: {_last_lines(row.texts['prompt'])}", "dim")
         yield BLANK
-        yield running(row, result.scale)
+        yield running(row)
         is_below_table = bool(far_tokens(row))
         if is_below_table:
             yield BLANK
             yield far_table(row)
     yield from () if is_below_table else (BLANK,)
-    yield Legend(result.scale)
+    yield Legend()
     yield Note(f"# counts tokens from 0. {text_source(result)}", "dim")
 
 
@@ -196,7 +190,7 @@ def text_source(result: TokenRows) -> str:
     return "The dump has neither the text of its tokens nor their ids."
 
 
-def running(row: OneRow, scale: float) -> RunningText:
+def running(row: OneRow) -> RunningText:
     """A row's tokens as text; a long one is folded around its far tokens."""
     far = {token.place for token in far_tokens(row)}
     is_partly = is_partly_rejected(row)
@@ -205,7 +199,7 @@ def running(row: OneRow, scale: float) -> RunningText:
             place=token.place,
             text=face(token),
             counts=token.counts,
-            level=None if token.log_ratio is None else max(-1.0, min(1.0, token.log_ratio / scale)),
+            level=None if token.log_ratio is None else max(-1.0, min(1.0, token.log_ratio)),
             is_rejected=is_partly and bool(token.rejected_by),
             is_far=token.place in far,
         )

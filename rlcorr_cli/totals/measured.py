@@ -71,8 +71,7 @@ class Measured:
     provenance: what they are of; None of nothing.  covered: the shards.  totals: of each group; None where no row was
     read.  replicates: of each mode's diagnostics.  rows: per input path.  whole: what is kept of the dump as a whole.
     group_replicates: of each group, where these are resampled, too.  sample: of the rows, where a cause is
-    looked for.  group_bins: by surprise, position and length, of each group's values, where each is to have curves of
-    its own.  step_clusters: of each step, where rows are grouped by it.
+    looked for.  step_clusters: of each step, where rows are grouped by it.
     """
 
     provenance: Provenance | None = None
@@ -84,7 +83,6 @@ class Measured:
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     sample: RowSample | None = None
-    group_bins: Mapping[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
     step_clusters: Mapping[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
     def __post_init__(self) -> None:
@@ -96,13 +94,11 @@ class Measured:
         """The same with all steps taken together, where they were told apart without being asked for."""
         if self.provenance is None or not self.provenance.adds_step:
             return self
-        is_grouped = len(self.provenance.groups) > 1
         return replace(
             self,
             provenance=self.provenance.without_step,
             totals=None if self.totals is None else self.totals.regrouped(lambda key: key[:-1]),
-            group_replicates=self.group_replicates if is_grouped else {},
-            group_bins=self.group_bins if is_grouped else {},
+            group_replicates=self.group_replicates if len(self.provenance.groups) > 1 else {},
             step_clusters={},
         )
 
@@ -126,7 +122,6 @@ class MeasuredSum:
     whole: WholeDump | None = None
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     samples: SampleSum = field(default_factory=SampleSum)
-    group_bins: dict[tuple[Any, ...], BinnedTotals] = field(default_factory=dict[tuple[Any, ...], BinnedTotals])
     step_clusters: dict[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
 
     def add(self, part: Measured) -> None:
@@ -147,12 +142,6 @@ class MeasuredSum:
         _add_each(self.replicates, part.replicates)
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
         _add_each(self.step_clusters, part.step_clusters)
-        _add_each(self.group_bins, part.group_bins)
-        if len(self.group_bins) > MOST_RESAMPLED:
-            raise UsageError(
-                f"There are over {MOST_RESAMPLED} groups, more than have curves of their own.",
-                "Leave --by-step out, or group by a column of fewer values.",
-            )
         self.pictures = _sum(self.pictures, part.pictures)
         self.whole = _sum(self.whole, part.whole)
         if part.sample is not None:
@@ -170,11 +159,7 @@ class MeasuredSum:
         if pooled.totals is not None:
             self.sum = Sum()
             self.sum.add(pooled.totals)
-        self.group_replicates, self.group_bins, self.step_clusters = (
-            pooled.group_replicates,
-            dict(pooled.group_bins),
-            dict(pooled.step_clusters),
-        )
+        self.group_replicates, self.step_clusters = pooled.group_replicates, dict(pooled.step_clusters)
 
     @property
     def n_groups(self) -> int:
@@ -194,7 +179,6 @@ class MeasuredSum:
             whole=self.whole,
             group_replicates=self.group_replicates,
             sample=self.samples.sample,
-            group_bins=self.group_bins,
             step_clusters=self.step_clusters,
         )
 

@@ -10,7 +10,7 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent
 DUMP, TOKENIZER = SAMPLES / "smollm2_steps.parquet", SAMPLES / "tokenizer.json"
-ROWS = ("--where", "step = 4", "--worst", "12", "--rank", "k3", "--tokenizer", str(TOKENIZER))
+ROWS = ("--where", "step = 4", "--worst", "12", "--tokenizer", str(TOKENIZER))
 PLAN = ("--is", "token:,2", "--rs", "k3.token:,0.5")
 
 with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -93,7 +93,7 @@ def _forms() -> Iterator[Form]:
     yield Form(("inspect",))
     yield Form(("inspect", "--json"))
     yield Form(("inspect", "--worst", "2"))
-    yield Form(("inspect", "--worst", "9", "--rank", "length", "--json"))
+    yield Form(("inspect", "--worst", "9", "--json"))
     yield Form(("inspect", "--row", "1"))
     yield Form(("inspect", "--row", "1", "--json"))
     yield Form(("inspect", "--row", "a"))

@@ -125,7 +125,7 @@ def command_lines(number: int, dump: Dump, others: tuple[Dump, Dump]) -> Iterato
     diffed = [others[0].name, *grouped()] if draw.random() < 0.6 else [others[1].name]
     yield ["diff", dump.name, *diffed, "--on-bad-row", "skip", "--all", *sometimes(0.3, "--min-effect", "0")]
     yield ["diagnose", *read(), *grouped()]
-    yield ["inspect", *read(), *plan(), "--worst", "3", "--rank", chosen(("k3", "gap", "length"))]
+    yield ["inspect", *read(), *plan(), "--worst", "3"]
     suffix = dump.name.partition(".")[2]
     coefficients = sometimes(0.6, "--coef", chosen(("raw", "normalized")), "--objective", "ppo")
     coefficients = coefficients if "advantages" in dump.columns else []

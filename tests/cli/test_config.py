@@ -1,4 +1,4 @@
-"""Options from rlcorr.toml, pyproject.toml and variables: which hold, what is refused, and that results say so."""
+"""Options from rlcorr.toml and pyproject.toml: which hold, what is refused, and that results say so."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -57,26 +57,21 @@ def test_nearest_file_upward_holds_and_its_paths_start_at_its_folder(
     assert analyzed(BF16)["plan"]["name"] != "mine"
 
 
-def test_command_table_then_variables_then_flags(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_table_then_flags_and_no_variables(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLCORR_LIMIT", "30")
     (project / "rlcorr.toml").write_text("limit = 50\n[analyze]\nlimit = 40\n[check]\nlimit = 3\n")
     assert analyzed(BF16)["counts"]["rows"] == 40
-    monkeypatch.setenv("RLCORR_LIMIT", "30")
-    report = analyzed(BF16)
-    assert report["counts"]["rows"] == 30
-    assert "Options from the environment: RLCORR_LIMIT." in report["notes"]
     report = analyzed(BF16, "--limit", "20")
     assert report["counts"]["rows"] == 20
     assert not [note for note in report["notes"] if note.startswith("Options from")]
 
 
-def test_variable_holds_several_values_and_flags(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_values_and_flags(project: Path) -> None:
     dump = written(project / "dump.parquet", [row(step=0, worker="a b"), row(step=1, worker="c")])
-    monkeypatch.setenv("RLCORR_GROUP_BY", "step worker")
-    assert keys(analyzed(dump)) == ["step", "worker"]
-    (project / "rlcorr.toml").write_text("pool = true")
-    assert "Options from rlcorr.toml: pool." in analyzed(dump)["notes"]
-    monkeypatch.setenv("RLCORR_POOL", "perhaps")
-    refused(run("analyze", dump), 2, "RLCORR_POOL should be 1 or 0")
+    (project / "rlcorr.toml").write_text('group-by = ["step", "worker"]\npool = true')
+    report = analyzed(dump)
+    assert keys(report) == ["step", "worker"]
+    assert "Options from rlcorr.toml: group-by, pool." in report["notes"]
 
 
 def test_typed_preset_replaces_the_plan_of_the_file(project: Path) -> None:
@@ -96,10 +91,10 @@ def test_option_of_another_command_is_passed_over(project: Path) -> None:
 
 
 FROM_FILES = """
-above_zero accept all allow_overlap baseline batch_by batch_tokens by by_step clean_dump clip_high clip_low cluster_by
+above_zero accept all allow_overlap baseline batch_by batch_tokens by clean_dump clip_high clip_low cluster_by
 coef device dry_run every expect extreme_ratio fail_on format group_by is_ join kind limit loss_agg map max
 max_bad_fraction max_decrease max_increase min min_effect mode nonfinite normalize objective on on_bad_row once
-pair_by plan points pool preset profile quiet random rank rejected resample row rows_per_file rs rules sample scale
+pair_by plan pool preset profile quiet rejected resample row rows_per_file rs rules sample
 seed sort strict target_ess target_keep tokenizer vary veto where workers worst
 """
 """Options that neither run, write, replace nor connect, but for a value that is a URI."""
@@ -125,11 +120,10 @@ def test_a_command_in_a_file_of_any_folder_above_does_not_run(project: Path, mon
     monkeypatch.chdir(below)
     refused(run("watch", BF16, "--once", "--every", "0"), 2, "../pyproject.toml: exec is only", "type --exec")
     assert not list(below.iterdir())
-    monkeypatch.setenv("RLCORR_EXEC", "cat > told.json")
     (project / "pyproject.toml").write_text('[tool.rlcorr.watch]\nmax = ["k3_kl=1e-7"]\n')
-    ran = run("watch", BF16, "--once", "--every", "0", "--json")
+    ran = run("watch", BF16, "--once", "--every", "0", "--json", "--exec", "cat > told.json")
     assert (ran.status, (below / "told.json").exists()) == (1, True)
-    assert ran.err.startswith("Options from ../pyproject.toml: max.\nOptions from the environment: RLCORR_EXEC.\n")
+    assert ran.err.startswith("Options from ../pyproject.toml: max.\n")
 
 
 @pytest.mark.parametrize(

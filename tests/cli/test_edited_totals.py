@@ -132,7 +132,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     saved = folder / "a.rlcorr", folder / "b.rlcorr"
     for half, path in zip(halves, saved, strict=True):
         pq.write_table(half, folder / "d.parquet")
-        options = ("--group-by", "step", "--by-step", "--preset", "token_is", "--objective", "ppo")
+        options = ("--group-by", "step", "--preset", "token_is", "--objective", "ppo")
         ran = run("analyze", str(folder / "d.parquet"), *options, "-o", str(path))
         assert ran.status == 0, ran.err
     return saved

@@ -42,7 +42,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "check": lambda: rlcorr.check(STEPS),
     "inspect": lambda: rlcorr.inspect(BF16),
     "inspect rows": lambda: rlcorr.inspect(BF16, worst=2, preset="seq_is_rs", tokenizer=TOKENIZER),
-    "inspect rows at random": lambda: rlcorr.inspect(STEPS, random=2, preset="token_rs"),
+    "inspect rows of a rejection": lambda: rlcorr.inspect(STEPS, worst=2, preset="token_rs"),
     "watch": lambda: watched(STEPS),
 }
 _NUMBER = re.compile(r"[-+±<>=x ]*[\d.,]+ ?%?(e-?\d+)?|[\d.]+ ?%?( \.\.| to |,).*")

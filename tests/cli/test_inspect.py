@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
+from running import BF16, STEPS, analyzed, jsonl, parquet, row, run, run_process
 
 JSONL = BF16.replace(".parquet", ".jsonl")
 
@@ -100,9 +100,6 @@ def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
     [
         (("--row", "none"), "There is no row of sample_id none"),
         (("--row", "1", "--worst", "2"), "Use one of the two"),
-        (("--random", "1", "--worst", "2"), "Use one of the two"),
-        (("--worst", "2", "--rank", "weight"), "Add --preset token_is"),
-        (("--worst", "2", "--rank", "rejected"), "Add --preset geo_rs"),
         (("--tokenizer", "tokenizer.json"), "Add --worst 5"),
         (("--worst", "2", "--tokenizer", "none.json"), "There is no file none.json"),
         (("--where", "step ="), "Cannot read --where"),
@@ -110,7 +107,6 @@ def test_a_bad_row_is_shown_as_it_stands(tmp_path: Path) -> None:
         (("--where", "step + 1"), "is no condition"),
         (("--where", "step = 99"), "No row fits"),
         (("--where", "step = 4; drop table x"), "Cannot read --where"),
-        (("--worst", "2", "--rank", "kl"), "gap, k3, weight, rejected, length, reward"),
     ],
 )
 def test_wrong_uses(args: tuple[str, ...], part: str) -> None:
@@ -147,13 +143,6 @@ def test_standard_input_is_inspected() -> None:
         ran = run_process("inspect", "-", *args, stdin=lines)
         assert ran.status == 0, ran.err
         assert place in " ".join(ran.out.split())
-
-
-def test_a_measure_of_the_worst_without_the_worst_is_refused() -> None:
-    refused(run("inspect", BF16, "--rank", "k3"), 2, "--rank orders the rows of --worst", "Add --worst 5.")
-    refused(run("inspect", BF16, "--rank", "k3", "--row", "s003"), 2, "--rank orders the rows of --worst")
-    by_gap = run("inspect", BF16, "--worst", "2", "--rank", "gap").out
-    assert run("inspect", BF16, "--worst", "2", "-q").out == by_gap
 
 
 def test_it_does_not_say_that_nothing_is_suspicious_where_responses_are_left_out(tmp_path: Path) -> None:

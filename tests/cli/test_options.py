@@ -117,7 +117,7 @@ def test_defaults_of_options_are_those_of_the_api() -> None:
 def test_choices_are_in_help_all_and_a_wrong_one_is_refused_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     assert {option for _, option, _ in CHOICES} == {
-        "--mode", "--on-bad-row", "--nonfinite", "--above-zero", "--normalize", "--rejected", "--rank", "--coef",
+        "--mode", "--on-bad-row", "--nonfinite", "--above-zero", "--normalize", "--rejected", "--coef",
         "--objective", "--loss-agg", "--sort", "--engine", "--expect",
     }  # fmt: skip
     pages = {command: run(command, "--help-all").out for command in {command for command, _, _ in CHOICES}}

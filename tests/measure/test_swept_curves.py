@@ -52,7 +52,7 @@ def swept_of(rows: Sequence[Row], swept: Swept, targets: Targets | None = None, 
     )
     assert run.curve is not None
     candidates = {place: candidates_of(units, run.curve, place) for place in _places(run.curve, wanted)}
-    return sweep_of(run, targets=wanted, candidates=candidates, n_points=25)
+    return sweep_of(run, targets=wanted, candidates=candidates)
 
 
 def agree(values: Mapping[str, Any], expected: Mapping[str, Any], names: Sequence[str]) -> bool:

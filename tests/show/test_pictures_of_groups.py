@@ -1,7 +1,5 @@
-"""Pictures of groups: intervals as bands, bars of groups without an order, and curves of each step."""
+"""Pictures of groups: intervals as bands, and bars of groups without an order."""
 
-import functools
-import operator
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,54 +94,6 @@ def test_sample_size_is_drawn_before_and_after_rejection(report: Report) -> None
     caption = draw("metrics", replace(report, plan=plan)).caption
     first, last = (number(report.groups[i].values["kept_seq_ess"]) for i in (0, -1))
     assert f"The ESS of what is kept goes from {first} to {last}; it is smallest" in caption
-
-
-@pytest.fixture(scope="module")
-def stepwise() -> Report:
-    reading = ReadRequest(paths=(str(SAMPLE / "smollm2_steps.parquet"),), group_by=("step",))
-    return analyze(reading, ChosenPlan(plan=PLAN), pictures=True, by_step=True)
-
-
-def test_bins_of_groups_add_up_to_those_of_all_rows(stepwise: Report) -> None:
-    of_groups = [group.curves for group in stepwise.groups if group.curves]
-    assert len(of_groups) == 5
-    added = functools.reduce(operator.add, (curves.bins for curves in of_groups))
-    ratios = functools.reduce(operator.add, (curves.log_ratios for curves in of_groups))
-    assert stepwise.pictures is not None
-    for axis, whole in stepwise.pictures.spread.items():
-        assert np.array_equal(added.spread[axis].bins, whole.bins)
-        assert np.array_equal(added.spread[axis].counts, whole.counts)
-        for name in ("sum", "sum_of_squares"):
-            assert added.spread[axis].sums[name] == pytest.approx(whole.sums[name], abs=1e-9)
-    assert np.array_equal(ratios.counts, stepwise.log_ratios.counts)
-
-
-def test_a_group_is_drawn_from_its_own_rows(stepwise: Report, tmp_path: Path) -> None:
-    table = pq.read_table(SAMPLE / "smollm2_steps.parquet")
-    pq.write_table(table.filter(pc.equal(table["step"], 3)), tmp_path / "rows.parquet")
-    alone = analyze(ReadRequest(paths=(str(tmp_path / "rows.parquet"),)), ChosenPlan(plan=PLAN), pictures=True)
-    curves = stepwise.groups[3].curves
-    assert curves is not None
-    assert alone.pictures is not None
-    assert np.array_equal(curves.log_ratios.counts, alone.log_ratios.counts)
-    for axis, binned in alone.pictures.spread.items():
-        assert np.array_equal(curves.bins.spread[axis].counts, binned.counts)
-
-
-@pytest.mark.parametrize("kind", ["ratio", "surprise", "position", "length"])
-def test_by_step_draws_a_curve_for_each_step(kind: str, stepwise: Report) -> None:
-    labels = bands_and_legends(kind, stepwise)[0][1]
-    assert labels == [f"step {i}" for i in range(5)]
-    drawn = draw(kind, stepwise)
-    assert "(step 1) to " in drawn.caption
-    assert "(step 4)" in drawn.caption
-    many = [replace(stepwise.groups[i % 5], key={"step": i}) for i in range(41)]
-    figure = draw(kind, replace(stepwise, groups=tuple(many))).figure
-    assert figure is not None
-    assert figure.axes[0].get_title(loc="left").endswith(" (6 of 41, evenly chosen)")
-    named = [replace(group, key={"source": f"s{group.key['step']}"}) for group in many]
-    labels = bands_and_legends(kind, replace(stepwise, groups=tuple(named)))[0][1]
-    assert labels == ["s4", "s9", "s14", "s19", "s24", "s29"]  # copies of the step with the largest gap
 
 
 def test_groups_without_an_order_stand_side_by_side_as_bars(report: Report) -> None:

@@ -117,11 +117,11 @@ STALE = {
 }
 
 
-def reported(columns: Columns, plan: Plan, by: str | None, folder: Path, *, by_step: bool = False) -> Report:
+def reported(columns: Columns, plan: Plan, by: str | None, folder: Path) -> Report:
     path = folder / "a dump with a name that is far too long to be shown whole.parquet"
     pq.write_table(pa.table(columns), path)
     reading = ReadRequest(paths=(str(path),), group_by=() if by is None else (by,))
-    return analyze(reading, ChosenPlan(plan=plan), pictures=True, by_step=by_step)
+    return analyze(reading, ChosenPlan(plan=plan), pictures=True)
 
 
 def drawn_small(figure: Figure) -> None:
@@ -212,19 +212,6 @@ def test_every_panel_can_be_read(shape: str, tmp_path: Path) -> None:
     columns, plan, by = SHAPES[shape]
     report = reported(columns(), plan, by, tmp_path)
     for kind in KINDS if shape in PLANNED else KINDS[:2]:
-        figure = draw(kind, report).figure
-        if figure is not None:
-            drawn_small(figure)
-            assert faults(figure) == [], kind
-
-
-@pytest.mark.parametrize(
-    "shape", ["two steps", "two hundred steps", "long names", "equal columns", "constant huge gap", "huge values"]
-)
-def test_curves_of_each_step_can_be_read(shape: str, tmp_path: Path) -> None:
-    columns, plan, by = SHAPES[shape]
-    report = reported(columns(), plan, by, tmp_path, by_step=True)
-    for kind in ("overview", "length"):
         figure = draw(kind, report).figure
         if figure is not None:
             drawn_small(figure)

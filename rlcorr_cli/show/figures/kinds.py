@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
-from rlcorr_cli.show.figures import by_step, courses, panels, style
+from rlcorr_cli.show.figures import courses, panels, style
 from rlcorr_cli.show.inputs import source
 
 ReportPanel = Callable[[Axes, Report], str]
@@ -105,30 +105,16 @@ KINDS: dict[str, Kind] = {
 }
 
 
-PANELS_BY_STEP: dict[ReportPanel, ReportPanel] = {
-    panels.ratio: by_step.ratio,
-    panels.surprise: by_step.surprise,
-    panels.position: by_step.position,
-    panels.length_spread: by_step.length,
-}
-"""What stands in the place of a panel where groups have curves of their own."""
-BY_STEP = tuple(kind for kind, layout in KINDS.items() if any(panel in PANELS_BY_STEP for _, panel in layout.panels))
-"""Kinds that --by-step changes."""
-
-
 def pictures(report: Report) -> list[Picture]:
     """Every kind of picture of a report but the overview, which repeats the others."""
     return [picture(kind, report) for kind in KINDS if kind != "overview"]
 
 
 def picture(kind: str, report: Report) -> Picture:
-    """A kind of picture, with a curve for each step where the report has them."""
-    layout, by_step = KINDS[kind], any(group.curves for group in report.groups)
+    """A kind of picture."""
+    layout = KINDS[kind]
     shown = _of_plan(layout.panels, report.plan) if kind == "overview" else layout.panels
-    drawn = [
-        Panel(title, partial(_on_axes, PANELS_BY_STEP.get(panel, panel) if by_step else panel, report))
-        for title, panel in shown
-    ]
+    drawn = [Panel(title, partial(_on_axes, panel, report)) for title, panel in shown]
     return Picture(panels=drawn, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
 
 

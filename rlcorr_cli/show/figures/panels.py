@@ -285,10 +285,7 @@ def _late_steps(report: Report) -> str:
     )
     if late < LONGER * early:
         return ""
-    return (
-        "At least in part that is because long responses are of late steps, whose gap is larger: --by-step draws each "
-        "step by itself."
-    )
+    return "At least in part that is because long responses are of late steps, whose gap is larger."
 
 
 def length_spread(ax: Axes, report: Report) -> str:

@@ -4,7 +4,7 @@
   const root = document.querySelector(".viewer");
   if (!root) return;
   const list = root.querySelector(".cards"), cards = [...list.children], tip = root.querySelector(".tip");
-  const field = name => root.querySelector(`[name=${name}]`), scale = Number(root.dataset.scale), SHADES = 8;
+  const field = name => root.querySelector(`[name=${name}]`), SHADES = 8;
   const MOST_DRAWN = 40, known = new Map(), view = new DataView(new ArrayBuffer(4));
   let colour = "l", low = -Infinity, high = Infinity, current = null;
 
@@ -48,7 +48,7 @@
     if (!(all.flags[i] & 1) || Number.isNaN(value)) return "";
     if (colour === "r") return value > -.05 ? "" : `s${step(-value / 8)}`;
     if (colour === "e") return value < .02 ? "" : `s${step(value / 4)}`;
-    const ratio = colour === "w" ? Math.log(value) : value, part = Math.min(1, Math.abs(ratio) / scale);
+    const ratio = colour === "w" ? Math.log(value) : value, part = Math.min(1, Math.abs(ratio));
     return part < .04 ? "" : (ratio > 0 ? "a" : "b") + step(part);
   };
   const look = (all, i) => {

@@ -79,7 +79,6 @@ class Viewer:
     """All cards with what stands above them.  sorts: name of a key -> what it is called; colours: likewise."""
 
     cards: Sequence[Card]
-    scale: float
     end: float
     bars: Sequence[Bar]
     sorts: Sequence[tuple[str, str]]
@@ -109,7 +108,6 @@ def viewer(result: TokenRows) -> Viewer:
     groups = [row.group for row in result.rows if row.group is not None]
     return Viewer(
         cards=cards,
-        scale=result.scale,
         end=end,
         bars=bars,
         sorts=[(name, label) for name, label in names if name in has],
