@@ -583,9 +583,9 @@ _OF_A_GAP = (
         "give.",
         certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
         "these, a dump cannot tell; but dropout and packed rows that see one another give the same token other "
-        "log-probs after the same prefix, which is told where samples of a prompt share one. With few tokens or prompts "
-        "rounding and changed weights look alike; a clean dump of the same model (`rlcorr diagnose DUMP --clean-dump "
-        "FILE`) tells them apart.",
+        "log-probs after the same prefix, which is told where samples of a prompt share one. With few tokens or "
+        "prompts rounding and changed weights look alike; a clean dump of the same model (`rlcorr diagnose DUMP "
+        "--clean-dump FILE`) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,
     ),
