@@ -76,15 +76,6 @@ AZURE = Service(
     example="abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
     public="Of a public container end the URI in ?credential_kind=anonymous.",
 )
-HADOOP = Service(
-    place="host",
-    n_parts=lambda path: 0,
-    variables=("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"),
-    secrets=(),
-    endpoint="",
-    default="its name node",
-    example="hdfs://HOST:PORT/PATH",
-)
 HUGGING_FACE = Service(
     place="repository",
     n_parts=_repository,
@@ -101,8 +92,6 @@ SERVICES = {
     "gcs": GOOGLE,
     "abfs": AZURE,
     "abfss": AZURE,
-    "hdfs": HADOOP,
-    "viewfs": HADOOP,
     "hf": HUGGING_FACE,
 }
 """Scheme of a URI -> what it names."""
@@ -200,7 +189,7 @@ def located(typed: str) -> str:
     query = QUERY.search(typed)
     text = typed[: query.start()] if query else typed
     _, _, rest = text.partition("://")
-    if not rest.strip("/") or (rest.startswith("/") and kind not in ("hdfs", "viewfs")):
+    if not rest.strip("/") or rest.startswith("/"):
         raise UsageError(f"{shortened(typed)} names no {SERVICES[kind].place}.", f"Write {SERVICES[kind].example}.")
     return Uri(f"{kind}://{rest.rstrip('/')}", query[1] if query else "")
 
@@ -223,11 +212,6 @@ def output_path(option: str, typed: str | Path) -> Path:
 
 STATUS = r"(?:HTTP status|status code:|Azure Error: \[\w*\]) "
 CAUSES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"[Uu]nable to load lib|load lib\w+ failed",
-        "Java, or Hadoop's libhdfs, is not found",
-        "Set JAVA_HOME, HADOOP_HOME or ARROW_LIBHDFS_DIR, and CLASSPATH to all of Hadoop's jars.",
-    ),
     (r"valid account name", "it names no account", "Write {example}."),
     (
         r"OAuth2 access token|AuthenticationException|Base64 encoded|token request|169\.254\.169\.254",

@@ -1,4 +1,4 @@
-"""Object stores and file systems of clusters, by pyarrow.fs: `s3://`, `gs://`, `abfs://`, `hdfs://` and `hf://`.
+"""Object stores, by pyarrow.fs: `s3://`, `gs://`, `abfs://` and `hf://`.
 
 A store is opened once for each bucket or host (`opened`), in the way that its client needs.  An object is opened by one
 request, kept while it is the same (`Kept`), and read in few large ones.  A path of a URI is taken as it is typed, as
@@ -24,7 +24,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -47,8 +46,7 @@ from rlcorr_cli.files.services import (
     refused,
     uri_parts,
 )
-from rlcorr_cli.files.temporaries import temporary_name
-from rlcorr_cli.files.uploads import ObjectStore, OtherStore, RenamedStream, Upload, object_store
+from rlcorr_cli.files.uploads import ObjectStore, OtherStore, Upload, object_store
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp, Uri
 
@@ -313,8 +311,6 @@ KEPT_BYTES = 1 << 26
 """Of the objects that are read whole, so many bytes are kept."""
 PIECE_BYTES = 1 << 24
 """What is copied to the disk in one call."""
-RENAMING = ("hdfs", "viewfs")
-"""Schemes of stores where a file gets its name when it is whole."""
 TIMES = ("last-modified", "updated")
 """What stores call the time of a file's last change."""
 STATES = ("etag", *TIMES)
@@ -503,11 +499,6 @@ class Store:
         """A DataError where the bucket is not there, or not ours."""
         self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", path)
 
-    @property
-    def renames(self) -> bool:
-        """Whether what is being written has a hidden name beside its own."""
-        return uri_parts(self._start)[0] in RENAMING
-
     @cached_property
     def _writing(self) -> ObjectStore | OtherStore:
         """What writes; it is loaded when something is written."""
@@ -515,8 +506,6 @@ class Store:
         files = self._files
         if scheme == "hf":
             return OtherStore(files.handler.stream)
-        if self.renames:
-            return OtherStore(lambda name: RenamedStream(files, str(temporary_name(Path(name))), name))
         made = object_store(scheme, place, files, lambda: azure_account(place, _azure_endpoint(place)))
         assert made is not None
         return made

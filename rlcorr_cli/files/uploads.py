@@ -4,8 +4,7 @@ obstore writes to `s3://`, `gs://` and `abfs://`.  A small object is one request
 nobody sees until the upload is completed; an aborted one leaves nothing.  It asks the same store as reading does, as
 the same user: what pyarrow's clients take from variables, files and a URI is handed to obstore here.
 
-What obstore does not know is written by pyarrow or huggingface_hub: the Hub shows a file when its commit is made, and
-`hdfs://` and `viewfs://` rename a file that was written under a hidden name.
+The Hub is written by huggingface_hub: it shows a file when its commit is made.
 
 Errors are OSErrors, in whose words `services.refused` finds what is wrong.
 """
@@ -140,7 +139,7 @@ class _ObjectStream:
 
 
 class OtherStore:
-    """A store that obstore does not know, by pyarrow's file system of it."""
+    """A store that obstore does not know: the Hub."""
 
     def __init__(self, open_stream: Callable[[str], _Stream]) -> None:
         self._open_stream = open_stream
@@ -158,28 +157,6 @@ class OtherStore:
         except BaseException:
             upload.abort()
             raise
-
-
-class RenamedStream:
-    """A file of a cluster's file system under a hidden name, renamed when it is whole."""
-
-    def __init__(self, files: Any, hidden: str, name: str) -> None:
-        self._files, self._hidden, self._name = files, hidden, name
-        self._out = files.open_output_stream(hidden, compression=None)
-
-    def write(self, data: Any, /) -> int:
-        return self._out.write(data)
-
-    def complete(self) -> None:
-        """Hadoop renames nothing over a file that is there, so for a moment there is none."""
-        self._out.close()
-        with suppress(FileNotFoundError):
-            self._files.delete_file(self._name)
-        self._files.move(self._hidden, self._name)
-
-    def abort(self) -> None:
-        self._out.close()
-        self._files.delete_file(self._hidden)
 
 
 @contextmanager

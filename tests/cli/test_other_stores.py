@@ -208,11 +208,6 @@ UNREACHED = {
         ("there are no credentials, or they are not valid", "AZURE_STORAGE_KEY is set"),
     ),
     "no account of Azure's": ("abfs://dumps/a.parquet", {}, ("it names no account", "abfs://CONTAINER@ACCOUNT.dfs.")),
-    "no libhdfs": (
-        "hdfs://127.0.0.1:1/run/a.parquet",
-        {"JAVA_HOME": "/nothing", "HADOOP_HOME": "/nothing"},
-        ("Java, or Hadoop's libhdfs, is not found", "host '127.0.0.1:1'", "JAVA_HOME=/nothing", "not set: ARROW"),
-    ),
 }
 
 
