@@ -285,10 +285,8 @@ def kind_at(path: Path) -> str:
     """What has this name, in words; links to files count as what they lead to.  Empty where nothing has it."""
     if is_remote(path):
         with store_of(path) as (store, uri):
-            store.check_place(uri)
-            if store.is_directory(uri):
-                return "a directory"
-            return "a regular file" if store.is_there(uri) else ""
+            is_folder = store.is_folder(uri)  # of a bucket that is not there, an object's own request says nothing
+            return "a regular file" if store.is_file(uri) else "a directory" if is_folder else ""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
