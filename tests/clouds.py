@@ -1,18 +1,15 @@
-"""Stores other than S3 for tests: an emulator of Google's, a stand-in for the Hugging Face Hub, and, where a variable
-names one that runs, Azurite, Microsoft's emulator of Azure (from npm):
+"""Stores other than S3 for tests: moto, which speaks Google's XML as it does S3's, a stand-in for the Hugging Face
+Hub, and, where a variable names one that runs, Azurite, Microsoft's emulator of Azure (from npm):
 
     azurite-blob --inMemoryPersistence --skipApiVersionCheck --disableTelemetry
     AZURITE=http://127.0.0.1:10000 python -m pytest tests/cli/test_other_stores.py
 
-Each is asked through a proxy that can answer in its place.  Both run in a process of their own, because pyarrow's
-client of Google's store asks for an object while it lets no other thread of Python run.
+Each is asked through a proxy that can answer in its place, and runs with it in a process of its own.
 """
 
 import base64
 import json
 import os
-import re
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -25,6 +22,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
+import stores
 from hub import COMMITTED, REPOSITORY, hub
 from limits import LIMIT_SECONDS, LimitedProcess
 from pyarrow import fs
@@ -63,7 +61,7 @@ KINDS = {
         elsewhere="gs://anonymous@nowhere",
         place="bucket",
         variable="CLOUD_STORAGE_EMULATOR_ENDPOINT",
-        contents="alt=media",
+        contents=f"/{PLACE}/",
         settings={},
         wrong={"GOOGLE_APPLICATION_CREDENTIALS": "/nothing/credentials.json"},
     ),
@@ -143,7 +141,7 @@ def files_of(kind: str, endpoint: str) -> PyarrowFiles | HubFiles:
         return HubFiles(endpoint)
     server = urlsplit(endpoint)
     if kind == "gs":
-        return PyarrowFiles(fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=server.netloc))
+        return PyarrowFiles(stores.files(endpoint))
     both = {"blob_storage_authority": server.netloc, "dfs_storage_authority": server.netloc}
     schemes = {"blob_storage_scheme": server.scheme, "dfs_storage_scheme": server.scheme}
     return PyarrowFiles(fs.AzureFileSystem(account_name=ACCOUNT, account_key=ACCOUNT_KEY, **both, **schemes))
@@ -195,14 +193,8 @@ CONTROL = "/-control-/"
 
 @contextmanager
 def google() -> Generator[str]:
-    """gcp-storage-emulator, which asks for no credentials."""
-    from gcp_storage_emulator.server import create_server
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with create_server("127.0.0.1", port, in_memory=True, default_bucket=PLACE):
-        yield f"http://127.0.0.1:{port}"
+    """moto, which asks for no credentials."""
+    yield stores.server()
 
 
 @contextmanager
@@ -239,7 +231,7 @@ class Controlled:
 
     def __init__(self, kind: str, endpoint: str, before: Proxy) -> None:
         self.kind, self.endpoint, self.before = kind, endpoint, before
-        self.status, self.key, self.content, self.gone = 0, "", b"", ""
+        self.status, self.key, self.content = 0, "", b""
 
     def answer(self, method: str, path: str) -> Answer | None:
         if path.startswith(CONTROL):
@@ -249,10 +241,8 @@ class Controlled:
         asked_for = unquote(path)
         if self.key and method == "GET" and self.key in asked_for and KINDS[self.kind].contents in asked_for:
             key, self.key = self.key, ""
-            self.write(key, self.content)
-            self.gone = "".join(re.findall(r"[?&]generation=\d+", path))
-        # As Google's store has it; the emulator answers with what came in its place.
-        return (404, {}, b"") if self.gone and self.gone in path else None
+            files_of(self.kind, self.endpoint).write(key, self.content)
+        return None
 
     def control(self, what: str, value: str, content: str = "") -> bytes:
         match what:
@@ -265,13 +255,6 @@ class Controlled:
                 self.before.requests.clear()
                 return str(sum(contents)).encode()
         return b""
-
-    def write(self, key: str, content: bytes) -> None:
-        if self.kind == "gs":
-            at = f"{self.endpoint}/upload/storage/v1/b/{PLACE}/o?uploadType=media&name={quote(key, safe='')}"
-            asked(at, content)
-        else:
-            files_of(self.kind, self.endpoint).write(key, content)
 
 
 @pytest.fixture(params=RUNNING, scope="module")

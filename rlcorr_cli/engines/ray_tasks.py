@@ -33,9 +33,7 @@ ENDING_SECONDS = 5.0
 """What tasks that are ended have to be gone; on a machine that is not busy it takes a few tenths."""
 SILENT_SECONDS = 60.0
 """Without a result, after which it is looked, and said, whether there is any node to wait for."""
-OF_ONE_MACHINE = {
-    *("GOOGLE_APPLICATION_CREDENTIALS", "JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH", "HF_HOME")
-}
+OF_ONE_MACHINE = {"GOOGLE_APPLICATION_CREDENTIALS", "HF_HOME"}
 """Variables of stores that name files, which may lie elsewhere on a node."""
 NEEDED = ("numpy", "pyarrow", "threadpoolctl", "msgspec")
 """What work on a shard imports, the last for batches of prime-rl."""

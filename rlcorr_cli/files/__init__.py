@@ -1,9 +1,9 @@
 """Where files lie, on a disk or in an object store, and how a run's outputs get there.
 
 To read: `filesystem(path)` gives the file system of a path or URI (`disk`, `stores`), which containers, sources and
-searches ask, and never `os`.  `services` knows the kinds of stores, `hub` the Hugging Face Hub, `search` globs.
+searches ask, and never `os`.  `services` knows the kinds of stores, `buckets` and `hub` ask them, `search` has globs.
 To write: `destinations` compares all paths of a run before it starts; `outputs` writes under temporary names and gives
-the final ones together; `uploads` writes to stores; `temporaries` finds what killed runs left.
+the final ones together; `temporaries` finds what killed runs left.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ __all__ = ["Status", "filesystem", "located", "output_path"]
 
 
 def filesystem(path: str) -> "Disk | Store":
-    """The file system that a path or URI is of; pyarrow's part for stores is loaded with the first URI."""
+    """The file system that a path or URI is of; the part for stores is loaded with the first URI."""
     if not scheme(path):
         return DISK
     from rlcorr_cli.files.stores import store

@@ -245,15 +245,12 @@ def _swept_store(destination: Destination) -> Iterator[str]:
     """Remove what a killed run left in a store; a sentence on it.
 
     A folder that holds the marker of a process that is gone, and no file that says it is whole, goes with the marker.
-    Beside a file there is something only where a store renames it when it is whole.
+    Beside a file nothing is left.
     """
-    place = destination.place
-    if not is_remote(place):
+    folder = destination.place
+    if not is_remote(folder) or not destination.directory:
         return
-    with store_of(place) as (store, _):
-        if not (destination.directory or store.renames):
-            return
-        folder = place if destination.directory else place.parent
+    with store_of(folder) as (store, _):
         names = names_in(folder)
 
         def newest() -> float:
@@ -261,7 +258,7 @@ def _swept_store(destination: Destination) -> Iterator[str]:
 
         makers = {name: maker for name in names if (maker := NAME.fullmatch(name))}
         left = [name for name, maker in makers.items() if is_gone(maker["host"], int(maker["pid"]), newest)]
-        own = [name for name in names if destination.holds_own(folder, name)] if left and destination.directory else []
+        own = [name for name in names if destination.holds_own(folder, name)] if left else []
         is_whole = any(name.startswith("_") for name in own)
         removed = left if is_whole else [*left, *own]
         n_bytes = sum(store.size_and_time(str(folder / name))[0] for name in removed)
@@ -288,10 +285,8 @@ def kind_at(path: Path) -> str:
     """What has this name, in words; links to files count as what they lead to.  Empty where nothing has it."""
     if is_remote(path):
         with store_of(path) as (store, uri):
-            store.check_place(uri)
-            if store.is_directory(uri):
-                return "a directory"
-            return "a regular file" if store.is_there(uri) else ""
+            is_folder = store.is_folder(uri)  # of a bucket that is not there, an object's own request says nothing
+            return "a regular file" if store.is_file(uri) else "a directory" if is_folder else ""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):

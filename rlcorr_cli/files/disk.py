@@ -241,16 +241,3 @@ def utc_minute(seconds: float) -> str | None:
         return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec='minutes')}Z"
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def stated_minute(stated: str) -> str | None:
-    """A time as a store states it, by ISO 8601 or as in headers of HTTP; None of any other text."""
-    from email.utils import parsedate_to_datetime  # not cheap, and needed of stores alone
-
-    for parsed in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            moment = parsed(stated)
-            return utc_minute((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-        except (ValueError, OverflowError):
-            continue
-    return None

@@ -2,126 +2,127 @@
 
 That file system keeps what it listed, takes what a server refuses for a file that is not there, and raises errors of a
 client of HTTP that differs from release to release.  Here every question is asked anew, and errors are OSErrors with
-the words that other stores have.
+the words that other stores have.  A new file is there when its commit is made.
 """
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from threading import Lock
 from typing import Any
 
-import pyarrow as pa
-from pyarrow import fs
+from rlcorr_cli.files.buckets import Found, Upload
 
-from rlcorr_cli.files.disk import stated_minute
-
-STATES = ("blob_id", "xet_hash", "mtime")
+STATES = ("blob_id", "xet_hash")
 """What the Hub calls the state of a file."""
 
 
-def hub() -> tuple[fs.PyFileSystem, Callable[[str], tuple[tuple[str, ...], str | None]]]:
-    """The Hub, and what tells a file's state; an ImportError where huggingface_hub is not installed."""
-    from huggingface_hub import HfFileSystem
+class Hub:
+    """A repository, which is asked as `buckets.Bucket` is."""
 
-    # The package takes its endpoint from the variable once, when it is loaded.
-    handler = _Hub(HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None, skip_instance_cache=True))
-    return fs.PyFileSystem(handler), handler.state
+    lists_by_page = False
 
+    def __init__(self, repository: str) -> None:
+        """repository: 'datasets/someone/rollouts'.  An ImportError where huggingface_hub is not installed."""
+        from huggingface_hub import HfFileSystem
 
-class _Hub(fs.FSSpecHandler):
-    """As pyarrow has it for every file system of fsspec, but for what the module says."""
+        # The package takes its endpoint from the variable once, when it is loaded.
+        self._files: Any = HfFileSystem(endpoint=os.environ.get("HF_ENDPOINT") or None, skip_instance_cache=True)
+        self._repository = repository
 
-    def state(self, path: str) -> tuple[tuple[str, ...], str | None]:
-        """Which state of a file is there now, and when the commit that last changed it was made."""
-        info = self._info(path)
-        date = getattr(info.get("last_commit"), "date", None)
-        modified = None if date is None else stated_minute(date.isoformat())
-        return tuple(str(info[name]) for name in STATES if info.get(name)), modified
-
-    def states(self, folder: str) -> dict[str, tuple[int | str, ...]]:
-        """Which state of each file below a folder is there now, by one listing."""
-        with _as_os_error():
-            entries = self.fs.find(folder.strip("/"), detail=True, refresh=True)
-        return {
-            path: (info.get("size") or 0, *(str(info[name]) for name in STATES[:2] if info.get(name)))
-            for path, info in entries.items()
-        }
-
-    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return [self._file_info(path) for path in paths]
-
-    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
-        base = selector.base_dir.strip("/")
-        with _as_os_error():
-            maxdepth = None if selector.recursive else 1
-            entries = self.fs.find(base, maxdepth=maxdepth, withdirs=True, detail=True, refresh=True)
-        infos = [self._create_file_info(path, info) for path, info in entries.items() if path.strip("/") != base]
-        if not infos and not selector.allow_not_found:  # git has no empty folders
-            raise FileNotFoundError(base)
-        return infos
-
-    def open_input_file(self, path: str) -> pa.PythonFile:
-        info = self._info(path)
+    def found(self, key: str) -> Found:
+        """A file as it is now."""
+        info = self._info(key)
         if info["type"] != "file":
-            raise FileNotFoundError(path)
-        with _as_os_error():
+            raise FileNotFoundError(key)
+        return _found(key, info)
+
+    def is_folder(self, key: str) -> bool:
+        """Whether a folder is there; git has no empty ones."""
+        try:
+            return self._info(key)["type"] == "directory"
+        except FileNotFoundError:
+            self._check_repository()
+            return False
+
+    def pages(self, folder: str, *, recursive: bool) -> Iterator[tuple[list[Found], list[str]]]:
+        """Files and folders in a folder, or files below, at once."""
+        start = f"{self._repository}/"
+        name = (start + folder).rstrip("/")
+        try:
+            with _as_os_error():
+                depth = None if recursive else 1
+                entries = self._files.find(name, maxdepth=depth, withdirs=not recursive, detail=True, refresh=True)
+        except FileNotFoundError:
+            entries = {}
+        if not entries:
+            self._check_repository()
+        infos = {path.removeprefix(start): info for path, info in entries.items() if path.strip("/") != name}
+        files = [_found(key, info) for key, info in infos.items() if info["type"] == "file"]
+        yield files, [key for key, info in infos.items() if info["type"] != "file"]
+
+    def reader(self, found: Found) -> Callable[[int, int], bytes]:
+        """What gives the bytes of a file from a place on, so many."""
+        name, lock = f"{self._repository}/{found.key}", Lock()
+
+        @cache
+        def opened() -> Any:
             # Who reads asks for large pieces itself, so none is read ahead.
-            return pa.PythonFile(_File(self.fs.open(path, "rb", size=info["size"], cache_type="none")), mode="r")
+            return self._files.open(name, "rb", size=found.n_bytes, cache_type="none")
 
-    def stream(self, path: str) -> "_File":
-        """A new file, which is there when its commit is made."""
+        def read(start: int, n: int) -> bytes:
+            with _as_os_error(), lock:
+                opened().seek(start)
+                return opened().read(n)
+
+        return read
+
+    def upload(self, key: str, size: int | None) -> Upload:
+        """A new file."""
         with _as_os_error():
-            return _File(self.fs.open(path, "wb"))
+            file = self._files.open(f"{self._repository}/{key}", "wb")
+        # Else it would be committed when it is closed or forgotten.
+        return Upload(file, _as_os_error, lambda: setattr(file, "closed", True))
 
-    def delete_file(self, path: str) -> None:
-        self._info(path)
+    def put(self, key: str, data: bytes, *, new: bool) -> None:
+        """A whole file.  `new` changes nothing: it was looked a moment before."""
+        upload = self.upload(key, None)
+        try:
+            upload.write(data)
+            upload.complete()
+        except BaseException:
+            upload.abort()
+            raise
+
+    def delete(self, key: str) -> None:
+        """Remove a file; a FileNotFoundError where it is not there."""
+        self._info(key)
         with _as_os_error():
-            self.fs.rm(path)
+            self._files.rm(f"{self._repository}/{key}")
 
-    def delete_dir(self, path: str) -> None:
+    def delete_below(self, folder: str) -> None:
+        """Remove all that is below, by one commit."""
         with _as_os_error():
-            self.fs.rm(path, recursive=True)
+            self._files.rm(f"{self._repository}/{folder}", recursive=True)
 
-    def _info(self, path: str) -> dict[str, Any]:
+    def _check_repository(self) -> None:
+        """An OSError where not even the repository is there, which the Hub tells as it tells a missing file."""
+        try:
+            self._info("")
+        except FileNotFoundError as error:
+            raise OSError("NoSuchBucket") from error
+
+    def _info(self, key: str) -> dict[str, Any]:
         """Asked for alone: what is known of a folder may be old, and to list it for every file of it takes long."""
         with _as_os_error():
-            self.fs.dircache.clear()
-            is_repository = path.removeprefix("datasets/").count("/") < 2
-            return self.fs.info(path, refresh=True, expand_info=not is_repository)
-
-    def _file_info(self, path: str) -> fs.FileInfo:
-        try:
-            return self._create_file_info(path, self._info(path))
-        except FileNotFoundError:
-            return fs.FileInfo(path, fs.FileType.NotFound)
+            self._files.dircache.clear()
+            return self._files.info(f"{self._repository}/{key}".rstrip("/"), refresh=True, expand_info=bool(key))
 
 
-class _File:
-    """An open file whose errors are OSErrors."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def read(self, n: int = -1) -> bytes:
-        with _as_os_error():
-            return self._file.read(n)
-
-    def write(self, data: bytes) -> int:
-        with _as_os_error():
-            return self._file.write(data)
-
-    def close(self) -> None:
-        with _as_os_error():
-            self._file.close()
-
-    complete = close
-
-    def abort(self) -> None:
-        """Nothing of it is committed, as it would be when the file is closed or forgotten."""
-        self._file.closed = True
+def _found(key: str, info: Mapping[str, Any]) -> Found:
+    state = tuple(str(info[name]) for name in STATES if info.get(name))
+    return Found(key, info.get("size") or 0, state, getattr(info.get("last_commit"), "date", None))
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from rlcorr_cli.files.temporaries import ASIDE, NAME, discard, temporary_name
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
-    from rlcorr_cli.files.uploads import Upload
+    from rlcorr_cli.files.buckets import Upload
 
 UNSYNCED = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 """Errors of flushing a directory that may be ignored: it can be written to all the same."""

@@ -8,7 +8,7 @@ So a message names bucket, key and endpoint, and the variables that decide which
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,10 +21,9 @@ from rlcorr_cli.places import SECRETS, Uri, UriPath, scheme, without_secrets
 class Service:
     """A kind of store.  variables: that decide which one is asked, and as whom; of `secrets` no value is shown.
 
-    place: what holds the files, in words.  n_parts: how many parts of a path as pyarrow names it are the name of that.
-    endpoint: a variable that names the server, and `default` where it is else.  example: a URI of this kind.
-    public: what to write for files that everyone may read.  unseen: why a place that is there may not be seen.
-    tells_missing_places: whether an answer to a request for a key says that there is no such place.
+    place: what holds the files, in words.  endpoint: a variable that names the server, and `default` where it is else.
+    example: a URI of this kind.  public: what to write for files that everyone may read.  unseen: why a place that is
+    there may not be seen.
     """
 
     place: str
@@ -33,20 +32,13 @@ class Service:
     endpoint: str
     default: str
     example: str
-    n_parts: Callable[[str], int] = lambda path: 1
     public: str = ""
     unseen: str = ""
-    tells_missing_places: bool = False
 
     @property
     def settings(self) -> dict[str, str]:
         """The variables that are set."""
         return {name: os.environ[name] for name in (*self.variables, *self.secrets) if os.environ.get(name)}
-
-
-def _repository(name: str) -> int:
-    """'datasets/someone/rollouts', and of models 'someone/rollouts'."""
-    return 3 if name.startswith(("datasets/", "spaces/", "models/", "buckets/")) else 2
 
 
 AWS = Service(
@@ -56,7 +48,7 @@ AWS = Service(
     endpoint="AWS_ENDPOINT_URL",
     default="AWS",
     example="s3://BUCKET/PATH",
-    tells_missing_places=True,
+    public="Of a public bucket write s3://anonymous@BUCKET/PATH.",
 )
 GOOGLE = Service(
     place="bucket",
@@ -69,25 +61,15 @@ GOOGLE = Service(
 )
 AZURE = Service(
     place="container",
-    variables=("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_TOKEN_CREDENTIALS"),
+    variables=("AZURE_STORAGE_SERVICE_ENDPOINT", "AZURE_TENANT_ID", "AZURE_CLIENT_ID"),
     secrets=("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET"),
     endpoint="AZURE_STORAGE_SERVICE_ENDPOINT",
     default="Azure",
     example="abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH",
     public="Of a public container end the URI in ?credential_kind=anonymous.",
 )
-HADOOP = Service(
-    place="host",
-    n_parts=lambda path: 0,
-    variables=("JAVA_HOME", "HADOOP_HOME", "ARROW_LIBHDFS_DIR", "CLASSPATH"),
-    secrets=(),
-    endpoint="",
-    default="its name node",
-    example="hdfs://HOST:PORT/PATH",
-)
 HUGGING_FACE = Service(
     place="repository",
-    n_parts=_repository,
     variables=("HF_ENDPOINT", "HF_HOME"),
     secrets=("HF_TOKEN",),
     endpoint="HF_ENDPOINT",
@@ -101,8 +83,6 @@ SERVICES = {
     "gcs": GOOGLE,
     "abfs": AZURE,
     "abfss": AZURE,
-    "hdfs": HADOOP,
-    "viewfs": HADOOP,
     "hf": HUGGING_FACE,
 }
 """Scheme of a URI -> what it names."""
@@ -116,6 +96,10 @@ def uri_parts(uri: str) -> tuple[str, str, str]:
     """'s3://bucket/run/a.parquet' as ('s3', 'bucket', 'run/a.parquet'): the scheme, what names the place, the path."""
     kind, _, rest = uri.partition("://")
     place, _, path = rest.partition("/")
+    if kind.lower() == "hf":  # 'datasets/someone/rollouts', and of models 'someone/rollouts'
+        n_parts = 3 if place in ("datasets", "spaces", "models", "buckets") else 2
+        parts = rest.split("/", n_parts)
+        place, path = "/".join(parts[:n_parts]), "".join(parts[n_parts:])
     if SERVICES.get(kind.lower()) is AZURE and AZURE_HOST.fullmatch(place):
         container, _, path = path.partition("/")
         place = f"{place}/{container}".rstrip("/")
@@ -134,9 +118,18 @@ class StoreRequest:
     """What was asked for.  uri: as it was typed.  query: of the URI, which says more of the store than variables do."""
 
     uri: str
-    place: str
-    key: str
     query: str = ""
+
+    @property
+    def place(self) -> str:
+        """The name of the bucket, container or repository."""
+        kind, place, _ = uri_parts(self.uri)
+        return place if kind == "hf" else container(place)
+
+    @property
+    def key(self) -> str:
+        """The path in it."""
+        return uri_parts(self.uri)[2].strip("/")
 
     @property
     def service(self) -> Service:
@@ -200,7 +193,7 @@ def located(typed: str) -> str:
     query = QUERY.search(typed)
     text = typed[: query.start()] if query else typed
     _, _, rest = text.partition("://")
-    if not rest.strip("/") or (rest.startswith("/") and kind not in ("hdfs", "viewfs")):
+    if not rest.strip("/") or rest.startswith("/"):
         raise UsageError(f"{shortened(typed)} names no {SERVICES[kind].place}.", f"Write {SERVICES[kind].example}.")
     return Uri(f"{kind}://{rest.rstrip('/')}", query[1] if query else "")
 
@@ -221,54 +214,34 @@ def output_path(option: str, typed: str | Path) -> Path:
     return UriPath(place)
 
 
-STATUS = r"(?:HTTP status|status code:|Azure Error: \[\w*\]) "
+STATUS = r"(?:HTTP status|status code:) "
 CAUSES: tuple[tuple[str, str, str], ...] = (
-    (
-        r"[Uu]nable to load lib|load lib\w+ failed",
-        "Java, or Hadoop's libhdfs, is not found",
-        "Set JAVA_HOME, HADOOP_HOME or ARROW_LIBHDFS_DIR, and CLASSPATH to all of Hadoop's jars.",
-    ),
     (r"valid account name", "it names no account", "Write {example}."),
     (
-        r"OAuth2 access token|AuthenticationException|Base64 encoded|token request|169\.254\.169\.254",
+        r"AuthenticationException|valid authentication credentials|Invalid Access Key|account file|token request|"
+        r"169\.254\.169\.254",
         "there are no credentials, or they are not valid",
         "Are the variables right? {public}",
     ),
     (
-        r"curlCode|CURL error|NETWORK_CONNECTION|[Cc]ould not connect|[Cc]ouldn't resolve|[Cc]onnection refused|"
-        r"REQUEST_TIMEOUT|new connection for|Timeout waiting|no answer within|error sending request|"
-        r"operation timed out",
+        r"error sending request|operation timed out|response body|Could not connect",
         "the endpoint does not answer",
         "Is the endpoint right, and the network there?",
     ),
     (
-        STATUS + r"429|SLOW_?DOWN|SlowDown|THROTTLING|Throttling|[Tt]oo ?[Mm]any ?[Rr]equests|ServerBusy|"
-        r"RATE_LIMIT|rateLimit",
+        STATUS + r"429|SlowDown|Throttling|TooManyRequests|ServerBusy|rateLimit",
         "the endpoint refuses requests because there are too many of them (429 Too Many Requests, or SlowDown)",
         "Wait some minutes and run it again, with fewer workers.",
     ),
+    (STATUS + r"5\d\d", "the endpoint fails, after several attempts", "Try again later."),
+    (r"NoSuchBucket|ContainerNotFound", "there is no such {place}", "Is its name right? {unseen}"),
     (
-        STATUS + r"5\d\d|SERVICE_UNAVAILABLE|INTERNAL_FAILURE",
-        "the endpoint fails, after several attempts",
-        "Try again later.",
-    ),
-    (
-        r"NO_SUCH_BUCKET|NoSuchBucket|[Bb]ucket .*not found|BucketNotFound|ContainerNotFound",
-        "there is no such {place}",
-        "Is its name right? {unseen}",
-    ),
-    (
-        r"configured region is '[^']*' while .* located in '(?P<region>[^']+)'|PERMANENT_REDIRECT|HTTP status 301|"
-        r"redirect without LOCATION|"
-        r"AuthorizationHeaderMalformed",
+        r"bucket is located in '(?P<region>[^']+)'|redirect without LOCATION|AuthorizationHeaderMalformed",
         "the bucket is in another region than the one asked, or no region is set",
         "Set AWS_REGION to {region}.",
     ),
     (
-        r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|UNRECOGNIZED_CLIENT|INVALID_CLIENT_TOKEN|"
-        r"MISSING_AUTHENTICATION|EXPIRED_TOKEN|ExpiredToken|InvalidToken|UNAUTHENTICATED|"
-        # So Google's client calls other statuses, too.
-        r"PERMISSION_DENIED(?!.*HTTP status code: 40[^13])|" + STATUS + r"40[13]|[Ff]orbidden",
+        r"ExpiredToken|InvalidToken|" + STATUS + r"40[13]",
         "the credentials are refused",
         "Are they there, and allowed to do this? {public}",
     ),

@@ -1,19 +1,12 @@
-"""Object stores and file systems of clusters, by pyarrow.fs: `s3://`, `gs://`, `abfs://`, `hdfs://` and `hf://`.
+"""Object stores as places of files: `s3://`, `gs://` and `abfs://` (`buckets`), and `hf://` (`hub`).
 
-A store is opened once for each bucket or host (`opened`), in the way that its client needs.  An object is opened by one
-request, kept while it is the same (`Kept`), and read in few large ones.  A path of a URI is taken as it is typed, as
-the stores' own tools take it: `%20` is three characters of a key.
-
-`FileSystem.from_uri` alone would not do.  Google's client would try for a quarter of an hour to reach an endpoint that
-is not there.  Amazon's gives a request up after 3 s, and makes it thirty times: too soon for a store that is slow, too
-long for one that is silent.  Azure's takes no account key by a URI; and where it finds no token, any call but a look at
-a path ends the process, so that is the first.  Of a silent store neither Google's nor Azure's says a word for minutes:
-`Impatient` gives them up.
+A store is opened once for each bucket or repository.  An object is looked at by one request, kept while it is the same
+(`Kept`), and read in few large ones.  A path of a URI is taken as it is typed, as the stores' own tools take it: `%20`
+is three characters of a key.
 """
 
 import io
 import os
-import re
 import shutil
 import tempfile
 import threading
@@ -23,255 +16,74 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
-from pathlib import Path
+from functools import cache, partial
+from itertools import chain
 from threading import Thread
-from typing import Any, BinaryIO, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
-from pyarrow import fs
 
-from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.files.disk import Contents, Status, changed, stated_minute, utc_minute
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files.buckets import Bucket, Found, Upload, bucket
+from rlcorr_cli.files.disk import Contents, Status, changed, utc_minute
 from rlcorr_cli.files.search import literal_start, matches
-from rlcorr_cli.files.services import (
-    AWS,
-    AZURE,
-    AZURE_FOLDERS,
-    GOOGLE,
-    SERVICES,
-    StoreRequest,
-    container,
-    missing,
-    refused,
-    uri_parts,
-)
-from rlcorr_cli.files.temporaries import temporary_name
-from rlcorr_cli.files.uploads import ObjectStore, OtherStore, RenamedStream, Upload, object_store
-from rlcorr_cli.frozen import frozen
+from rlcorr_cli.files.services import SERVICES, StoreRequest, missing, refused, uri_parts
 from rlcorr_cli.places import Stamp, Uri
 
-RETRIED_S = 20
-"""For how long a request to Google is repeated; the last attempt may end twice as late."""
-UNANSWERED_S, ATTEMPTS = 10, 4
-"""Of a request to S3: when it is taken for lost, and how often it is made."""
-KEPT_BY_URI = ("tls_verify_certificates=", "smart_defaults=")
-"""What only a query can say to Amazon's client."""
-AUTHORITIES = {".blob.core.windows.net": "blob_storage_authority", AZURE_FOLDERS: "dfs_storage_authority"}
-"""The end of an Azure account's host -> the setting that has it."""
-AZURE_SECRETS = {"AZURE_STORAGE_KEY": "account_key", "AZURE_STORAGE_SAS_TOKEN": "sas_token"}
-"""Variable -> argument of AzureFileSystem; the first one that is set is taken."""
+if TYPE_CHECKING:
+    from rlcorr_cli.files.hub import Hub
 
 Made = TypeVar("Made")
-State = Callable[[str], tuple[tuple[int | str, ...], str | None]]
-"""Of a file's name: which state of it is there, and when it was last changed."""
-
-
-@frozen
-class Opened:
-    """A file system, and what its paths begin with.  state: of a file, where an opened file does not tell it."""
-
-    files: Any
-    root: str
-    state: State | None = None
-
-
-def opened(scheme: str, place: str, query: str) -> Opened:
-    """The file system of URIs that begin with `scheme://place/`."""
-    service = SERVICES[scheme]
-    if scheme == "hf":
-        from rlcorr_cli.files.hub import hub
-
-        files, state = hub()
-        return Opened(files, f"{place}/", state)
-    if service is AZURE:
-        return _azure(place, query)
-    patient = "retry_limit_seconds=" in query
-    if service is GOOGLE and not patient:
-        query = _joined(query, f"retry_limit_seconds={RETRIED_S}")
-    files, path = fs.FileSystem.from_uri(_uri(scheme, place, query))
-    if service is GOOGLE and not patient:
-        files = Impatient(files)
-    if service is AWS and not any(name in query for name in KEPT_BY_URI):
-        files = _with_limits(files)
-    return Opened(files, path.removesuffix("x"))
-
-
-def _with_limits(files: fs.FileSystem) -> fs.FileSystem:
-    """The same store with other limits of time: a URI cannot say them, so it is made again of what it is pickled as."""
-    made, (settings,) = cast(Any, files).__reduce__()
-    strategy = fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS)
-    return made({**settings, "request_timeout": UNANSWERED_S, "retry_strategy": strategy})
-
-
-def _azure(place: str, query: str) -> Opened:
-    """By an account key or a shared access signature, if a variable has one, else as pyarrow finds a token."""
-    query = _joined(query, _azure_endpoint(place))
-    files, path = fs.FileSystem.from_uri(_uri("abfs", place, query))
-    if path.startswith("/") or "/" not in path:
-        raise UsageError(f"abfs://{place} names no container.", f"Write {AZURE.example}.")
-    secret = next((name for name in AZURE_SECRETS if os.environ.get(name)), "")
-    if secret:
-        value = os.environ[secret].removeprefix("?")
-        # A signature is put behind an address as it is.
-        value = f"?{value}" if secret == "AZURE_STORAGE_SAS_TOKEN" else value
-        files = fs.AzureFileSystem(**{AZURE_SECRETS[secret]: value}, **azure_account(place, query))
-    files = Impatient(files)
-    # Before anything else is asked, because of tokens; what it finds out of the account is kept.
-    files.get_file_info(path)
-    return Opened(files, path.removesuffix("x"))
-
-
-def _azure_endpoint(place: str) -> str:
-    """What a query says of the server that the variable names, if the URI names none."""
-    endpoint = os.environ.get(AZURE.endpoint, "")
-    host = place.partition("/")[0].rpartition("@")[2]
-    if not endpoint or (re.search("[.:]", host) and not host.endswith(tuple(AUTHORITIES))):
-        return ""
-    server = urlsplit(endpoint)
-    named = [f"{name}={server.netloc}" for name in AUTHORITIES.values()]
-    return "&".join([*named, f"enable_tls={'false' if server.scheme == 'http' else 'true'}"])
-
-
-def azure_account(place: str, query: str) -> dict[str, str]:
-    """The arguments that from_uri makes of a URI; a secret cannot be added to what it opened."""
-    user, _, host = place.partition("/")[0].rpartition("@")
-    settings = dict(parse_qsl(query))
-    scheme = "http" if settings.get("enable_tls") in ("false", "0") else "https"
-    account = next((host.removesuffix(end) for end in AUTHORITIES if host.endswith(end)), "")
-    if not account and re.search("[.:]", host):
-        settings = dict.fromkeys(AUTHORITIES.values(), host) | settings
-    authorities = {name: settings[name] for name in AUTHORITIES.values() if name in settings}
-    schemes = dict.fromkeys(("blob_storage_scheme", "dfs_storage_scheme"), scheme)
-    return {"account_name": account or user, **authorities, **schemes}
-
-
-def _uri(scheme: str, place: str, query: str) -> str:
-    return f"{scheme}://{place}/x?{query}".rstrip("?")
-
-
-def _joined(*queries: str) -> str:
-    return "&".join(query for query in queries if query)
-
-
-SILENT_S = 45
-"""After which a store is taken for silent; where nothing listens, Google's client says so within 40 s."""
-
-
-QUIET_S, LOOK_S, LISTING_S = 15, 0.1, 1800
-"""After which a listing is looked at that brings nothing new, how often, and after which it is given up."""
-SEEN_KEYS, MOST_KEYS = 1 << 17, 2_000_000
-"""Keys that are kept to see whether they come again, and the most of a listing."""
-
-
-class Impatient:
-    """A file system of pyarrow's, of which a look at a path and the opening of a file end within `limit_s`.
-
-    Other calls are passed on: a listing or a copy may well take longer, and a look comes before each.
-    """
-
-    def __init__(self, files: Any, limit_s: float = SILENT_S) -> None:
-        self._files = files
-        self._limit_s = limit_s
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-    def get_file_info(self, asked: Any) -> Any:
-        """Of a path in time, of a selector as long as it takes."""
-        ask = self._files.get_file_info
-        return self._in_time(ask, asked) if isinstance(asked, str) else ask(asked)
-
-    def open_input_file(self, path: str) -> Any:
-        """As pyarrow's."""
-        return self._in_time(self._files.open_input_file, path)
-
-    def _in_time(self, call: Callable[[str], Any], path: str) -> Any:
-        answer = _in_thread(partial(call, path))
-        try:
-            return answer.result(self._limit_s)
-        except TimeoutError as error:
-            if answer.done():  # the client's own
-                raise
-            raise TimeoutError(f"no answer within {self._limit_s:g} s") from error
-
-
-def _in_thread(call: Callable[[], Made]) -> "Future[Made]":
-    """What a call gives, made by a thread that nobody waits for at the end."""
-    answer: Future[Made] = Future()
-
-    def ask() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:  # whatever it is, it is raised where the answer is waited for
-            answer.set_exception(error)
-
-    Thread(target=ask, daemon=True).start()
-    return answer
-
-
-def entries(files: Any, folder: str, *, recursive: bool) -> list[fs.FileInfo]:
-    """Files and folders in a folder, or also further below; a FileNotFoundError where there is none."""
-    if files.type_name != "gcs":
-        return files.get_file_info(fs.FileSelector(folder, recursive=recursive))
-    # Of Google's store pyarrow tells the folders that it made itself, and no others: keys tell them all.
-    infos = files.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-    if not infos and files.get_file_info(folder).type != fs.FileType.Directory:
-        raise FileNotFoundError(folder)
-    start = len(folder) + 1
-    below = {info.path: info for info in infos if info.type == fs.FileType.File}
-    folders = {info.path for info in infos if info.type == fs.FileType.Directory}
-    for path in below:
-        parts = path[start:].split("/")
-        folders |= {f"{folder}/{'/'.join(parts[:n])}" for n in range(1, len(parts))}
-    all_infos = [*below.values(), *(fs.FileInfo(path, fs.FileType.Directory) for path in folders)]
-    return [info for info in all_infos if recursive or "/" not in info.path[start:]]
-
-
+QUIET_S, LISTING_S = 60, 1800
+"""After which a listing is given up that brings nothing new, and any."""
+MOST_KEYS = 2_000_000
+"""The most of a listing."""
 FIRST_BYTES, MOST_BYTES = 1 << 16, 1 << 23
 """What one request brings at least, at a new place and where a file is read on and on."""
 SMALL_BYTES = 1 << 20
 """An object of no more is read whole in one request."""
+KEPT = 256
+"""Files whose size and footer are kept."""
+KEPT_BYTES = 1 << 26
+"""Of the objects that are read whole, so many bytes are kept."""
+PIECE_BYTES = 1 << 24
+"""What is copied to the disk in one call."""
 
 
 @dataclass(kw_only=True)
 class Kept:
-    """An opened file: its size and state were asked for once, and reading at any place needs no more of it.
+    """A file whose size and state were asked for once: reading at any place needs no more of it.
 
-    modified: when it was last changed, None where the store does not tell.  made: what was read of it and is kept, None
-    for nothing yet.  start: its first bytes, or all of a small one, once they were read.
+    read: gives its bytes from a place on, so many.  made: what was read of it and is kept, None for nothing yet.
+    start: its first bytes, or all of a small one, once they were read.
     """
 
-    file: Any
-    stamp: Stamp
-    modified: str | None = None
+    found: Found
+    read: Callable[[int, int], Any]
     made: Any = None
     start: bytes = b""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def contents(self) -> Any:
-        """A file to be read at any place: the opened one, or of a small one another over its bytes."""
-        return pa.BufferReader(self.first()) if 0 < self.file.size() <= SMALL_BYTES else self.file
+    def arrow_file(self) -> pa.NativeFile:
+        """It as one of Arrow's, with a place of its own."""
+        if self.found.n_bytes <= SMALL_BYTES:
+            return pa.BufferReader(self.first())
+        return pa.PythonFile(Ranges(self), mode="r")
 
     def first(self) -> bytes:
         """The first bytes, asked for once."""
-        size = self.file.size()
+        size = self.found.n_bytes
         with self.lock:
             if not self.start and size:
-                self.start = self.file.read_at(size if size <= SMALL_BYTES else FIRST_BYTES, 0)
+                self.start = bytes(self.read(0, size if size <= SMALL_BYTES else FIRST_BYTES))
         return self.start
 
 
-class Bytes(io.RawIOBase):
-    """A file of Arrow's as one of Python's, with a place of its own: the file itself may have other readers.
+class Ranges(io.RawIOBase):
+    """A file with a place of its own, as Arrow asks for it: what it asks for is one request, and comes as a buffer."""
 
-    Each request brings twice as much as the one before it, while one place is read after another.
-    """
-
-    def __init__(self, kept: Kept, explained: Callable[[Exception], DataError | None]) -> None:
-        self._kept, self._file, self._explained, self._at = kept, kept.file, explained, 0
-        self._first, self._piece, self._ahead = 0, b"", 0
+    def __init__(self, kept: Kept) -> None:
+        self._kept, self._at = kept, 0
 
     def readable(self) -> bool:
         return True
@@ -280,59 +92,62 @@ class Bytes(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size()}[whence] + offset
+        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._kept.found.n_bytes}[whence] + offset
         return self._at
 
-    def tell(self) -> int:
-        return self._at
+    def read_buffer(self, n: int, /) -> Any:
+        """From its place on, and no more than there is."""
+        n = min(n, self._kept.found.n_bytes - self._at)
+        data = self._kept.read(self._at, n) if n > 0 else b""
+        self._at += len(data)
+        return data
+
+    def read(self, n: int = -1, /) -> bytes:
+        return bytes(self.read_buffer(n))
+
+
+class Bytes(Ranges):
+    """As Python's buffers ask for it: each request brings twice as much as the one before it, while one place is read
+    after another."""
+
+    read = io.RawIOBase.read
+
+    def __init__(self, kept: Kept, explained: Callable[[Exception], DataError | None]) -> None:
+        super().__init__(kept)
+        self._explained = explained
+        self._first, self._piece, self._ahead = 0, b"", 0
 
     def readinto(self, buffer: Any, /) -> int:
-        if not 0 <= self._at - self._first < len(self._piece):
-            goes_on = self._at == self._first + len(self._piece)
+        at = self._at
+        if not 0 <= at - self._first < len(self._piece):
+            goes_on = at == self._first + len(self._piece)
             self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
-            self._first, self._piece = self._at, self._read(max(self._ahead, len(buffer)))
-        start = self._at - self._first
+            self._first, self._piece = at, self._asked_for(max(self._ahead, len(buffer)))
+        start = at - self._first
         piece = self._piece[start : start + len(buffer)]
         buffer[: len(piece)] = piece
-        self._at += len(piece)
+        self._at = at + len(piece)
         return len(piece)
 
-    def _read(self, n: int) -> bytes:
-        n = min(n, self._file.size() - self._at)
+    def _asked_for(self, n: int) -> bytes:
         try:
-            if self._at < FIRST_BYTES or self._file.size() <= SMALL_BYTES:
+            if self._at < FIRST_BYTES or self._kept.found.n_bytes <= SMALL_BYTES:
                 return self._kept.first()[self._at :]
-            return self._file.read_at(n, self._at) if n > 0 else b""
-        except (OSError, pa.ArrowException) as error:
+            return bytes(self.read_buffer(n))
+        except OSError as error:
             raise self._explained(error) or error from error
-
-
-KEPT = 256
-"""Files whose size and footer are kept."""
-KEPT_BYTES = 1 << 26
-"""Of the objects that are read whole, so many bytes are kept."""
-PIECE_BYTES = 1 << 24
-"""What is copied to the disk in one call."""
-RENAMING = ("hdfs", "viewfs")
-"""Schemes of stores where a file gets its name when it is whole."""
-TIMES = ("last-modified", "updated")
-"""What stores call the time of a file's last change."""
-STATES = ("etag", *TIMES)
-"""What stores call the state of a file."""
-REFUSALS = (OSError, pa.ArrowException)
-"""What pyarrow raises where a store refuses something, or where its own client does."""
 
 
 def store(uri: Uri) -> "Store":
     """The store of a URI; all files of one place share it, and with it its connections."""
-    scheme, place, key = uri_parts(uri)
+    scheme, place, _ = uri_parts(uri)
     try:
         return _store(scheme, place, uri.query, tuple(SERVICES[scheme].settings.items()))
     except ImportError as error:
         hint = f"pip install 'rlcorr[{scheme}]'."
         raise DataError(f"{uri} needs a package that is not installed.", hint) from error
-    except REFUSALS as error:
-        raise refused(StoreRequest(uri, container(place), key, uri.query), error) from error
+    except OSError as error:
+        raise refused(StoreRequest(uri, uri.query), error) from error
 
 
 @cache
@@ -341,30 +156,39 @@ def _store(scheme: str, place: str, query: str, settings: tuple[tuple[str, str],
     return Store(f"{scheme}://{place}", query, opened(scheme, place, query))
 
 
-class Store:
-    """A place of files, as `disk.Disk` has it: one bucket or host.
+def opened(scheme: str, place: str, query: str) -> "Bucket | Hub":
+    """What asks for objects whose URIs begin with `scheme://place/`."""
+    if scheme != "hf":
+        return bucket(scheme, place, query)
+    from rlcorr_cli.files.hub import Hub
 
-    Opened files are kept, since each costs a request; who may find a file changed asks for its status, which is fresh.
+    return Hub(place)
+
+
+class Store:
+    """A place of files, as `disk.Disk` has it: one bucket, container or repository.
+
+    What was found of files is kept, since each costs a request; who may find a file changed asks for its status, which
+    is fresh.
     """
 
     remote = True
 
-    def __init__(self, start: str, query: str, opened: Opened) -> None:
+    def __init__(self, start: str, query: str, objects: "Bucket | Hub") -> None:
         """start: of its URIs, without a / at the end."""
-        self._start, self._query = start, query
-        self._files, self._root, self._state = opened.files, opened.root, opened.state
+        self._start, self._query, self._objects = start, query, objects
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._lock = threading.Lock()
 
     def status(self, path: str) -> Status:
-        kept = self._asked_again(path)
-        return Status(kept.file.size(), kept.stamp, kept.modified)
+        found = self._asked_again(path).found
+        return Status(found.n_bytes, found.stamp, None if found.time is None else utc_minute(found.time.timestamp()))
 
     def stamp(self, path: str) -> Stamp:
         return self.status(path).stamp
 
     def stamps(self, paths: Iterable[str]) -> dict[str, Stamp]:
-        """As of a disk, by one listing: sizes, and times or what the Hub has instead."""
+        """As of a disk, by one listing: sizes and states."""
         asked = list(paths)
         if not asked:
             return {}
@@ -380,22 +204,22 @@ class Store:
         return {path: stamp for path, stamp in found.items() if not _is_hidden(path, directory)}
 
     def _stamps(self, folder: str) -> dict[str, Stamp]:
-        if uri_parts(self._start)[0] == "hf":
-            with self._with_cause(folder):
-                states = self._files.handler.states(self._name(folder))
-            return {self._uri(name): state for name, state in states.items()}
-        infos = self._selected(folder, recursive=True)
-        is_file = fs.FileType.File
-        return {self._uri(info.path): (info.size or 0, info.mtime_ns or 0) for info in infos if info.type == is_file}
+        files, _ = self._found(folder, recursive=True)
+        return {self._uri(file.key): file.stamp for file in files}
 
     def is_directory(self, path: str) -> bool:
-        return self._info(path).type == fs.FileType.Directory
+        return not self.is_file(path) and (self.is_folder(path) or not self._key(path))
 
     def is_file(self, path: str) -> bool:
-        return self._info(path).type == fs.FileType.File
+        if not self._key(path):
+            return False
+        with self._with_cause(path), suppress(FileNotFoundError):
+            self._objects.found(self._key(path))
+            return True
+        return False
 
     def is_there(self, path: str) -> bool:
-        return self._info(path).type != fs.FileType.NotFound
+        return self.is_file(path) or self.is_folder(path)
 
     def below(self, directory: str) -> Iterator[str]:
         files, _ = self._listed(directory, True)
@@ -422,16 +246,7 @@ class Store:
 
     @contextmanager
     def arrow_file(self, path: str) -> Generator[Any]:
-        """The file that is kept: it is closed by nobody, because others may read it at the same time."""
-        try:
-            yield self._opened(path).contents()
-        except pa.ArrowException as error:
-            # What a store's own client raises while a file is read, such as of a token that can be had no more; Arrow's
-            # complaints about contents are of narrower kinds, and those of the place are OSErrors: who reads asks for
-            # both what `explained` says.
-            if type(error) is not pa.ArrowException:
-                raise
-            raise refused(self._asked(path), error) from error
+        yield self._opened(path).arrow_file()
 
     def contents(self, path: str) -> Contents:
         """A copy on the disk, in the folder for temporary files and without a name: it goes with the last look at it,
@@ -457,35 +272,32 @@ class Store:
             self._kept.pop(path, None)
 
     def explained(self, path: str, error: Exception) -> DataError | None:
-        # Who reads a file that became another one finds it damaged, or gone where a store keeps apart what was opened.
-        if isinstance(error, FileNotFoundError) or not isinstance(error, OSError):
+        # Who reads a file that became another one finds it damaged, or gone, or shorter.
+        if isinstance(error, FileNotFoundError) or not isinstance(error, OSError) or "code: 416" in str(error):
             kept = self._kept.get(path)
-            if kept is not None and self._is_other(path, kept.stamp):
+            if kept is not None and self._is_other(path, kept.found.stamp):
                 return changed(path)
-        # Arrow's complaints about the contents are of narrower kinds.
-        if isinstance(error, OSError) or type(error) is pa.ArrowException:
-            return refused(self._asked(path), error)
-        return None
+        return refused(self._asked(path), error) if isinstance(error, OSError) else None
 
     def upload(self, path: str, size: int | None = None) -> Upload:
         """A new object to be written; size: if it is known."""
         with self._with_cause(path):
-            return self._writing.upload(self._written_name(path), size)
+            return self._objects.upload(self._key(path), size)
 
     def put(self, path: str, data: bytes, *, new: bool = False) -> None:
         """A whole small object.  new: a FileExistsError where another has the name, if the store can tell."""
         with self._with_cause(path):
-            self._writing.put(self._written_name(path), data, new=new)
+            self._objects.put(self._key(path), data, new=new)
 
     def delete(self, path: str) -> None:
         """Remove an object, if it is there."""
         with self._with_cause(path), suppress(FileNotFoundError):
-            self._files.delete_file(self._name(path))
+            self._objects.delete(self._key(path))
 
     def delete_directory(self, directory: str) -> None:
         """Remove all that is below, if anything is."""
         with self._with_cause(directory), suppress(FileNotFoundError):
-            self._files.delete_dir(self._name(directory))
+            self._objects.delete_below(self._key(directory))
 
     def names(self, directory: str) -> list[str]:
         """What is in a directory, hidden or not, sorted; a folder's name ends in a /."""
@@ -495,35 +307,14 @@ class Store:
 
     def size_and_time(self, path: str) -> tuple[int, float]:
         """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
-        info = self._info(path)
-        infos = self._selected(path, recursive=True) if info.type == fs.FileType.Directory else [info]
-        return sum(info.size or 0 for info in infos), max(((info.mtime_ns or 0) / 1e9 for info in infos), default=0.0)
+        files = [self._asked_for(path).found] if self.is_file(path) else self._found(path, recursive=True)[0]
+        times = [file.time.timestamp() for file in files if file.time]
+        return sum(file.n_bytes for file in files), max(times, default=0.0)
 
-    def check_place(self, path: str) -> None:
-        """A DataError where the bucket is not there, or not ours."""
-        self._selected(f"{self._start}/{uri_parts(path)[2].rpartition('/')[0]}", path)
-
-    @property
-    def renames(self) -> bool:
-        """Whether what is being written has a hidden name beside its own."""
-        return uri_parts(self._start)[0] in RENAMING
-
-    @cached_property
-    def _writing(self) -> ObjectStore | OtherStore:
-        """What writes; it is loaded when something is written."""
-        scheme, place, _ = uri_parts(self._start)
-        files = self._files
-        if scheme == "hf":
-            return OtherStore(files.handler.stream)
-        if self.renames:
-            return OtherStore(lambda name: RenamedStream(files, str(temporary_name(Path(name))), name))
-        made = object_store(scheme, place, files, lambda: azure_account(place, _azure_endpoint(place)))
-        assert made is not None
-        return made
-
-    def _written_name(self, path: str) -> str:
-        """A path as what writes names it: obstore by its key alone."""
-        return uri_parts(path)[2] if isinstance(self._writing, ObjectStore) else self._name(path)
+    def is_folder(self, path: str) -> bool:
+        """Whether anything lies below; a DataError where the bucket is not there, or not ours."""
+        with self._with_cause(path):
+            return self._in_time(partial(self._objects.is_folder, self._key(path)), path)
 
     @contextmanager
     def _with_cause(self, path: str) -> Generator[None]:
@@ -532,38 +323,21 @@ class Store:
             yield
         except FileExistsError:
             raise
-        except REFUSALS as error:
+        except OSError as error:
             raise refused(self._asked(path), error) from error
 
     def _is_other(self, path: str, stamp: Stamp) -> bool:
         """Whether another file than that of the stamp is there now, or none."""
         try:
-            return self._asked_for(path).stamp != stamp
+            return self._asked_for(path).found.stamp != stamp
         except DataError:
             return True
 
     def _asked(self, path: str) -> StoreRequest:
-        name = self._name(path)
-        place = self._container(name)
-        return StoreRequest(path, place or container(uri_parts(path)[1]), name[len(place) :].strip("/"), self._query)
+        return StoreRequest(path, self._query)
 
-    def _container(self, name: str) -> str:
-        """The bucket, container or repository of a path as pyarrow names it."""
-        n_parts = SERVICES[uri_parts(self._start)[0]].n_parts(name)
-        return "/".join(name.split("/")[:n_parts])
-
-    def _check_place(self, path: str, error: FileNotFoundError) -> None:
-        """A DataError where not even the bucket is there, which some stores tell as they tell a missing key."""
-        asked = self._asked(path)
-        place = self._container(self._name(path))
-        if not place or asked.service.tells_missing_places:
-            return
-        if self._info_of(place, path).type == fs.FileType.NotFound:
-            raise refused(asked, FileNotFoundError("NO_SUCH_BUCKET")) from error
-
-    def _name(self, path: str) -> str:
-        """A path as pyarrow names it."""
-        return self._root + uri_parts(path)[2]
+    def _key(self, path: str) -> str:
+        return uri_parts(path)[2].rstrip("/")
 
     def _opened(self, path: str) -> Kept:
         with self._lock:
@@ -575,107 +349,78 @@ class Store:
         opened = self._asked_for(path)
         with self._lock:
             kept = self._kept.pop(path, opened)
-            self._kept[path] = kept = kept if kept.stamp == opened.stamp else opened
+            self._kept[path] = kept = kept if kept.found.stamp == opened.found.stamp else opened
             while len(self._kept) > KEPT or sum(len(each.start) for each in self._kept.values()) > KEPT_BYTES:
                 self._kept.popitem(last=False)
         return kept
 
     def _asked_for(self, path: str) -> Kept:
+        key = self._key(path)
         with self._with_cause(path):
             try:
-                file = self._files.open_input_file(self._name(path))
-                if file.closed:  # Google's client reads on at once, and of what goes wrong then it says no more
-                    self._files.open_input_stream(self._name(path)).close()
-                    raise changed(path)
-                size, metadata = file.size(), {name.lower(): value for name, value in (file.metadata() or {}).items()}
+                found = self._objects.found(key)
+                return Kept(found=found, read=self._objects.reader(found))
             except FileNotFoundError as error:  # of no such key, or no such bucket, which a request does not tell
-                names = [info.base_name for info in self._selected(path.rpartition("/")[0], path)]
-                raise missing(self._asked(path), names) from error
-        if self._state is not None:
-            state, modified = self._state(self._name(path))
-            return Kept(file=file, stamp=(size, *state), modified=modified)
-        told = {name: _text(metadata[name]) for name in STATES if name in metadata}
-        if not told:
-            nanoseconds = self._info(path).mtime_ns
-            modified = None if nanoseconds is None else utc_minute(nanoseconds / 1e9)
-            return Kept(file=file, stamp=(size, nanoseconds or 0), modified=modified)
-        modified = next((stated_minute(told[name]) for name in TIMES if name in told), None)
-        return Kept(file=file, stamp=(size, *told.values()), modified=modified)
-
-    def _info(self, path: str) -> Any:
-        return self._info_of(self._name(path).rstrip("/") or self._root, path)
-
-    def _info_of(self, name: str, path: str) -> Any:
-        with self._with_cause(path):
-            return self._files.get_file_info(name)
+                files, folders = self._found(path.rpartition("/")[0], path)
+                beside = (file.key for file in files), folders
+                raise missing(self._asked(path), map(os.path.basename, chain(*beside))) from error
 
     def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
         """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
-        infos = self._selected(directory, recursive=recursive)
-        files: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.File]
-        folders: list[str] = [self._uri(info.path) for info in infos if info.type == fs.FileType.Directory]
-        return sorted(files), sorted(folders)
+        files, folders = self._found(directory, recursive=recursive)
+        return sorted(self._uri(file.key) for file in files), sorted(map(self._uri, folders))
 
-    def _selected(self, directory: str, asked: str = "", *, recursive: bool = False) -> list[fs.FileInfo]:
-        """What is in a folder, nothing where it is not there; a DataError on what was asked for, if it is not the
-        folder, where not even the bucket is there."""
-        with self._with_cause(asked or directory):
-            name = self._name(directory).rstrip("/") or self._root
-            listing = _in_thread(partial(entries, self._files, name, recursive=recursive))
-            try:
-                return self._waited_for(listing, directory)
-            except FileNotFoundError as error:
-                self._check_place(asked or directory, error)
-                return []
+    def _found(self, directory: str, asked: str = "", *, recursive: bool = False) -> tuple[list[Found], set[str]]:
+        """The files and the folders in a folder, or all below, none where it is not there.
 
-    def _waited_for(self, listing: "Future[list[fs.FileInfo]]", directory: str) -> list[fs.FileInfo]:
-        """What a listing gives; a DataError of one that does not end."""
-        with suppress(TimeoutError):
-            return listing.result(QUIET_S)
-        for fault in self._listed_again(directory):
-            if listing.done():
-                break
-            if fault:
-                what = f"{directory}: its listing does not end: {fault} ({self._asked(directory).where})."
-                raise DataError(what, "Name the files, or a folder further below. Does the endpoint page as S3 does?")
-        return listing.result()
-
-    def _listed_again(self, directory: str) -> Iterator[str]:
-        """What is wrong with a listing that takes long, "" while nothing is; again and again.
-
-        A broken gateway may say for ever that more follows, and pyarrow's clients say nothing before the end.  So the
-        keys are listed a second time by obstore, which gives them as they come; where it cannot, time alone tells.
+        asked: what errors name, if it is not the folder.
         """
-        end, n_keys, seen = time.monotonic() + LISTING_S, 0, set[str]()
-        pages: Iterator[list[str]] | None = None
-        if isinstance(self._writing, ObjectStore) and not self._query:
-            pages = self._writing.pages(uri_parts(directory)[2])
-        while True:
-            keys: list[str] | None = None
-            try:
-                keys = None if pages is None else _in_thread(partial(next, pages, None)).result(QUIET_S)
-            except TimeoutError:
-                yield f"for {QUIET_S} s no page brought a new key"
-            except OSError:  # it has no credentials
-                pages = None
-            if keys is None:
-                pages = None
-                time.sleep(LOOK_S)
-            elif seen.issuperset(keys):
-                yield f"after {n_keys:,} keys no page brings a new one"
-            elif n_keys < SEEN_KEYS:
-                seen.update(keys)
-            n_keys += len(keys or ())
-            fault = f"it has over {MOST_KEYS:,} keys" if n_keys > MOST_KEYS else ""
-            yield fault or (f"it took over {LISTING_S} s" if time.monotonic() > end else "")
+        key, end = self._key(directory), time.monotonic() + LISTING_S
+        start = len(key) + 1 if key else 0
+        files, folders = dict[str, Found](), set[str]()
+        with self._with_cause(asked or directory):
+            pages = self._objects.pages(key, recursive=recursive)
+            while page := self._in_time(partial(next, pages, None), directory):
+                n_files = len(files)
+                files |= {file.key: file for file in page[0]}
+                folders |= {*page[1]}
+                if n_files == len(files) and page[0]:
+                    raise self._endless(directory, f"after {n_files:,} keys no page brings a new one")
+                if len(files) > MOST_KEYS or time.monotonic() > end:
+                    raise self._endless(directory, f"it has over {MOST_KEYS:,} keys, or took over {LISTING_S} s")
+        if recursive:
+            parts = (name[start:].split("/") for name in files)
+            folders = {key[:start] + "/".join(each[:n]) for each in parts for n in range(1, len(each))}
+        # Some tools leave an empty object for a folder.
+        return [file for file in files.values() if file.n_bytes or file.key not in folders], folders
 
-    def _uri(self, name: str) -> Uri:
-        return Uri(f"{self._start}/{name.removeprefix(self._root)}", self._query)
+    def _in_time(self, ask: Callable[[], Made], directory: str) -> Made:
+        """What a part of a listing gives; a DataError of one that does not end.
+
+        A broken gateway may say for ever that more follows.
+        """
+        answer: Future[Made] = Future()
+
+        def answered() -> None:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # whatever it is, it is raised where the answer is waited for
+                answer.set_exception(error)
+
+        Thread(target=answered, daemon=True).start()  # nobody waits for it at the end
+        quiet_s = QUIET_S if self._objects.lists_by_page else LISTING_S
+        try:
+            return answer.result(quiet_s)
+        except TimeoutError as error:
+            raise self._endless(directory, f"for {quiet_s} s no page brought a new key") from error
+
+    def _endless(self, directory: str, fault: str) -> DataError:
+        what = f"{directory}: its listing does not end: {fault} ({self._asked(directory).where})."
+        return DataError(what, "Name the files, or a folder further below. Does the endpoint page as S3 does?")
+
+    def _uri(self, key: str) -> Uri:
+        return Uri(f"{self._start}/{key}", self._query)
 
 
 def _is_hidden(path: str, below: str) -> bool:
     return any(part.startswith((".", "_")) for part in path[len(below) :].split("/"))
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

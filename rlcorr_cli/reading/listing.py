@@ -225,9 +225,9 @@ class _Store:
         place = located(self._name)
         store = filesystem(place)
         assert not isinstance(store, Disk)
-        self._is_folder = self._is_folder or store.is_directory(place)
+        stamps = store.stamps_below(place) if self._is_folder or not store.is_file(place) else {}
+        self._is_folder = self._is_folder or bool(stamps)
         if self._is_folder:
-            stamps = store.stamps_below(place)
             self._stamps = {path: stamps[path] for path in without_housekeeping(list(stamps)) if is_searched(path)}
         else:
             self._stamps = store.stamps(_files_of(self._name, place))
@@ -253,5 +253,5 @@ def _may_fill(name: str, place: str) -> bool:
         return has_magic(place) or store.is_directory(place)
     if not has_magic(place) and not name.partition("?")[0].endswith("/"):
         return False
-    store.check_place(place)
+    store.is_folder(place)
     return True

@@ -134,7 +134,7 @@ def test_a_command_in_a_file_of_any_folder_above_does_not_run(project: Path, mon
         ("check", 'rules = "hf://datasets/a/b/rules.toml"'),
         ("analyze", 'plan = "gs://bucket/plan.yaml"'),
         ("compare", 'plan = ["mine.toml", "abfs://c@a.dfs.core.windows.net/plan.yaml"]'),
-        ("convert", 'join = "hdfs://host:8020/dump.parquet"'),
+        ("convert", 'join = "s3://bucket/dump.parquet"'),
         ("inspect", 'tokenizer = "https://host/tokenizer.json"'),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from running import BF16, jsonl, row, run
 
 from rlcorr_cli import __version__, analyze
-from rlcorr_cli.files.disk import stated_minute, utc_minute
+from rlcorr_cli.files.disk import utc_minute
 
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 OLD, NEW = "file last changed 2001-09-09 01:46 UTC", "file last changed 2009-02-13 23:31 UTC"
@@ -109,18 +109,3 @@ def test_where_nobody_knows_the_time_nothing_is_said_of_it(
 )
 def test_a_time_that_no_calendar_holds_is_none(seconds: float, minute: str | None) -> None:
     assert utc_minute(seconds) == minute
-
-
-@pytest.mark.parametrize(
-    ("stated", "minute"),
-    [
-        ("2026-11-22T20:21:59.123Z", "2026-11-22T20:21Z"),
-        ("2026-11-22T20:21:59+02:00", "2026-11-22T18:21Z"),
-        ("Sun, 22 Nov 2026 20:21:59 GMT", "2026-11-22T20:21Z"),
-        ("0001-01-01T00:00:00+05:00", None),
-        ("yesterday", None),
-        ("", None),
-    ],
-)
-def test_a_time_as_a_store_states_it_is_utc_to_the_minute(stated: str, minute: str | None) -> None:
-    assert stated_minute(stated) == minute

@@ -18,6 +18,7 @@ from running import BF16, STEPS, Process, forked_command, refused, row, run, wai
 from stores import CREDENTIALS, Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
+from rlcorr_cli.files import stores
 from rlcorr_cli.files.temporaries import temporary_name
 
 GEO = ("--preset", "geo_rs")
@@ -151,6 +152,36 @@ def test_the_keys_of_a_profile_are_taken(store: Proxy, tmp_path: Path, monkeypat
     assert ran.status == 0, ran.err
     monkeypatch.setenv("AWS_PROFILE", "none-of-that-name")
     refused(run("analyze", BF16, "-o", "s3://dumps/profile/s.json", "-q"), 4, "credentials")
+
+
+@pytest.mark.parametrize("leads_by", ["sso_session = team", "credential_process"])
+def test_a_profile_that_leads_to_keys_is_followed(
+    leads_by: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By AWS's own command, or by that which it names; what the command says goes into the message."""
+    told = {"AccessKeyId": "tester", "SecretAccessKey": "s", "SessionToken": "t", "Expiration": "2099-01-01T00:00:00Z"}
+    command = tmp_path / "aws"
+    command.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\ncat {tmp_path}/told\n')
+    command.chmod(0o755)
+    (tmp_path / "told").write_text(json.dumps(told))
+    line = f"{leads_by} = {command} team" if leads_by == "credential_process" else leads_by
+    (tmp_path / "config").write_text(f"[profile team]\nregion = eu-west-3\n{line}\n")
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    out = f"s3://dumps/led/{leads_by[:3]}.json"
+    ran = run("analyze", BF16, "-o", out, "-q")
+    assert ran.status == 0, ran.err
+    by_aws = "configure export-credentials --format process --profile team"
+    assert (tmp_path / "asked").read_text().strip() == ("team" if leads_by == "credential_process" else by_aws)
+    command.write_text("#!/bin/sh\necho the session has expired >&2\nexit 255\n")
+    stores._store.cache_clear()
+    refused(
+        run("check", out, "--max", "kl=100"), 3, "there are no credentials, or they are not valid", "AWS_PROFILE=team"
+    )
 
 
 def test_a_large_upload_that_fails_half_way_leaves_nothing(store: Proxy, large: str, tmp_path: Path) -> None:

@@ -1,46 +1,38 @@
 """A store that refuses in the middle of a file: its client's complaint is the store's, whatever the container."""
 
-import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.local import LocalFileSystem
-from pyarrow import fs
 from running import BF16, refused, run
 
 from rlcorr_cli.files import stores
-from rlcorr_cli.files.stores import Opened
+from rlcorr_cli.files.buckets import Found
 
 REFUSAL = "AuthenticationException: GetToken(): the token has expired"
 
 
-class Expiring(LocalFileSystem):
-    """Files of which so many bytes can be read, and then no more: the client of a store has no token left."""
+class Expiring:
+    """A file of which so many bytes can be read, and then no more: the client of a store has no token left."""
 
-    cachable = False
+    lists_by_page = True
 
-    def __init__(self, n_bytes: int) -> None:
-        super().__init__()
-        self.left = n_bytes
+    def __init__(self, path: Path, n_bytes: int) -> None:
+        self._path, self._left = path, n_bytes
 
-    def open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
-        return _File(path, self)
+    def found(self, key: str) -> Found:
+        return Found(key, self._path.stat().st_size, (), None)
 
+    def reader(self, found: Found) -> Callable[[int, int], bytes]:
+        def read(start: int, n: int) -> bytes:
+            self._left -= n
+            if self._left < 0:
+                raise OSError(REFUSAL)
+            return self._path.read_bytes()[start : start + n]
 
-class _File(io.BytesIO):
-    def __init__(self, path: str, files: Expiring) -> None:
-        super().__init__(Path(path).read_bytes())
-        self._files = files
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(size)
-        self._files.left -= len(data)
-        if self._files.left < 0:
-            raise pa.ArrowException(REFUSAL)
-        return data
+        return read
 
 
 def _written(path: Path) -> None:
@@ -66,9 +58,6 @@ def test_a_token_that_fails_while_a_file_is_read_is_the_stores_refusal(
     _written(tmp_path / name)
     size = (tmp_path / name).stat().st_size
 
-    def opened(scheme: str, place: str, query: str) -> Opened:
-        return Opened(fs.PyFileSystem(fs.FSSpecHandler(Expiring(size // 3))), f"{tmp_path}/")
-
-    monkeypatch.setattr(stores, "opened", opened)
+    monkeypatch.setattr(stores, "opened", lambda *place: Expiring(tmp_path / name, size // 3))
     ran = run("analyze", f"gs://{tmp_path.name}/{name}")
-    refused(ran, 3, "no credentials, or they are not valid", f"/{name}', endpoint")
+    refused(ran, 3, "no credentials, or they are not valid", f"key '{name}', endpoint")

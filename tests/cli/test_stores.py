@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
-from pyarrow import fs
 from running import BF16, STEPS, parquet, refused, row, run
 from stores import Answer, Proxy, files, put, server
 from stores import store as store
 
 from rlcorr_cli.files import stores
-from rlcorr_cli.files.stores import opened
 
 REGION = {"x-amz-bucket-region": "eu-central-1"}
 
@@ -192,7 +190,7 @@ def test_what_is_not_there_is_said_with_where_was_looked(cause: str, store: Prox
 ANSWERS = {
     "refused": (403, {}, "the credentials are refused", "Are they there"),
     "another region": (400, REGION, "another region", "Set AWS_REGION to eu-central-1."),
-    "no region": (301, REGION, "no region is set", "Set AWS_REGION to the bucket's own."),
+    "no region": (301, REGION, "no region is set", "Set AWS_REGION to eu-central-1."),
     "no store": (405, {}, "answers, but not as a store does", "Is the endpoint right?"),
 }
 
@@ -228,20 +226,6 @@ def test_an_endpoint_that_does_not_answer_is_said(store: Proxy, monkeypatch: pyt
     refused(
         run("analyze", "s3://dumps/run/a.parquet"), 3, "the endpoint does not answer", "endpoint http://127.0.0.1:1)"
     )
-
-
-def test_a_request_is_given_more_time_and_fewer_attempts_than_by_the_uri_alone(store: Proxy) -> None:
-    def settings(files: Any) -> dict[str, Any]:
-        return files.__reduce__()[1][0]
-
-    query = f"region=eu-west-3&allow_bucket_creation=true&endpoint_override={store.endpoint}"
-    plain, _ = fs.FileSystem.from_uri(f"s3://key:secret@dumps/x?{query}")
-    made = opened("s3", "key:secret@dumps", query)
-    assert settings(made.files) == {**settings(plain), "request_timeout": 10.0}
-    assert (settings(plain)["access_key"], made.root) == ("key", "dumps/")
-    # What only a URI can say is not lost on the way.
-    kept = opened("s3", "dumps", f"{query}&tls_verify_certificates=false")
-    assert settings(kept.files)["request_timeout"] < 0
 
 
 def test_an_object_that_is_written_again_while_it_is_read_is_an_error(store: Proxy) -> None:

@@ -87,7 +87,6 @@ def test_without_a_secret_are_shown_as_they_are() -> None:
         "gs://anonymous@bucket/x?retry_limit_seconds=3",
         "abfs://container@account.dfs.core.windows.net/x?credential_kind=anonymous",
         "abfs://account@127.0.0.1:10000/logs/x?blob_storage_authority=127.0.0.1:10000",
-        "hdfs://me@host:8020/user/a@b/x",
         "s3://bucket/time=12:30:00/x@y?endpoint_override=http://127.0.0.1:9000",
     ):
         assert str(UsageError(uri)) == uri

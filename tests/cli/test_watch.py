@@ -575,7 +575,7 @@ def test_a_prefix_of_a_store_is_followed(here: Path, store: Proxy) -> None:
     store.requests.clear()
     assert steps(looked(*state, paths=uri)) == []
     assert not [each for each in store.requests.values() if "step_" in each.path and "list-type" not in each.path]
-    assert sum("max-keys=1000&prefix=watched" in each.path for each in store.requests.values()) == 1
+    assert sum("list-type=2&prefix=watched" in each.path for each in store.requests.values()) == 1
     put_step("step_3", 3, FAR)
     put_step("step_1", 1, 0.1, part=1)
     found = looked(*state, "--max", "k3_kl=0.05", paths=uri, status=1)

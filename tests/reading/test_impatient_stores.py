@@ -1,14 +1,13 @@
-"""A store that takes a connection and is silent is given up in time; any other is asked as ever."""
+"""A store that takes a connection and is silent is given up in time."""
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
-from rlcorr_cli.files.services import StoreRequest, refused
-from rlcorr_cli.files.stores import Impatient
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import buckets, stores
+from rlcorr_cli.places import Uri
 
 
 @pytest.fixture
@@ -18,21 +17,13 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_silent_store_does_not_answer(silent: str) -> None:
-    google = fs.GcsFileSystem(anonymous=True, scheme="http", endpoint_override=silent)
-    for call in (Impatient(google, 0.2).get_file_info, Impatient(google, 0.2).open_input_file):
-        with pytest.raises(TimeoutError, match=r"no answer within 0\.2 s") as caught:
-            call("dumps/a.parquet")
-        message = refused(StoreRequest("gs://dumps/a.parquet", "dumps", "a.parquet", ""), caught.value).message
-        assert "the endpoint does not answer" in message
-
-
-def test_what_a_store_answers_comes_through(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"abc")
-    files = Impatient(fs.LocalFileSystem())
-    assert files.get_file_info(str(tmp_path / "a")).size == 3
-    assert [info.base_name for info in files.get_file_info(fs.FileSelector(str(tmp_path)))] == ["a"]
-    assert files.open_input_file(str(tmp_path / "a")).read() == b"abc"
-    files.delete_file(str(tmp_path / "a"))
-    with pytest.raises(FileNotFoundError):
-        files.open_input_file(str(tmp_path / "a"))
+@pytest.mark.parametrize("start", ["s3://anonymous@dumps", "gs://anonymous@dumps", "abfs://account@{}/dumps"])
+def test_a_silent_store_does_not_answer(start: str, silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "UNANSWERED_S", 0.2)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "d3Jvbmc=")
+    azure = start.startswith("abfs:")
+    query = "enable_tls=false" if azure else f"scheme=http&endpoint_override={silent}"
+    uri = Uri(f"{start.format(silent)}/a.parquet", query)
+    for ask in (stores.store(uri).status, stores.store(uri).is_directory, stores.store(uri).names):
+        with pytest.raises(DataError, match="the endpoint does not answer"):
+            ask(uri)
