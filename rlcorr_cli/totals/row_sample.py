@@ -203,6 +203,8 @@ class RowSample:
     def by_turn(self) -> "RowSample":
         """Each of its turns, runs of valid tokens, as a row, with TURN among the levels, from 1 on; what is masked
         belongs to the turn before it, and to the first one of its row."""
+        if not self.n_rows:
+            return self
         starts = starts_of(self.n_tokens)
         valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
         begins = valid & ~np.concatenate([[False], valid[:-1]])

@@ -95,7 +95,6 @@ def bound(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.stairs(zero, edges, fill=True, color=ORANGE, alpha=0.75, label=f"{rollout} = 0")
     ax.set_xscale("log")
     ticks.logarithmic(ax.xaxis, float(edges[0]), float(edges[-1]))
-    ticks.linear(ax.yaxis)
     ax.set(xlabel=f"−{train} (nats)", ylabel="tokens")
     p = None if finding is None else finding.parameters.get("top_p")
     if not isinstance(p, float) or not 0 < p < 1:
@@ -133,8 +132,6 @@ def line(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
         intercept, ends = divided(of_line["d"] - slope * of_line["x"], of_line["n"]), u[[0, -1]]
         ax.plot(ends, intercept + slope * ends, "--", color=ORANGE, label=f"line, slope {_signed(slope)}")
     ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
-    ticks.linear(ax.xaxis)
-    ticks.linear(ax.yaxis)
     half = int(np.clip(np.searchsorted(u, 0.0), 1, len(u) - 1))  # of likely tokens, with one bin at least beside it
     least, most = (float(np.abs(part).mean()) for part in (d[:half], d[half:]))
     narrow, wide = number(float((high - low).min()) / 2), number(float((high - low).max()) / 2)
@@ -180,7 +177,6 @@ def places(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.set_xticks(range(len(shown)), [PART_NAMES[part] for part in shown])
     ax.set(ylabel="share of tokens off by a factor of 2 or more", xlabel="where the token stands in its response")
     ax.set_ylim(0, 1.12 * max(n_far / n for n_far, n in far.values()) or 1.0)
-    ticks.linear(ax.yaxis)
     ax.grid(visible=False, axis="x")
     n_far, n = (sum(far[part][k] for part in accused) for k in range(2))
     others_far, others = far["body"]
@@ -232,7 +228,6 @@ def _bars(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str
     ax.set_ylim(len(levels) - 0.4, -0.6)
     ends = [level.gap if level.gap_interval is None else level.gap_interval[1] for level in levels]
     ax.set_xlim(0, min(1.05, 1.15 * max(*ends, *(level.expected for level in levels), 0.01)))
-    ticks.linear(ax.xaxis)
     ax.set(xlabel="share of the gap", ylabel=style.label(name))
     ax.grid(visible=False, axis="y")
     hot = [level for level in levels if level.is_hot] or [max(levels, key=lambda level: level.gap - level.expected)]
@@ -298,7 +293,6 @@ def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: in
         ax.set_yscale("log")
         ticks.logarithmic(ax.yaxis, 0.5 / max(float(each.sum()) for _, _, each in groups), 1.0)
         ax.set_xlim(-reach, reach)
-        ticks.linear(ax.xaxis)
         ax.set(xlabel=SIDE, ylabel="share of tokens")
     return widths[place]
 
@@ -321,7 +315,6 @@ def rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.set_xscale("log")
     ticks.logarithmic(ax.xaxis, float(edges[0]) / 1.1, float(edges[-1]) * 1.1)
     ax.set(xlabel="typical size of a row's tokens, |r|", ylabel="rows")
-    ticks.linear(ax.yaxis)
     middle = float(np.interp(0.5 * counts.sum(), np.cumsum(counts), edges[1:]))
     mark(ax, middle, "median", color=INK, style="-")
     return (
@@ -344,8 +337,6 @@ def repeated(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     ax.plot(u, first, "o-", color=BLUE, label="new token")
     mark(ax, 0.0, "equal", color=INK, vertical=False, style="-")
     ax.set(xlabel="log-odds of the token under rollout, rarer to the left", ylabel=SIDE)
-    ticks.linear(ax.xaxis)
-    ticks.linear(ax.yaxis)
     return f"Tokens that repeat lie {_signed(float((again - first).mean()))} from new ones of the same surprise."
 
 

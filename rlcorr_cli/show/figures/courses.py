@@ -45,7 +45,6 @@ def staleness(ax: Axes, report: Report) -> str:
     ax.set(xlabel="steps that the rollout policy lies behind", ylabel=f"{GAP} (nats)")
     ax.set_ylim(bottom=min(0.0, float(k3.min())))
     _place_ticks(ax, lag)
-    ticks.linear(ax.yaxis)
     if len(places) < 2:
         return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(averages[0]))}."
     first, last, i = float(averages[0]), float(averages[-1]), int(averages.argmax())
@@ -54,7 +53,8 @@ def staleness(ax: Axes, report: Report) -> str:
 
 
 def _place_ticks(ax: Axes, places: Floats) -> None:
-    (ticks.whole if (places == np.round(places)).all() else ticks.linear)(ax.xaxis)
+    if (places == np.round(places)).all():
+        ticks.whole(ax.xaxis)
 
 
 def _followed(report: Report, metrics: Iterable[str]) -> Course:
@@ -171,8 +171,6 @@ def mean_weight(ax: Axes, report: Report) -> str:
     if low > 0 and high > WIDE * low:
         ax.set_yscale("log")
         ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
-    else:
-        ticks.linear(ax.yaxis)
     _rule_lines(ax, report, "rollout_is_mean")
     return _went("The mean weight", curves, "rollout_is_mean")
 
@@ -196,7 +194,6 @@ def sample_size(ax: Axes, report: Report) -> str:
     ax.set_ylim(0, 1.05)
     ax.set_ylabel(f"ESS of {what}")
     _rule_lines(ax, report, name)
-    ticks.linear(ax.yaxis)
     words = {name: "The effective sample size"}
     if rejects:
         after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
@@ -227,7 +224,6 @@ def rejected(ax: Axes, report: Report) -> str:
     _rule_lines(ax, report, "rollout_rs_masked_fraction")
     if len(lines) > 1:
         _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
-    ticks.linear(ax.yaxis)
     words = {
         "rollout_rs_masked_fraction": "The share of tokens rejected",
         "rollout_is_veto_fraction": "The share of sequences vetoed",
@@ -241,7 +237,6 @@ def divergence(ax: Axes, report: Report) -> str:
     curves = _followed(report, lines)
     name = _draw(ax, curves, lines, 0.0)[-1]
     ax.set_ylabel("KL(rollout || training), nats")
-    ticks.linear(ax.yaxis)
     _rule_lines(ax, report, GAP)
     return _went(name, curves, name)
 
@@ -251,7 +246,6 @@ def perplexity(ax: Axes, report: Report) -> str:
     curves = _followed(report, ["ppl_ratio"])
     _draw(ax, curves, {"ppl_ratio": "ppl_ratio"}, 1.0)
     ax.set_ylabel("perplexity, training / rollout")
-    ticks.linear(ax.yaxis)
     return _went("The perplexity ratio", curves, "ppl_ratio")
 
 
@@ -282,6 +276,5 @@ def k3_course(ax: Axes, report: Report) -> str:
     highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
     ax.set_ylabel(f"{GAP} (nats)")
-    ticks.linear(ax.yaxis)
     _rule_lines(ax, report, GAP)
     return _went(GAP, curves, GAP)

@@ -35,7 +35,5 @@ def forest(changes: Sequence[tuple[str, Change]], words: str, ax: Axes) -> str:
         margin = (high / low) ** 0.03
         ax.set_xscale("log")
         ticks.logarithmic(ax.xaxis, low / margin, high * margin)
-    else:
-        ticks.linear(ax.xaxis)
     ax.set_xlabel(f"{'factor' if is_ratio else 'difference'}, 95% interval")
     return words

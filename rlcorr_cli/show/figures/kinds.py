@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
-from rlcorr_cli.show.figures import courses, panels, style
+from rlcorr_cli.show.figures import courses, panels, style, ticks
 from rlcorr_cli.show.inputs import source
 
 ReportPanel = Callable[[Axes, Report], str]
@@ -154,6 +154,8 @@ def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
                 ax.set_title(panel.title)
                 try:
                     sentences.append(panel.draw(ax))
+                    ticks.without_power(ax.xaxis)
+                    ticks.without_power(ax.yaxis)
                 except Missing as reason:
                     lacking.append(panel)
                     missing[panel.title] = str(reason)

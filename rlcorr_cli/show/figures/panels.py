@@ -70,7 +70,6 @@ def ratio(ax: Axes, report: Report) -> str:
             if abs(at) <= reach:
                 mark(ax, at, name, color=color)
     ax.set(xlabel="log-ratio, training − rollout (nats)", ylabel="tokens", xlim=(-reach, reach))
-    ticks.linear(ax.xaxis)
     ticks.counts(ax.yaxis)
     sentences, far = [_spread_words(report, n)], n - drawn.sum()
     if far:
@@ -139,8 +138,6 @@ def _outside(report: Report) -> str:
 def probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training probability, a count per square."""
     _scatter(ax, counted(report).counts["probability"])
-    for axis in (ax.xaxis, ax.yaxis):
-        ticks.linear(axis)
     ax.set(xlabel="rollout probability", ylabel="training probability")
     pearson = report.whole.values["prob_pearson"]
     if pearson is None:
@@ -190,7 +187,6 @@ def _mean_and_std(ax: Axes, places: Floats, bins: Profile) -> None:
     ax.fill_between(x, low, high, color=ORANGE, alpha=0.3, linewidth=0)
     ax.axhline(0, color=INK, linewidth=0.8)
     ax.set_ylabel("log-ratio (nats)")
-    ticks.linear(ax.yaxis)
 
 
 def surprise(ax: Axes, report: Report) -> str:
@@ -305,7 +301,6 @@ def length_spread(ax: Axes, report: Report) -> str:
     for at in (math.log(2), -math.log(2)):
         mark(ax, at, "ratio 2, 1/2", vertical=False)
     ax.set_ylabel("S = sequence log-ratio (nats)")
-    ticks.linear(ax.yaxis)
     _length_axis(ax, lengths)
     shortest, longest = number(trend.shortest), number(trend.longest)
     if len(bins.std) == 1:
@@ -342,7 +337,6 @@ def length_kept(ax: Axes, report: Report) -> str:
     ax.plot(_mean_lengths(lengths), kept, "o-", color=GREEN)
     ax.set_ylim(-0.02, 1.02)
     ax.set_ylabel("share of tokens kept")
-    ticks.linear(ax.yaxis)
     _length_axis(ax, lengths)
     first, last = share(float(kept[0])), share(float(kept[-1]))
     if len(kept) == 1:
@@ -379,7 +373,6 @@ def weights(ax: Axes, report: Report) -> str:
     ticks.counts(ax.yaxis)
     if edges[-1] / edges[0] < LINEAR_BELOW:
         ax.set_xlim(edges[0], edges[-1] + 0.02 * (edges[-1] - edges[0]))
-        ticks.linear(ax.xaxis)
     else:
         ax.set_xscale("log")
         ticks.logarithmic(ax.xaxis, float(edges[0]), 1.05 * float(edges[-1]))
@@ -440,8 +433,6 @@ def gradient(ax: Axes, report: Report) -> str:
         what, title = "kept tokens", "Which sequences hold the kept tokens"
     ax.set_title(title)
     ax.set(xlabel="share of sequences, lightest first", ylabel=f"share of {what}", xlim=(0, 1), ylim=(0, 1))
-    for axis in (ax.xaxis, ax.yaxis):
-        ticks.linear(axis)
     half = 1 - float(np.interp(0.5, curve.sequences, curve.weight))
     words = (
         f"The heavier half of the sequences carries {share(half)} of the {what}, and the heaviest 1% carries "

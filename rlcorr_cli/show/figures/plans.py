@@ -26,7 +26,6 @@ def worth(comparison: Comparison, axes: Axes) -> str:
     axes.set_xlim(0, 1.02)
     axes.set_xlabel("worth (bar), info (pale)")
     axes.grid(axis="y", visible=False)
-    ticks.linear(axes.xaxis)
     best, left = plans[0], len(comparison.whole.plans) - len(plans)
     sentence = f"{style.label(best.name)} is worth the most: {best.worth:.3f}."
     if any(plan.name == taken for plan in plans):
@@ -61,8 +60,6 @@ def kept(comparison: Comparison, axes: Axes) -> str:
         ticks.logarithmic(axes.yaxis, least[2] / 1.5, highest * 1.5)
     else:
         axes.set_ylim(0, 1.12 * highest)
-        ticks.linear(axes.yaxis)
-    ticks.linear(axes.xaxis)
     axes.set_xlabel("tokens kept")
     axes.set_ylabel("k3 of what is kept (nats)")
     if least is None:
@@ -89,12 +86,9 @@ def curve(sweep: Sweep, axes: Axes) -> str:
     axes.set_ylim(0, 1.03)
     axes.set_xlabel(f"{'upper' if sweep.points[-1].high is not None else 'lower'} bound of {sweep.what}")
     axes.set_ylabel("share")
-    ticks.linear(axes.yaxis)
     if min(ends) > 0 and max(ends) > WIDE * min(ends):
         axes.set_xscale("log")
         ticks.logarithmic(axes.xaxis, min(ends) / 1.2, max(ends) * 1.2)
-    else:
-        ticks.linear(axes.xaxis)
     where, point = "Under the loosest bounds", sweep.points[-1]
     if sweep.target is not None and sweep.target.reached:
         where, point = "At the target", sweep.target.point

@@ -68,6 +68,8 @@ RC: Any = {
     "svg.hashsalt": "rlcorr",
     "text.parse_math": False,
     "axes.formatter.use_mathtext": False,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-5, 7),
     "path.simplify": True,
 }
 

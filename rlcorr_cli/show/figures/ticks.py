@@ -1,6 +1,7 @@
-"""Ticks by matplotlib's own locators, on axes whose limits are opened where hardly one tick would lie inside.
+"""Ticks where matplotlib's own are too few or unlike numbers in text: of whole numbers, and on logarithmic axes.
 
-Each function here sets the ticks of one axis once its limits are known.
+Each function here sets the ticks of one axis once its limits are known.  They are by matplotlib's locators, on axes
+whose limits are opened where hardly one tick would lie inside.
 """
 
 import math
@@ -23,15 +24,6 @@ from matplotlib.ticker import (
 LEAST, BESIDE, ABOVE = 3, 5, 7
 """Ticks on an axis: as many at least; about as many at most beside each other, and above each other."""
 STEPS = (1, 2, 2.5, 5, 10)
-
-
-def linear(axis: Axis) -> None:
-    """Ticks at round numbers."""
-    low, high = _view(axis)
-    middle = max(abs(low), abs(high))
-    if not high - low > 1e-6 * middle:
-        low, high = (low - 0.05 * middle, high + 0.05 * middle) if middle > 0 else (-1.0, 1.0)
-    _round(axis, low, high, integer=False)
 
 
 def whole(axis: Axis) -> None:
@@ -87,12 +79,30 @@ def fixed(axis: Axis, low: float, high: float, labels: Sequence[tuple[float, str
 
 def _round(axis: Axis, low: float, high: float, *, integer: bool) -> None:
     """As many round numbers as have room beside one another, three at least."""
-    most = ABOVE if axis is axis.axes.yaxis else BESIDE
-    _set(axis, low, high, MaxNLocator(nbins=most, steps=STEPS, integer=integer, min_n_ticks=LEAST))
-    if integer or 1e-3 <= max(abs(low), abs(high)) < 1e6:
-        formatter = ScalarFormatter(useOffset=False)
+    _set(axis, low, high, MaxNLocator(_most(axis), steps=STEPS, integer=integer, min_n_ticks=LEAST))
+    if integer or not _needs_power(low, high):
+        formatter = ScalarFormatter()
         formatter.set_scientific(False)
         axis.set_major_formatter(formatter)
+
+
+def without_power(axis: Axis) -> None:
+    """Each number in full at matplotlib's own ticks, where it would write a power of ten above the axis."""
+    if isinstance(axis.get_major_formatter(), ScalarFormatter) and _needs_power(*_view(axis)):
+        axis.set_major_formatter(FuncFormatter(_text))
+        axis.set_major_locator(MaxNLocator(_most(axis), steps=STEPS, min_n_ticks=LEAST))
+
+
+def _most(axis: Axis) -> int:
+    return ABOVE if axis is axis.axes.yaxis else BESIDE
+
+
+def _needs_power(low: float, high: float) -> bool:
+    return not 1e-3 <= max(abs(low), abs(high)) < 1e6
+
+
+def _text(tick: float, _: object) -> str:
+    return f"{tick:,g}".replace("-", "−")
 
 
 def _view(axis: Axis) -> tuple[float, float]:
@@ -107,4 +117,4 @@ def _set(axis: Axis, low: float, high: float, locator: Locator) -> None:
     inside = [tick for tick in locator.tick_values(low, high) if low - slack <= tick <= high + slack]
     axis.set_major_locator(FixedLocator(inside))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:,g}".replace("-", "−")))
+    axis.set_major_formatter(FuncFormatter(_text))
