@@ -27,16 +27,15 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.judge import LEAST, concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.rows import slips_of
+from rlcorr_cli.causes.rows import named_rows, slips_of
 from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.where import LAG, Place, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
-from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRow, WorstRows
-from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRows
+from rlcorr_cli.totals.lists import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
@@ -48,6 +47,8 @@ FOLLOW = ("other_weights", "drift")
 """What the context of such faults makes of the tokens around them, too."""
 TOO = "other tokens differ by more than rounding makes, too"
 AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
+AFTER_A_GAP = 4
+"""Tokens, as mask_boundary counts them."""
 FEW = 0.05
 """Of the tokens of a place: so few may be named."""
 AS_WELL = 0.8
@@ -56,18 +57,9 @@ AS_WELL = 0.8
 
 def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
     """The sums over a sample's rows, with the worst rows, whose positions are counted from the start of each file."""
-    worst: list[WorstRows] = []
-    for values in (sums.odd, sums.far):
-        known = np.flatnonzero(~np.isnan(values))
-        rows = known[largest(values[known], WORST)].tolist()
-        places = all_resolved([sample.place(row) for row in rows])
-        worst.append(
-            WorstRows.of(
-                WorstRow(float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
-                for row, place in zip(rows, places, strict=True)
-            )
-        )
-    odd, far = worst
+    odd, far = (
+        WorstRows.of(named_rows(sample, largest(values, WORST).tolist(), values)) for values in (sums.odd, sums.far)
+    )
     return replace(sums.totals, odd_rows=odd, far_rows=far)
 
 
@@ -105,8 +97,8 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
     noise = of_rest.get("noise", of_whole.get("noise"))  # of the rest nothing else tells how wide it is
     if noise is not None:
         of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
-        left = max(0.0, 1 - sum(each.share for each in causes))
-        causes.append(replace(noise, share=min(of_parts, left)))
+        share = min(of_parts, max(0.0, 1 - sum(each.share for each in causes)))
+        causes += [replace(noise, share=share)] if share else []
     causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in BROAD - {"noise"})
     verdict, conclusion = concluded(causes)
     facts = (*whole.facts, *_facts_of_place(place, inside, rest))
@@ -250,7 +242,8 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
     """The diagnosis where faults of single rows or tokens make most of the gap, and so hide what else is wrong: beside
     them what the rest shows by itself.  None where they make less.
 
-    Where a first or last token is wrong, others of its row often are; then only a setting of the sampler is told.
+    Where single tokens are wrong, others of their rows often are, and only a setting of the sampler is told then; a
+    column, too, where only whole rows are.
     """
     shares = {cause.cause: cause.share for cause in whole.causes if not cause.is_minor}
     tokens = {cause.cause: _tokens_of(cause, sample, sums) for cause in whole.causes if cause.cause in shares}
@@ -265,7 +258,7 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
         return whole
     rest = _of_part(sample.tokens(left), context, None, is_last=False)
     settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
-    of_rows = any(CAUSES[name].scope == "rows" for name in wrong)
+    of_rows = all(CAUSES[name].scope == "rows" for name in wrong)
     told = (settings | {"column"} if of_rows else settings) - shares.keys()
     places = {cause.parameters.get("column") for cause in whole.causes}
     portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
@@ -287,20 +280,23 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
 
 def _tokens_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
     """The tokens at which a fault of single rows or tokens sits, bool[V]: all of the rows, or every first one, last one
-    or one after a gap of the mask; None of other causes."""
+    or the AFTER_A_GAP after a gap of the mask; None of other causes."""
     at = np.zeros(sample.n_valid_tokens, np.bool_)
     match cause.cause:
         case "mispaired_rows" | "slipped_rows":
-            rows = ~np.isnan(sums.odd)
-            if cause.cause == "slipped_rows":
-                rows[[slip.row for slip in slips_of(sample)]] = True
-            return np.repeat(rows, sample.n_valid)
+            slipped = np.zeros(sample.n_rows, np.bool_)
+            slipped[[slip.row for slip in slips_of(sample)]] = True
+            of_rows = slipped if cause.cause == "slipped_rows" else ~np.isnan(sums.odd) & ~slipped
+            return np.repeat(of_rows, sample.n_valid)
         case "first_token":
             at[starts_of(sample.n_valid)] = True
         case "last_token":
             at[np.cumsum(sample.n_valid) - 1] = True
         case "mask_boundary":
-            at[starts_of(sample.by_turn.n_valid)] = True
+            turns = sample.by_turn
+            later = np.flatnonzero(turns.levels[TURN].codes)
+            n = np.minimum(turns.n_valid[later], AFTER_A_GAP)
+            at[ranges(starts_of(turns.n_valid)[later], n)] = True
         case _:
             return None
     return at

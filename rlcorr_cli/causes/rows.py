@@ -6,6 +6,7 @@ are of different responses; and rows far off that no column marks.
 
 from collections import Counter
 from collections.abc import Sequence
+from math import isnan
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from rlcorr_cli.causes.features import Case
 from rlcorr_cli.causes.numbers import ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRows
+from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample
@@ -30,7 +33,7 @@ LIKELY = 0.25
 MAXIMUM_ERRORS = 4.0
 ONE_SIDE, UNRELATED = 0.9, 0.2
 """Another token is the less likely one so often, and its log-prob correlates with the sampled one's by less."""
-NEAR_START, LATE = 0.95, 0.1
+EARLIEST, LATE = 0.05, 0.1
 
 FARTHEST_SLIP = 8
 MIN_SLIPPED, MIN_TAIL = 3, 8
@@ -74,16 +77,16 @@ def other_tokens(case: Case) -> CauseFinding | None:
     error = np.sqrt(float((p**3 * (1 - p)).clip(0).sum()))
     is_likeliest = float((p * (far - (1 - p))).sum()) <= MAXIMUM_ERRORS * error
     columns = (case.context.rollout, case.context.train)
-    wrong, right = columns if higher < 1 / 2 else columns[::-1]
+    lower, upper = columns if higher < 1 / 2 else columns[::-1]
     parameters: dict[str, float | str] = {"tokens": n}
     if higher >= NEARLY_ALL and is_likeliest and float(np.median(p[far])) >= LIKELY:
-        cause, headline = "top1_recorded", f"{right} holds the log-prob of the likeliest token, not of the sampled one"
+        cause, headline = "top1_recorded", f"{upper} holds the log-prob of the likeliest token, not of the sampled one"
     elif max(higher, 1 - higher) >= ONE_SIDE and 0 < abs(correlation(a[far], b[far])) < UNRELATED:
         place = np.arange(len(b)) - np.repeat(starts, case.sample.n_valid)
-        start = float(np.quantile((place / np.repeat(case.sample.n_valid, case.sample.n_valid))[far], 1 - NEAR_START))
+        start = float(np.quantile((place / np.repeat(case.sample.n_valid, case.sample.n_valid))[far], EARLIEST))
         since = f", from about {percent(start)} of each row's length on" if start > LATE else ""
-        cause, headline = "wrong_labels", f"{wrong} is not of the sampled tokens{since}"
-        parameters["side"] = wrong
+        cause, headline = "wrong_labels", f"{lower} is not of the sampled tokens{since}"
+        parameters["side"] = lower
     else:
         return None
     return CauseFinding(
@@ -93,11 +96,20 @@ def other_tokens(case: Case) -> CauseFinding | None:
         parameters=parameters,
         headline=headline,
         evidence=(
-            f"On {n:,} tokens the columns differ by more than {FAR_LOG_RATIO:g}. {right} is the higher one on "
+            f"On {n:,} tokens the columns differ by more than {FAR_LOG_RATIO:g}. {upper} is the higher one on "
             f"{percent(max(higher, 1 - higher))} of them, and on {percent(fits)} the two probabilities sum to 1 at "
             "most, as those of two different tokens do.",
         ),
     )
+
+
+def named_rows(sample: RowSample, rows: Sequence[int], values: Floats | None = None) -> list[WorstRow]:
+    """Rows of a sample, their values (0 unless given), and where they stand, counted from the start of each file."""
+    places = all_resolved([sample.place(row) for row in rows])
+    return [
+        WorstRow(0.0 if values is None else float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
+        for row, place in zip(rows, places, strict=True)
+    ]
 
 
 @frozen
@@ -116,7 +128,7 @@ class Slip:
 
 
 def slips_of(sample: RowSample) -> list[Slip]:
-    """The rows of a sample that slip."""
+    """The rows of a sample that slip, of the first CANDIDATES with many far tokens."""
     ends = np.cumsum(sample.n_valid)
     starts = ends - sample.n_valid
     off = np.abs(sample.train.astype(np.float64) - sample.rollout) > FAR_LOG_RATIO
@@ -159,8 +171,9 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
     if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE:
         return None
     by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
-    first = slips[0]
-    names = ", ".join(sample.name(slip.row) or f"row {slip.row}" for slip in slips[:NAMED_ROWS])
+    first = next((slip for slip in slips if not slip.is_whole), slips[0])
+    rows = [slip.row for slip in (first, *(slip for slip in slips if slip is not first))]
+    names = ", ".join(row.name for row in named_rows(sample, rows[:NAMED_ROWS]))
     rollout, train = case.context.rollout, case.context.train
     direction, advice = "later" if by > 0 else "earlier", ""
     of_rows = f"{count_noun(len(slips), 'row')} of {sample.n_rows:,}"
@@ -189,10 +202,18 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
     )
 
 
-def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | None:
-    """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already, for
-    which their columns do not go together in place."""
+def odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
+    """Those of slipped rows whose columns do not go together in place: the others slip too late."""
+    if not slips:
+        return []
+    odd = gap_totals(sample.rows(np.array([slip.row for slip in slips], np.int64))).odd
+    return [slip for slip, value in zip(slips, odd.tolist(), strict=True) if not isnan(value)]
+
+
+def mispaired_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
+    """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already."""
     totals, features = case.totals, case.features
+    slips = [] if case.sample is None else odd_slips(case.sample, slips)
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None
@@ -201,7 +222,7 @@ def mispaired_rows(case: Case, slips: Sequence[Slip] = ()) -> CauseFinding | Non
     if case.sample is not None:
         squares -= sum(slip.squares for slip in slips)
         tokens -= sum(float(case.sample.n_valid[slip.row]) for slip in slips)
-        slipped_names = {case.sample.name(slip.row) for slip in slips}
+        slipped_names = {row.name for row in named_rows(case.sample, [slip.row for slip in slips])}
     share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None

@@ -15,7 +15,7 @@ else is, since steps, sources and workers are made of prompts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import exp, log, log10, sqrt
+from math import comb, exp, log, log10, sqrt
 from typing import Any
 
 import numpy as np
@@ -32,18 +32,18 @@ from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 Index = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 LAG, VERSION, PROMPT, LENGTH = "lag", "policy_version", "group_id", "prompt_length"
-FIRST_NAMED = (LAG, STEP, VERSION)
+TELL_TIME = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
 many of the tokens is named before them."""
 MIN_LEVEL_ROWS, MIN_LEVEL_PROMPTS = 4, 2
 MIN_Z = 4.0
 """Plus log10 of the levels that are tried in all columns, so that a false place is unlikely."""
-LEAST_Z = 2.0
+LEAST_Z_EACH = 2.0
 """What each level of a place must reach by itself, where they reach MIN_Z only together."""
 CHANCE = 0.8
 """The best cut of L equal levels differs by CHANCE sqrt(L) standard errors by chance: half of them lie on each side, at
 0.8 deviations from 0, the mean of half a normal distribution."""
-AT_A_BOUND = 3.0
+MORE_AT_A_BOUND = 3.0
 """The best bound between numbers that make no difference parts them by so many standard errors by chance."""
 MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
 """A data source and a prompt go with the content, which changes how large noise is."""
@@ -122,7 +122,7 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
     most = max((place.share for place in places), default=0.0)
 
     def order(place: Place) -> tuple[bool, float, bool]:
-        return place.share < AS_MUCH * most, round(place.token_share, 2), place.column in FIRST_NAMED
+        return place.share < AS_MUCH * most, round(place.token_share, 2), place.column in TELL_TIME
 
     place, steps = min(places, key=order, default=None), found.get(STEP)
     if place is None or steps is None or place.column == STEP or (place.at != steps.at).mean() > 1 - NEARLY_ALL:
@@ -134,21 +134,22 @@ def shared_by(sample: RowSample, at: Mask) -> Place | None:
     """The smallest place that nearly all of some rows stand in, not by chance.
 
     With shares s of all rows and f of these n rows inside the place, chance is at most e^(-n D), D = f ln(f / s) +
-    (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the ranges that two levels of a column can bound, in all columns.
+    (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the places of so many levels that a column has, and the columns.
     """
     columns, n = looked_at(sample) if at.any() else {}, int(at.sum())
     columns.pop(PROMPT, None)
-    n_tried = sum(len(column.values) ** 2 for column in columns.values())
     places: list[Place] = []
     for name, column in columns.items():
         order = _ordered(column)
         here, every = (np.bincount(codes, minlength=len(order))[order] for codes in (column.codes[at], column.codes))
-        inside = _neighbours(here, every) if _is_ordered(column) else _fewest(here, every)
+        is_ordered = _is_ordered(column)
+        inside = _neighbours(here, every) if is_ordered else _fewest(here, every)
+        n_places = len(order) ** 2 if is_ordered else comb(len(order), len(inside))
         f, s = (float(counts[inside].sum() / counts.sum()) for counts in (here, every))
         if not s < f or s >= 1:
             continue
         distance = f * log(f / s) + (0.0 if f == 1 else (1 - f) * log((1 - f) / (1 - s)))
-        if n_tried * exp(-n * distance) < BY_CHANCE:
+        if log(n_places * len(columns)) - n * distance < log(BY_CHANCE):
             place = _named(name, column, order[inside])
             tokens = float(sample.n_valid[place.at].sum() / sample.n_valid_tokens)
             places.append(replace(place, token_share=tokens))
@@ -178,7 +179,7 @@ def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
     A version beside the step only tells the time, too: how far it is behind is the lag.
     Of numbers there may be more than MOST_LEVELS, for they have an order; not of prompts, whose numbers have none."""
     kept: dict[str, ColumnOfKeys] = {}
-    for name in sorted(sample.levels, key=lambda name: (*FIRST_NAMED, name).index(name)):
+    for name in sorted(sample.levels, key=lambda name: (*TELL_TIME, name).index(name)):
         column = sample.levels[name].rows(np.arange(sample.n_rows))
         is_short = len(column.values) <= MOST_LEVELS or (name != PROMPT and _is_ordered(column))
         tells_time = name == VERSION and STEP in kept
@@ -291,6 +292,8 @@ def _place(
     if name == STEP and not grows:
         codes = _to_the_start(codes, of_units, scores)
     at = np.isin(column.codes, codes)
+    if name == STEP:  # the steps that are named need not be those of the cut
+        size, z = max((_difference(of_units, score, codes) for score in scores), key=lambda of_score: of_score[1])
     return _named(
         name,
         column,
@@ -304,6 +307,15 @@ def _place(
     )
 
 
+def _difference(column: ColumnOfKeys, score: Floats, codes: Index) -> tuple[float, float]:
+    """How far these levels lie above the others by a score, and that in standard errors."""
+    mean, n, deviation = _means(score, column)
+    inside = np.isin(np.arange(len(n)), codes)
+    (n_in, sum_in), (n_out, sum_out) = ((float(n[at].sum()), float((n * mean)[at].sum())) for at in (inside, ~inside))
+    off = ratio(sum_in, n_in) - ratio(sum_out, n_out)
+    return off, off / deviation / sqrt(ratio(1, n_in, 1.0) + ratio(1, n_out, 1.0))
+
+
 def _to_the_start(codes: Index, column: ColumnOfKeys, scores: Floats) -> Index:
     """Levels, and where they are the last ones those before them from which on all are MIN_SIZE times the median one of
     the others, by either score: a gap that grows to a level has begun before."""
@@ -311,19 +323,24 @@ def _to_the_start(codes: Index, column: ColumnOfKeys, scores: Floats) -> Index:
     first = len(order) - len(codes)
     if not first > 0 or set(order[first:].tolist()) != set(codes.tolist()):
         return codes
-    for mean, n, _ in (_means(score, column) for score in scores):
-        above = (mean[order] >= np.median(mean[order[:first]]) + log(MIN_SIZE)) | (n[order] == 0)
-        first = min(first, len(order) - int(np.cumprod(above[::-1]).sum()))
-    return order[first:]
+    return order[min(first, _first_above(column, scores, order[:first])) :]
 
 
 def _start(column: ColumnOfKeys, scores: Floats) -> Any:
     """The first level from which on all are MIN_SIZE times the first one, by either score; None where none is."""
-    order, starts = _ordered(column), list[int]()
+    order = _ordered(column)
+    first = _first_above(column, scores, order[:1])
+    return column.values[order[first]] if 0 < first < len(order) else None
+
+
+def _first_above(column: ColumnOfKeys, scores: Floats, others: Index) -> int:
+    """The place in order of the first level from which on all are MIN_SIZE times the median one of others, by either
+    score."""
+    order, firsts = _ordered(column), list[int]()
     for mean, n, _ in (_means(score, column) for score in scores):
-        above = (mean[order] >= mean[order[0]] + log(MIN_SIZE)) | (n[order] == 0)
-        starts.append(len(order) - int(np.cumprod(above[::-1]).sum()))
-    return column.values[order[min(starts)]] if 0 < min(starts) < len(order) else None
+        above = (mean[order] >= np.median(mean[others]) + log(MIN_SIZE)) | (n[order] == 0)
+        firsts.append(len(order) - int(np.cumprod(above[::-1]).sum()))
+    return min(firsts)
 
 
 def _apart(
@@ -354,11 +371,11 @@ def _apart(
     first_is_hot = z[best] > 0
     hot, far = order[: best + 1] if first_is_hot else order[best + 1 :], float(abs(off[best]))
     if at_a_bound:
-        stands = abs(z[best]) >= least_z + AT_A_BOUND and far >= least
+        stands = abs(z[best]) >= least_z + MORE_AT_A_BOUND and far >= least
     else:
         apart = mean[hot] - sum_out[best] / n_out[best]
         each = apart / deviation / np.sqrt(1 / n[hot] + 1 / n_out[best])
-        together = z[best] >= least_z + CHANCE * sqrt(len(order)) and bool((each >= LEAST_Z).all())
+        together = z[best] >= least_z + CHANCE * sqrt(len(order)) and bool((each >= LEAST_Z_EACH).all())
         stands = (together or bool((each >= least_z).all())) and bool((apart >= least).all())
     if not stands:
         return None
