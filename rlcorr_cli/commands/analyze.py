@@ -32,8 +32,6 @@ from rlcorr_cli.commands.arguments import (
     causes_named,
     computing,
     names,
-    one_of,
-    refuse_outside,
     request,
     several,
 )
@@ -119,7 +117,6 @@ def analyze(
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
-    refuse_outside(0, MOST_SEED, seed=seed)
     chosen = chosen_plan(how)
     wanted = objective_under(chosen, how)
     groups = names("group_by", group_by)
@@ -282,6 +279,7 @@ def inspect(
             panel=LOOKING,
             typed=TEXTS,
             metavar="ID",
+            should="be a sample_id or a number, or a list of them",
         ),
     ] = (),
     worst: Annotated[
@@ -307,8 +305,8 @@ def inspect(
             help="Show, or choose from, the sequences for which this SQL expression over columns holds: "
             "\"step = 4 and worker = 'w3'\".",
             panel=LOOKING,
-            typed=TEXT,
             metavar="SQL",
+            such_as="'step = 4'",
         ),
     ] = None,
     tokenizer: TokenizerName = None,
@@ -339,8 +337,6 @@ def inspect(
     choice = _rows_to_show(rows, worst=worst, rank=rank, random=random, seed=seed, where=where)
     if choice is None and tokenizer is not None:
         raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not MIN_SCALE <= scale <= MAX_SCALE:
-        raise UsageError(f"scale should be from {MIN_SCALE} to {MAX_SCALE}, not {shortened(scale)}.", "Leave it out.")
     chosen = chosen_plan(how)
     reading = request(dumps, how)
     places = forms.sheet_destinations(files, overwrite)
@@ -359,7 +355,7 @@ def _tokenizer(source: str | Path) -> "TokenizerProcess":
     """The tokenizer of that name."""
     from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
 
-    if not isinstance(source, str | Path) or not str(source) or "\0" in str(source):
+    if not str(source) or "\0" in str(source):
         raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
     return TokenizerProcess(str(source))
 
@@ -368,11 +364,6 @@ def _rows_to_show(
     rows: tuple[str, ...], *, worst: int, rank: str | None, random: int, seed: int, where: str | None
 ) -> "Choice | None":
     """Which rows are asked for; None where none are."""
-    refuse_outside(0, MOST_SHOWN, worst=worst, random=random)
-    refuse_outside(0, MOST_SEED, seed=seed)
-    if where is not None and not isinstance(where, str):
-        raise UsageError(f"where should be text, not {shortened(where)}.", 'Write where="step = 4".')
-    by = one_of("--rank", rank or "gap", Rank)
     if rows and (worst or random or where):
         raise UsageError("--row names rows, and --worst, --random and --where choose them.", "Use one of the two.")
     if worst and random:
@@ -385,4 +376,4 @@ def _rows_to_show(
         raise UsageError(f"--row names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use --where.")
     from rlcorr_cli.runs.token_rows import Choice
 
-    return Choice(names=rows, n_worst=worst, rank=by, n_random=random, seed=seed, where=where or "")
+    return Choice(names=rows, n_worst=worst, rank=rank or "gap", n_random=random, seed=seed, where=where or "")

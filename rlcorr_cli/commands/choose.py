@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName, kind_of, one_of
+from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
 from rlcorr_cli.commands.declared import Opt, PythonOnly, filled
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
-from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection
+from rlcorr_cli.plans.plan import Normalize, Plan, Rejection
 from rlcorr_cli.plans.plan import veto as veto_rejection
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class PlanOptions(TypedDict, total=False):
             help="A named correction, such as token_is; `rlcorr presets` lists all.",
             panel=PLAN,
             metavar="NAME",
+            should="be a preset's name",
+            such_as="token_is",
             offers=completion.presets,
         ),
     ]
@@ -45,6 +47,8 @@ class PlanOptions(TypedDict, total=False):
             panel=PLAN,
             typed=TEXT,
             metavar="FILE",
+            should="be a Plan, a file's path or a mapping",
+            such_as="mine.toml",
         ),
     ]
     mode: ModeName
@@ -55,6 +59,7 @@ class PlanOptions(TypedDict, total=False):
             "clamped to them).",
             panel=PLAN,
             metavar="SCOPE:LOW,HIGH[:zero]",
+            such_as="token:,2",
             offers=completion.weight_scopes,
         ),
     ]
@@ -69,6 +74,8 @@ class PlanOptions(TypedDict, total=False):
             default=(),
             typed=TEXTS,
             metavar="STAT.SCOPE:LOW,HIGH",
+            should="be a rejection, or a list of them",
+            such_as="k3.token:,0.01",
             offers=completion.rejections,
         ),
     ]
@@ -114,11 +121,8 @@ def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
     plan, preset = knobs["plan"], knobs["preset"]
     if plan is not None and preset is not None:
         raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
-    rs, veto, mode = knobs.get("rs") or (), knobs.get("veto"), knobs.get("mode")
-    weights: Any = knobs.get("is_")  # callers from Python may pass anything
-    normalize = knobs.get("normalize")
-    if weights is not None and not isinstance(weights, str):
-        raise UsageError(f"--is should be text such as 'token:,2', not {kind_of(weights)}.", 'Write is_="token:,2".')
+    rs, veto, mode = knobs["rs"] or (), knobs["veto"], knobs["mode"]
+    weights, normalize = knobs["is_"], knobs["normalize"]
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     turned = any(knob is not None for knob in (weights, normalize, veto))
     chosen = _resolved(plan, preset, knobs["profile"], turned=bool(rejections) or turned)
@@ -126,9 +130,9 @@ def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
     changed = override(
         chosen.plan,
         weights=None if weights is None else parse_weights(weights),
-        normalize=_choice("--normalize", normalize, Normalize),
+        normalize=normalize,
         rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in [*rejections, *vetoes]),
-        mode=_choice("--mode", mode, Mode),
+        mode=mode,
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
     by_option = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
@@ -230,19 +234,14 @@ def _turned(plan: ChosenPlan, options: ObjectiveOptions | ChoosingObjective) -> 
     """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
     given: Mapping[str, Any] = options
     objective = given.get("objective")
-    numbers = {name: given.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
-    for name, value in numbers.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
-    _choice("--objective", objective, ObjectiveChoice)
     turned = ObjectiveBlock(
         name=plan.loss if objective in (None, "auto") and plan.loss is not None else objective,
-        clip_low=numbers["clip_low"],
-        clip_high=numbers["clip_high"],
-        dual_clip=numbers["dual_clip"],
-        aggregation=_choice("--loss-agg", given.get("loss_agg"), Aggregation),
-        loss_constant=numbers["loss_constant"],
-        denominator=_choice("denominator", given.get("denominator"), Denominator),
+        clip_low=given.get("clip_low"),
+        clip_high=given.get("clip_high"),
+        dual_clip=given.get("dual_clip"),
+        aggregation=given.get("loss_agg"),
+        loss_constant=given.get("loss_constant"),
+        denominator=given.get("denominator"),
     )
     return turned.over(plan.objective).of(plan.plan)
 
@@ -252,10 +251,6 @@ def plan_file(plan: Any) -> str | None:
     if isinstance(plan, ChosenPlan):
         return plan.file
     return str(plan) if isinstance(plan, str | Path) else None
-
-
-def _choice(option: str, value: Any, choices: Any) -> Any:
-    return None if value is None else one_of(option, value, choices)
 
 
 def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool) -> ChosenPlan:
@@ -275,8 +270,6 @@ def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool)
 def _of_preset(name: Any, profile: "Framework | None") -> ChosenPlan:
     from rlcorr_cli.plans.presets import preset
 
-    if not isinstance(name, str):
-        raise UsageError(f"--preset should be a preset's name, not {kind_of(name)}.", "Give a plan itself as --plan.")
     named = preset(name)
     if profile is None:
         return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(name)}",))
@@ -309,15 +302,10 @@ def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
             objective=file.objective,
             loss=file.loss,
         )
-    if isinstance(plan, Mapping):
-        from rlcorr_cli.frameworks.read import plan_in
+    from rlcorr_cli.frameworks.read import plan_in
 
-        read = plan_in(dict(plan), profile)
-        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
-    raise UsageError(
-        f"plan should be a Plan, a file's path or a mapping, not {kind_of(plan)}.",
-        "Write --plan mine.toml, or --preset token_is.",
-    )
+    read = plan_in(dict(plan), profile)
+    return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
 
 
 def _not_of(profile: "Framework") -> UsageError:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -33,9 +33,7 @@ from rlcorr_cli.commands.arguments import (
     computing,
     mapping,
     names,
-    one_of,
     paths,
-    refuse_outside,
     refuse_stdin_twice,
     request,
     several,
@@ -53,13 +51,12 @@ from rlcorr_cli.commands.choose import (
 from rlcorr_cli.commands.declared import Opt
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
-from rlcorr_cli.errors import RlcorrError, UsageError, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import TOTALLED_SHEETS, sheet_destinations
 
 if TYPE_CHECKING:
@@ -94,6 +91,8 @@ def compare(
             panel=PLAN,
             typed=TEXTS,
             metavar="FILE",
+            should="be a Plan, a file's path or a mapping, or a list of them",
+            such_as="mine.toml",
         ),
     ] = (),
     all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False,
@@ -116,8 +115,6 @@ def compare(
     from rlcorr_cli.plans.presets import PRESETS
     from rlcorr_cli.runs import compare as comparing
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    one_of("--sort", sort, ("worth", "info", "kept", "name"))
     asked = [choose_plan(preset=name) for name in (*names("preset", preset), *(PRESETS if all else ()))]
     asked += [choose_plan(plan=each) for each in several(plan)]
     compared = asked or default_plans()
@@ -234,11 +231,10 @@ def sweep(
     mean.  Files of its own totals (.rlcorr) stand in the place of a dump, and are added; the plan is then theirs, and
     no target can be named, because that reads the dump again.
     """
-    from rlcorr_cli.results.swept import MOST_POINTS, Targets
+    from rlcorr_cli.results.swept import Targets
     from rlcorr_cli.runs import sweep as sweeping
     from rlcorr_cli.totals.comparison import divides_by_mean
 
-    refuse_outside(2, MOST_POINTS, points=points)
     targets = Targets(target_keep, target_ess)
     outputs = sheet_files(output, TOTALLED_SHEETS)
     places = sheet_destinations(outputs, overwrite)
@@ -320,11 +316,15 @@ def diff(
     ] = None,
     all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=COMPARING)] = False,
     min_effect: Annotated[
-        float, Opt(help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
+        float,
+        Opt(
+            help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0, most=1000
+        ),
     ] = 0.1,
     seed: Seed = 0,
     fail_on: Annotated[
-        Names, Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME")
+        DiffFailOn | Sequence[DiffFailOn],
+        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME"),
     ] = (),
     mode: ModeName = None,
     group_by: GroupBy = (),
@@ -348,12 +348,6 @@ def diff(
     from rlcorr_cli.runs.diff import DiffSettings
     from rlcorr_cli.runs.diff import diff as run
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    # Callers from Python may pass anything.
-    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:
-        raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
-    for value in names("fail_on", fail_on):
-        one_of("--fail-on", value, get_args(DiffFailOn))
     if len(dumps) < 2:
         raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")
     refuse_stdin_twice(*(paths(dump) for dump in dumps))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from rlcorr_cli.commands.arguments import (
     JOINING,
@@ -26,8 +26,6 @@ from rlcorr_cli.commands.arguments import (
     Watching,
     computing,
     names,
-    one_of,
-    refuse_outside,
     refuse_stdin_twice,
     request,
 )
@@ -122,9 +120,6 @@ def filter(
     from rlcorr_cli.results.written import Target
     from rlcorr_cli.runs import filter as filtering
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
-    one_of("--rejected", rejected, ("drop", "keep"))
     if output is None and not dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
     chosen = chosen_plan(how)
@@ -153,7 +148,6 @@ def filter(
 def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
     """The objective whose coefficients are written; None where none are."""
     if coef is not None:
-        one_of("--coef", coef, get_args(Coef)[0])
         return objective_under(plan, options) or choose_objective(plan=plan)
     if asks_for_objective(options):
         raise UsageError("Without --coef an objective changes nothing in the output.", "Add --coef raw.")
@@ -248,7 +242,6 @@ def convert(
     """
     from rlcorr_cli.runs import convert as converting
 
-    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file)
     if output is None:
         raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
     path = written("-o", output)

@@ -356,8 +356,6 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
     """Kind -> where its picture goes."""
     if output is None:
         return {}
-    if not isinstance(output, (str, Path, Mapping)):
-        raise UsageError(f"output should be a path, not {kind_of(output)}.", "Name a .png, or a directory.")
     if isinstance(output, Mapping):
         return {kind: Destination(path=written("-o", path)) for kind, path in output.items()}
     return _named(written("-o", output), kinds)

@@ -14,7 +14,6 @@ from rlcorr_cli.commands.arguments import (
     Files,
     HowRead,
     computing,
-    kind_of,
     request,
 )
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
@@ -107,6 +106,8 @@ def watch(
             help="Run this command of the shell at each alarm, with the alarm as JSON on its standard input.",
             panel=WATCHING,
             metavar="COMMAND",
+            should="be a command of the shell",
+            such_as="'mail me'",
         ),
     ] = None,
     rules: RulesPath = None,
@@ -128,8 +129,6 @@ def watch(
     from rlcorr_cli.runs.watch import Job
     from rlcorr_cli.runs.watch_state import alone
 
-    if isinstance(every, bool) or not isinstance(every, int | float) or not 0 <= every <= LONGEST:
-        raise UsageError(f"--every should be a number of seconds from 0 to {LONGEST:,}.", "Write --every 30.")
     reading = request(paths, how)
     if any(path == STDIN or type(path) is not str for path in reading.paths):
         raise UsageError(
@@ -137,8 +136,6 @@ def watch(
         )
     if how.get("quarantine") is not None or how.get("limit") is not None:
         raise UsageError("--quarantine and --limit are for one dump, and many are followed.", "Use --on-bad-row skip.")
-    if exec is not None and not isinstance(exec, str):
-        raise UsageError(f"--exec should be a command of the shell, not {kind_of(exec)}.", "Write --exec 'mail me'.")
     remembered = Destination(path=_state_file(state), option="--state", overwrite=True)
     places = [remembered]
     if tb is not None:
@@ -152,8 +149,8 @@ def watch(
     chosen = chosen_plan(how)
     asked = policy(
         file=None if rules is None else read_rules(str(rules)),
-        at_most=bounds_texts("--max", max),
-        at_least=bounds_texts("--min", min),
+        at_most=bounds_texts(max),
+        at_least=bounds_texts(min),
         accept=accepted(accept),
     )
     refuse_impossible(asked, chosen.plan, grouped=True)
