@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, filled, kind_of, several
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, kind_of, several
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -79,7 +79,6 @@ FormatName = Annotated[
     Opt(
         help=f"What the dump is: auto, {', '.join(NAMES)}.",
         panel=READING,
-        default="auto",
         metavar="NAME",
         offers=("auto", *NAMES),
         rare=True,
@@ -146,7 +145,7 @@ Limit = Annotated[
 
 OnBadRow = Annotated[
     Literal["error", "skip"],
-    Opt(help="Stop at bad rows (default), or skip them.", panel=READING, default="error"),
+    Opt(help="Stop at bad rows (default), or skip them.", panel=READING),
 ]
 Nonfinite = Annotated[
     NonfiniteAction,
@@ -154,7 +153,6 @@ Nonfinite = Annotated[
         help="NaN or infinity on a valid token: reject the row (error), mask the token (mask), or keep a missing "
         "rollout log-prob at ratio 1, as TRL does (keep).",
         panel=READING,
-        default="error",
         rare=True,
     ),
 ]
@@ -164,7 +162,6 @@ AboveZero = Annotated[
         help="A log-prob a little above 0 (up to 0.25), as rounding to bf16 leaves: reject the row (error), or read 0 "
         "(clamp).",
         panel=READING,
-        default="error",
         rare=True,
     ),
 ]
@@ -173,7 +170,6 @@ Device = Annotated[
     Opt(
         help="Where to compute. auto: on a GPU if there is one.",
         panel=COMPUTING,
-        default="cpu",
         metavar="<auto|cpu|torch|cuda|cuda:N>",
         such_as="cpu",
         offers=completion.devices,
@@ -186,15 +182,48 @@ BatchTokens = Annotated[
 ]
 
 
-class Read(TypedDict, total=False):
+Engine = Annotated[
+    EngineName,
+    Act(
+        help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
+        "processes.",
+        panel=COMPUTING,
+        rare=True,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    Opt(
+        help="Number of threads, processes or tasks (default: one per core).",
+        panel=COMPUTING,
+        metavar="N",
+        least=1,
+        most=MOST_WORKERS,
+        rare=True,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    Act(
+        help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
+        "runs here, or local.",
+        panel=COMPUTING,
+        metavar="HOST:PORT",
+        rare=True,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
     """How a dump is read, which every command is told alike."""
 
-    format: FormatName
-    map: Map
-    batch_by: BatchBy
-    limit: Limit
-    sample: Sample
-    on_bad_row: OnBadRow
+    format: FormatName = "auto"
+    map: Map = None
+    batch_by: BatchBy = None
+    limit: Limit = None
+    sample: Sample = None
+    on_bad_row: OnBadRow = "error"
     quarantine: Annotated[
         str | Path | None,
         Act(
@@ -204,7 +233,7 @@ class Read(TypedDict, total=False):
             metavar="PATH",
             rare=True,
         ),
-    ]
+    ] = None
     max_bad_fraction: Annotated[
         float | None,
         Opt(
@@ -215,47 +244,20 @@ class Read(TypedDict, total=False):
             most=1,
             rare=True,
         ),
-    ]
-    nonfinite: Nonfinite
-    above_zero: AboveZero
+    ] = None
+    nonfinite: Nonfinite = "error"
+    above_zero: AboveZero = "error"
 
 
-class Computed(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Computed:
     """Where and in what portions it is computed."""
 
-    device: Device
-    batch_tokens: BatchTokens
-    engine: Annotated[
-        EngineName,
-        Act(
-            help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
-            "processes.",
-            panel=COMPUTING,
-            default="auto",
-            rare=True,
-        ),
-    ]
-    workers: Annotated[
-        int | None,
-        Opt(
-            help="Number of threads, processes or tasks (default: one per core).",
-            panel=COMPUTING,
-            metavar="N",
-            least=1,
-            most=MOST_WORKERS,
-            rare=True,
-        ),
-    ]
-    ray_address: Annotated[
-        str | None,
-        Act(
-            help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
-            "runs here, or local.",
-            panel=COMPUTING,
-            metavar="HOST:PORT",
-            rare=True,
-        ),
-    ]
+    device: Device = "cpu"
+    batch_tokens: BatchTokens = None
+    engine: Engine = "auto"
+    workers: Workers = None
+    ray_address: RayAddress = None
 
 
 def progress_bar(quiet: bool) -> "Watch | None":
@@ -276,14 +278,16 @@ Watching = Annotated[
 ]
 
 
-class HowRead(Read, Computed, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowRead(Computed, Read):
     """How a dump is read and computed."""
 
 
-class How(HowRead, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class How(HowRead):
     """The same, and who watches how far it is."""
 
-    watch: Watching
+    watch: Watching = None
 
 
 GroupBy = Annotated[
@@ -358,17 +362,16 @@ Junit = Annotated[
 
 def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
     """The dump to read, and how."""
-    named = filled(Read, how)
     return ReadRequest(
         paths=paths(dumps),
-        format=named["format"],
-        columns=mapping(named["map"]),
+        format=how.format,
+        columns=mapping(how.map),
         group_by=names("group_by", group_by),
         cluster_by=cluster_by,
-        batch_by=named["batch_by"],
-        limit=named["limit"],
+        batch_by=how.batch_by,
+        limit=how.limit,
         bad_rows=bad_row_policy(how),
-        sample=_sample(named["sample"]),
+        sample=_sample(how.sample),
     )
 
 
@@ -387,9 +390,8 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts."""
     from rlcorr_cli.runs import computing as engines
 
-    named = filled(Computed, how)
-    workers, batch_tokens, ray_address = named["workers"], named["batch_tokens"], named["ray_address"]
-    device, engine = named["device"], named["engine"]
+    workers, batch_tokens, ray_address = how.workers, how.batch_tokens, how.ray_address
+    device, engine = how.device, how.engine
     if ray_address is not None and engine != "ray":
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
     return engines.computing(device, batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
@@ -448,11 +450,8 @@ def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]
 
 def bad_row_policy(how: Read) -> BadRowPolicy:
     """What to do about bad rows."""
-    named = filled(Read, how)
-    action, quarantine, most = named["on_bad_row"], named["quarantine"], named["max_bad_fraction"]
-    policy = BadRowPolicy(
-        action=action, max_fraction=most, nonfinite=named["nonfinite"], above_zero=named["above_zero"]
-    )
+    action, quarantine, most = how.on_bad_row, how.quarantine, how.max_bad_fraction
+    policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=how.nonfinite, above_zero=how.above_zero)
     if quarantine is not None:  # a file for bad rows asks to go on without them
         return replace(policy, action="quarantine", quarantine=output_path("--quarantine", quarantine))
     if action == "error" and most is not None:

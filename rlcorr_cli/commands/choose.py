@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
-from rlcorr_cli.commands.declared import Opt, PythonOnly, filled
+from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, takes
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
@@ -25,7 +25,8 @@ PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 config."""
 
 
-class PlanOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanOptions:
     """Which plan, and what is turned on it, a knob at a time."""
 
     preset: Annotated[
@@ -38,7 +39,7 @@ class PlanOptions(TypedDict, total=False):
             such_as="token_is",
             offers=completion.presets,
         ),
-    ]
+    ] = None
     plan: Annotated[
         PlanLike | None,
         Opt(
@@ -50,8 +51,8 @@ class PlanOptions(TypedDict, total=False):
             should="be a Plan, a file's path or a mapping",
             such_as="mine.toml",
         ),
-    ]
-    mode: ModeName
+    ] = None
+    mode: ModeName = None
     is_: Annotated[
         str | None,
         Opt(
@@ -62,8 +63,10 @@ class PlanOptions(TypedDict, total=False):
             such_as="token:,2",
             offers=completion.weight_scopes,
         ),
-    ]
-    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)]
+    ] = None
+    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)] = (
+        None
+    )
     rs: Annotated[
         str | Rejection | Sequence[str | Rejection],
         Opt(
@@ -71,18 +74,18 @@ class PlanOptions(TypedDict, total=False):
             "them. Repeatable.",
             python="Or a Rejection.",
             panel=PLAN,
-            default=(),
             typed=TEXTS,
             metavar="STAT.SCOPE:LOW,HIGH",
             should="be a rejection, or a list of them",
             such_as="k3.token:,0.01",
             offers=completion.rejections,
         ),
-    ]
-    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)]
+    ] = ()
+    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)] = None
 
 
-class ProfiledPlanOptions(PlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProfiledPlanOptions(PlanOptions):
     """The same, with a framework's own numbers."""
 
     profile: Annotated[
@@ -91,22 +94,20 @@ class ProfiledPlanOptions(PlanOptions, total=False):
             help="canonical, or a framework's own numbers: verl-mismatch, verl-0.6, verl-0.7, verl-0.8, verl-0.9, "
             "slime.",
             panel=PLAN,
-            default=CANONICAL,
             metavar="NAME",
             offers=completion.profiles,
             rare=True,
         ),
-    ]
+    ] = CANONICAL
 
 
 def asks_for_plan(options: PlanOptions) -> bool:
     """Whether any option asks for a plan, or turns a knob of one."""
-    given: Mapping[str, Any] = options
-    defaults = filled(ProfiledPlanOptions, {})
-    return any(given.get(name) not in (None, (), [], default) for name, default in defaults.items())
+    return bool(changed(options, ProfiledPlanOptions))
 
 
-def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
+@takes(ProfiledPlanOptions)
+def choose_plan(options: ProfiledPlanOptions) -> ChosenPlan:
     """The plan that is asked for, with its knobs turned, and its notes; `plan` of every command takes it.
 
     A profile is a framework's release, whose plan comes from its own config (a file, a mapping; none for its defaults),
@@ -115,17 +116,17 @@ def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
     return chosen_plan(options)
 
 
-def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
+def chosen_plan(options: PlanOptions) -> ChosenPlan:
     """The plan that is asked for among the options of a command."""
-    knobs = filled(ProfiledPlanOptions, options)
-    plan, preset = knobs["plan"], knobs["preset"]
+    plan, preset = options.plan, options.preset
+    profile = options.profile if isinstance(options, ProfiledPlanOptions) else CANONICAL
     if plan is not None and preset is not None:
         raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
-    rs, veto, mode = knobs["rs"] or (), knobs["veto"], knobs["mode"]
-    weights, normalize = knobs["is_"], knobs["normalize"]
+    rs, veto, mode = options.rs or (), options.veto, options.mode
+    weights, normalize = options.is_, options.normalize
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     turned = any(knob is not None for knob in (weights, normalize, veto))
-    chosen = _resolved(plan, preset, knobs["profile"], turned=bool(rejections) or turned)
+    chosen = _resolved(plan, preset, profile, turned=bool(rejections) or turned)
     vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,
@@ -153,7 +154,8 @@ def _options(
     return (*kept, *values, *(f"--rs {shlex.quote(text)}" for text in texts))
 
 
-class ObjectiveOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectiveOptions:
     """Which policy objective, and what is turned on it, a knob at a time."""
 
     objective: Annotated[
@@ -164,60 +166,70 @@ class ObjectiveOptions(TypedDict, total=False):
             panel=OBJECTIVE,
             typed=ObjectiveChoice | None,
         ),
-    ]
+    ] = None
     clip_low: Annotated[
         float | None, Opt(help="Lower clip range (default 0.2; gspo 3e-4).", panel=OBJECTIVE, rare=True)
-    ]
+    ] = None
     clip_high: Annotated[
         float | None, Opt(help="Upper clip range (default 0.2; gspo 4e-4).", panel=OBJECTIVE, rare=True)
-    ]
+    ] = None
     loss_agg: Annotated[
         Aggregation | None,
         Opt(help="How token losses are averaged (the last is Dr.GRPO's).", panel=OBJECTIVE, rare=True),
-    ]
+    ] = None
 
 
-class HowPlanned(How, PlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowPlanned(PlanOptions, How):
     """How a dump is read, and by which plan."""
 
 
-class HowCorrected(How, ProfiledPlanOptions, ObjectiveOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowCorrected(ObjectiveOptions, ProfiledPlanOptions, How):
     """How a dump is read, by which plan it is corrected, and which objective is reported."""
 
 
-class ChoosingObjective(ObjectiveOptions, ProfiledPlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChoosingObjective(ProfiledPlanOptions, ObjectiveOptions):
     """What `choose_objective` takes: beside the knobs, what on a command line the `objective` block of a plan's file
     says."""
 
-    dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")]
+    dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")] = None
     loss_constant: Annotated[
         float | None, PythonOnly("What seq-mean-token-sum-norm divides a sequence's sum by, such as 8192.")
-    ]
+    ] = None
     denominator: Annotated[
         Denominator | None, PythonOnly("Divide by what the plan keeps (kept, the default), or by all that is valid.")
-    ]
+    ] = None
 
 
-def choose_objective(**options: Unpack[ChoosingObjective]) -> Objective:
+@takes(ChoosingObjective)
+def choose_objective(options: ChoosingObjective) -> Objective:
     """The policy objective of a plan with its knobs; `objective` of every command takes it.
 
     Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
     4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    return _turned(chosen_plan(options), options)
+    return _turned(
+        chosen_plan(options),
+        options,
+        dual_clip=options.dual_clip,
+        loss_constant=options.loss_constant,
+        denominator=options.denominator,
+    )
 
 
 def asks_for_objective(options: ObjectiveOptions) -> bool:
     """Whether any option asks for an objective, or turns a knob of one."""
-    return any(options.get(name) is not None for name in ObjectiveOptions.__annotations__)
+    return bool(changed(options, ObjectiveOptions))
 
 
 def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | None:
     """The objective that is asked for under a plan, or that of the plan's file; None where neither is."""
-    objective = options.get("objective")
+    objective = options.objective
     if not isinstance(objective, Objective):
         return _turned(plan, options) if asks_for_objective(options) or plan.objective is not None else None
-    if asks_for_objective({**options, "objective": None}):
+    if changed(options, ObjectiveOptions) != ["objective"]:
         raise UsageError(
             "--clip-low, --clip-high and --loss-agg change an objective of a name, and this one was chosen already.",
             "Name them where it is chosen.",
@@ -230,18 +242,15 @@ def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | 
     return objective
 
 
-def _turned(plan: ChosenPlan, options: ObjectiveOptions | ChoosingObjective) -> Objective:
+def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Objective:
     """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
-    given: Mapping[str, Any] = options
-    objective = given.get("objective")
+    objective: Any = options.objective
     turned = ObjectiveBlock(
         name=plan.loss if objective in (None, "auto") and plan.loss is not None else objective,
-        clip_low=given.get("clip_low"),
-        clip_high=given.get("clip_high"),
-        dual_clip=given.get("dual_clip"),
-        aggregation=given.get("loss_agg"),
-        loss_constant=given.get("loss_constant"),
-        denominator=given.get("denominator"),
+        clip_low=options.clip_low,
+        clip_high=options.clip_high,
+        aggregation=options.loss_agg,
+        **of_block,
     )
     return turned.over(plan.objective).of(plan.plan)
 

@@ -1,20 +1,23 @@
 """One declaration of each argument, from which its option, its value and its documentation follow.
 
 A command is a function that Python calls as it stands, and an option is an argument of the same name: --group-by is
-`group_by`, and --is, which is a keyword of Python, `is_`.  Each parameter is annotated by its type and one of the two
-records below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Arguments
-that many commands take stand in a TypedDict, and the command takes `**how: Unpack[How]`.  `declared` lists them all,
-`options` those of them that a command line has, and `arguments` makes of what was typed what the function takes.
+`group_by`, and --is, which is a keyword of Python, `is_`.  Each is annotated by its type and one of the two records
+below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Most commands
+take the fields of a frozen dataclass, those that many take from its bases: `takes` makes arguments of them.  `declared`
+lists them all, `options` those of them that a command line has; `refuse_wrong` holds values against what is declared,
+and `arguments` makes of what was typed what the function takes.
 `app` gives the options to typer; `python` makes signature, documentation and messages for callers from Python.
 
 Nothing here, and nothing that a declaration needs, loads typer or a library for numbers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ForwardRef, Literal, Union, get_args, get_origin
+from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.frozen import frozen
@@ -25,10 +28,10 @@ class Opt:
     """An argument that is an option, too.
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
-    argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
-    typed: the type on the command line, if it differs.  otherwise: makes what a command line takes where nothing is
-    typed, of the values of the options that it names.  least, most: the smallest and the largest number allowed.
-    should: what errors say of a value of the right type, 'be text', where the type does not tell; such_as: one of them.
+    argument's own is not the one.  typed: the type on the command line, if it differs.  otherwise: makes what a command
+    line takes where nothing is typed, of the values of the options that it names.  least, most: the smallest and the
+    largest number allowed.  should: what errors say of a value of the right type, 'be text', where the type does not
+    tell; such_as: one of them.
     offers: the names that a shell may complete, or a function of `completion` that finds them; those of choices are
     known.  python: more text for help in Python.  rare: it stands in --help-all alone.
     """
@@ -37,7 +40,6 @@ class Opt:
     python: str = ""
     panel: str = ""
     flags: tuple[str, ...] = ()
-    default: Any = None
     typed: Any = None
     otherwise: Callable[..., Any] | None = None
     metavar: str | None = None
@@ -92,9 +94,7 @@ class Declared:
     @property
     def default(self) -> Any:
         """What a command line takes where nothing is typed; `Parameter.empty` where something must be."""
-        own = getattr(self.by, "default", None)
-        default = self.parameter.default if own is None else own
-        return None if default == () else default
+        return None if self.parameter.default == () else self.parameter.default
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -185,27 +185,35 @@ def refuse_wrong(every: Iterable[Declared], values: Mapping[str, Any]) -> None:
 
 
 def declared(function: Callable[..., Any]) -> list[Declared]:
-    """Every argument of a function in order; those of its TypedDict stand behind what is typed by its place."""
-    own: list[Declared] = []
-    shared: list[Declared] = []
-    n_by_place = 0
-    for name, parameter in signature(function).parameters.items():
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            (how,) = get_args(parameter.annotation)
-            for key, hint in how.__annotations__.items():
-                marked = getattr(hint, "__metadata__", (None,))[0]
-                keyword = Parameter(key, Parameter.KEYWORD_ONLY, default=getattr(marked, "default", None))
-                shared.append(_declared(key, hint, keyword))
-            continue
-        own.append(_declared(name, parameter.annotation, parameter))
-        n_by_place += not own[-1].panel and n_by_place == len(own) - 1
-    return [*own[:n_by_place], *shared, *own[n_by_place:]]
+    """Every argument of a function in order."""
+    return [
+        _declared(name, parameter.annotation, parameter) for name, parameter in signature(function).parameters.items()
+    ]
 
 
-def filled(arguments: Any, how: Mapping[str, Any]) -> dict[str, Any]:
-    """What was named of a TypedDict's arguments, and of the others the defaults that they declare."""
-    marks = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in arguments.__annotations__.items()}
-    return {name: getattr(mark, "default", None) for name, mark in marks.items()} | dict(how)
+P = ParamSpec("P")
+Options = TypeVar("Options")
+R = TypeVar("R")
+
+
+def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], R]], Callable[P, R]]:
+    """Have a function of options called with each of them as an argument.  options: their class."""
+
+    def taking(function: Callable[[Options], R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(options(*args, **kwargs))
+
+        called.__signature__ = signature(options)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
+        return called
+
+    return taking
+
+
+def changed(options: Any, kind: Any) -> list[str]:
+    """The arguments of a class of options that say anything else than when they are left out."""
+    values = ((each, getattr(options, each.name, each.default)) for each in fields(kind))
+    return [each.name for each, value in values if value not in (None, (), [], {}, each.default)]
 
 
 def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:

@@ -35,7 +35,7 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def speaking(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs).arguments  # TypedDicts take any name
+            given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
         try:
