@@ -1,10 +1,10 @@
 """`analyze`, `diagnose` and `inspect`: how far apart the two policies of a dump are, why, and in which rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -31,7 +31,6 @@ from rlcorr_cli.commands.arguments import (
     causes_named,
     computing,
     names,
-    refuse_outside,
     request,
     several,
 )
@@ -42,7 +41,7 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Opt, PythonOnly
+from rlcorr_cli.commands.declared import Opt, PythonOnly, takes
 from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
 from rlcorr_cli.commands.saved import (
     AllowOverlap,
@@ -57,7 +56,6 @@ from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
-from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
@@ -84,93 +82,100 @@ LARGEST_READ_AGAIN = 4 << 30
 LOOKED_AT = "step, policy_version, worker, data_source, finish_reason, cached_tokens, spec_accept_rate"
 
 
-def analyze(
-    dumps: Dumps,
-    *,
-    group_by: GroupBy = (),
-    cluster_by: ClusterBy = None,
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnalyzeOptions(HowCorrected):
+    """What `analyze` takes."""
+
+    dumps: Dumps = field(kw_only=False)
+    group_by: GroupBy = ()
+    cluster_by: ClusterBy = None
     extreme_ratio: Annotated[
         float, Opt(help="A token is extreme if its ratio is above this, or below its inverse.", panel=PLAN, rare=True)
-    ] = 2.0,
-    seed: Seed = 0,
-    allow_overlap: AllowOverlap = False,
-    pool: Pool = False,
+    ] = 2.0
+    seed: Seed = 0
+    allow_overlap: AllowOverlap = False
+    pool: Pool = False
     pictures: Annotated[
         bool,
         PythonOnly(
             "Count also what `plot` and `to_html` draw and `trends` are told from; it takes a third longer. Some files "
             "of `output` have it counted."
         ),
-    ] = False,
-    totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False,
-    tokenizer: TokenizerName = None,
-    clean_dump: RareCleanDump = None,
-    output: Outputs = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[HowCorrected],
-) -> "Report":
+    ] = False
+    totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False
+    tokenizer: TokenizerName = None
+    clean_dump: RareCleanDump = None
+    output: Outputs = ()
+    overwrite: Overwrite = False
+
+
+@takes(AnalyzeOptions)
+def analyze(options: AnalyzeOptions) -> "Report":
     """Diagnose a dump, and show what a correction would do.
 
     The report's `whole` and `groups` hold counts and metrics by name, `intervals` 95% intervals; `health`, `verdict`,
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
-    refuse_outside(0, MOST_SEED, seed=seed)
-    chosen = chosen_plan(how)
-    wanted = objective_under(chosen, how)
-    groups = names("group_by", group_by)
-    parts = saved_parts(dumps, allow_overlap=allow_overlap)
-    outputs = report_files(output, n_group_columns=len(groups) or bool(parts))
-    places = forms.destinations(outputs, overwrite)
+    chosen = chosen_plan(options)
+    wanted = objective_under(chosen, options)
+    groups, ratio = names("group_by", options.group_by), options.extreme_ratio
+    parts = saved_parts(options.dumps, allow_overlap=options.allow_overlap)
+    outputs = report_files(options.output, n_group_columns=len(groups) or bool(parts))
+    places = forms.destinations(outputs, options.overwrite)
     if parts:
         from rlcorr_cli.results.run_totals import RunTotals
         from rlcorr_cli.results.saved_totals import report_in
 
-        notes = check_touched(places, parts, plan=chosen, clean_dump=clean_dump)
-        first, run = added(parts, RunTotals, how, group_by=groups, allow_overlap=allow_overlap)
-        run = run.pooled if pool else run
+        notes = check_touched(places, parts, plan=chosen, clean_dump=options.clean_dump)
+        first, run = added(parts, RunTotals, options, group_by=groups, allow_overlap=options.allow_overlap)
+        run = run.pooled if options.pool else run
         held = run.provenance.settings
         refuse_conflicting(
             first,
             {
                 "--profile": (chosen.profile and chosen.profile.name, run.profile),
-                "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(how) else None, run.plan.name),
-                "--cluster-by": (cluster_by, held["cluster_by"]),
-                "--extreme-ratio": (None if extreme_ratio == 2.0 else extreme_ratio, held["extreme_ratio"]),
-                "--seed": (seed or None, run.provenance.seed),
+                "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
+                "--cluster-by": (options.cluster_by, held["cluster_by"]),
+                "--extreme-ratio": (ratio if ratio != AnalyzeOptions.extreme_ratio else None, held["extreme_ratio"]),
+                "--seed": (options.seed or None, run.provenance.seed),
                 "--objective": (wanted and wanted.name, held.get("objective.name")),
             },
         )
         report_files(
-            output, n_group_columns=len(run.provenance.asked_groups)
+            options.output, n_group_columns=len(run.provenance.asked_groups)
         )  # only now it is known how they are grouped
         with Staging() as staging:
-            return finished(report_in(first, run, yardstick(clean_dump, how)), notes, outputs, staging)
-    reading = request(dumps, how, group_by=groups, cluster_by=cluster_by)
+            return finished(report_in(first, run, yardstick(options.clean_dump, options)), notes, outputs, staging)
+    reading = request(options.dumps, options, group_by=groups, cluster_by=options.cluster_by)
     notes = check_touched(
-        (*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer, clean_dump=clean_dump
+        (*places, *quarantines(reading)),
+        reading.paths,
+        plan=chosen,
+        tokenizer=options.tokenizer,
+        clean_dump=options.clean_dump,
     )
-    text_of = None if tokenizer is None else _tokenizer(tokenizer)
+    text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
     from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
 
     clips = DEFAULT_CLIPS["ppo"]
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
-    with Staging() as staging, computing(how) as compute:
+    with Staging() as staging, computing(options) as compute:
         report = analysis.analyze(
             reading,
             chosen,
-            settings=DiagnosticSettings(extreme_ratio, *clips),
+            settings=DiagnosticSettings(ratio, *clips),
             computing=compute,
-            seed=seed,
-            watch=how.get("watch"),
-            pictures=pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
-            follows_steps=not pool,
-            totals=totals or keep_totals(outputs),
+            seed=options.seed,
+            watch=options.watch,
+            pictures=options.pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
+            follows_steps=not options.pool,
+            totals=options.totals or keep_totals(outputs),
             staging=staging,
             objective=wanted,
-            clean=yardstick(clean_dump, how),
+            clean=yardstick(options.clean_dump, options),
         )
         is_small = sum(file.n_bytes for file in report.inputs) <= LARGEST_READ_AGAIN
         if is_small and STDIN not in reading.paths and any(path.suffix.lower() in WITH_ROWS for path in outputs):
@@ -183,10 +188,12 @@ def analyze(
         return finished(report, notes, outputs, staging)
 
 
-def diagnose(
-    dumps: Dumps,
-    *,
-    group_by: GroupBy = (),
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DiagnoseOptions(How):
+    """What `diagnose` takes."""
+
+    dumps: Dumps = field(kw_only=False)
+    group_by: GroupBy = ()
     by: Annotated[
         Names,
         Opt(
@@ -196,7 +203,7 @@ def diagnose(
             metavar="COLUMN",
             offers=completion.columns,
         ),
-    ] = (),
+    ] = ()
     fail_on: Annotated[
         Names,
         Opt(
@@ -208,13 +215,15 @@ def diagnose(
             metavar="CAUSE,...",
             offers=completion.causes,
         ),
-    ] = (),
-    clean_dump: CleanDump = None,
-    allow_overlap: AllowOverlap = False,
-    output: TotalledOutputs = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[How],
-) -> "DiagnosedDump":
+    ] = ()
+    clean_dump: CleanDump = None
+    allow_overlap: AllowOverlap = False
+    output: TotalledOutputs = ()
+    overwrite: Overwrite = False
+
+
+@takes(DiagnoseOptions)
+def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     """Find the cause of a gap: its size, its evidence, and what to do.
 
     The result's `verdict` is the name of the likely cause, or says that there is none; `causes` are all that hold, each
@@ -224,33 +233,33 @@ def diagnose(
     """
     from rlcorr_cli.runs import diagnose as diagnosing
 
-    if how.get("batch_by") is not None:
+    if options.batch_by is not None:
         raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
-    looked_at: Sequence[str] = [name for name in names("by", by) if name]
-    failing = causes_named(fail_on)
-    outputs = sheet_files(output, forms.TOTALLED_SHEETS)
-    places = forms.sheet_destinations(outputs, overwrite)
-    if parts := saved_parts(dumps, allow_overlap=allow_overlap):
+    looked_at: Sequence[str] = [name for name in names("by", options.by) if name]
+    failing = causes_named(options.fail_on)
+    outputs = sheet_files(options.output, forms.TOTALLED_SHEETS)
+    places = forms.sheet_destinations(outputs, options.overwrite)
+    if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
         from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
 
-        notes = check_touched(places, parts, clean_dump=clean_dump)
-        first, run = added(parts, DiagnosisRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
+        notes = check_touched(places, parts, clean_dump=options.clean_dump)
+        first, run = added(parts, DiagnosisRun, options, group_by=options.group_by, allow_overlap=options.allow_overlap)
         refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
-            of_sum = result_of(first, run, partial(diagnosis_of, clean=yardstick(clean_dump, how)))
+            of_sum = result_of(first, run, partial(diagnosis_of, clean=yardstick(options.clean_dump, options)))
             of_sum = replace(of_sum, totals=run, fail_on=failing)
             return finished(of_sum, notes, outputs, staging)
-    reading = request(dumps, how, group_by=group_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, clean_dump=clean_dump)
-    with Staging() as staging, computing(how) as compute:
+    reading = request(options.dumps, options, group_by=options.group_by)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, clean_dump=options.clean_dump)
+    with Staging() as staging, computing(options) as compute:
         diagnosed = diagnosing.diagnose(
             reading,
             by=tuple(looked_at),
             computing=compute,
-            watch=how.get("watch"),
+            watch=options.watch,
             staging=staging,
             totals=keep_totals(outputs),
-            clean=yardstick(clean_dump, how),
+            clean=yardstick(options.clean_dump, options),
         )
         return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
 
@@ -259,13 +268,11 @@ MOST_SHOWN = 1000
 """Rows that are shown token by token, at most."""
 
 
-class InspectOptions(HowRead, PlanOptions, total=False):
-    """What `inspect` is told of a dump and a plan."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InspectOptions(PlanOptions, HowRead):
+    """What `inspect` takes."""
 
-
-def inspect(
-    dumps: Dumps,
-    *,
+    dumps: Dumps = field(kw_only=False)
     row: Annotated[
         str | int | Sequence[str | int],
         Opt(
@@ -273,8 +280,9 @@ def inspect(
             panel=LOOKING,
             typed=TEXTS,
             metavar="ID",
+            should="be a sample_id or a number, or a list of them",
         ),
-    ] = (),
+    ] = ()
     worst: Annotated[
         int,
         Opt(
@@ -284,22 +292,24 @@ def inspect(
             least=0,
             most=MOST_SHOWN,
         ),
-    ] = 0,
+    ] = 0
     where: Annotated[
         str | None,
         Opt(
             help="Show, or choose from, the sequences for which this SQL expression over columns holds: "
             "\"step = 4 and worker = 'w3'\".",
             panel=LOOKING,
-            typed=TEXT,
             metavar="SQL",
+            such_as="'step = 4'",
         ),
-    ] = None,
-    tokenizer: TokenizerName = None,
-    output: SheetOutputs = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[InspectOptions],
-) -> "Inspected | TokenRows":
+    ] = None
+    tokenizer: TokenizerName = None
+    output: SheetOutputs = ()
+    overwrite: Overwrite = False
+
+
+@takes(InspectOptions)
+def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     """Show how a dump is read, what is wrong with it, and where.
 
     Bad rows are counted, and never end it.  Of the rows that are named or chosen it shows every token, its text, and
@@ -307,21 +317,21 @@ def inspect(
     """
     from rlcorr_cli.runs import inspect as inspection
 
-    files = sheet_files(output)
-    rows = tuple(str(name) for name in several(row))
-    choice = _rows_to_show(rows, worst, where)
-    if choice is None and tokenizer is not None:
+    files = sheet_files(options.output)
+    rows = tuple(str(name) for name in several(options.row))
+    choice = _rows_to_show(rows, options.worst, options.where)
+    if choice is None and options.tokenizer is not None:
         raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
-    chosen = chosen_plan(how)
-    reading = request(dumps, how)
-    places = forms.sheet_destinations(files, overwrite)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=tokenizer)
-    with Staging() as staging, computing(how) as compute:
+    chosen = chosen_plan(options)
+    reading = request(options.dumps, options)
+    places = forms.sheet_destinations(files, options.overwrite)
+    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=options.tokenizer)
+    with Staging() as staging, computing(options) as compute:
         if choice is None:
             return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
         from rlcorr_cli.runs.token_rows import token_rows
 
-        read = None if tokenizer is None else _tokenizer(tokenizer)
+        read = None if options.tokenizer is None else _tokenizer(options.tokenizer)
         found = token_rows(reading, chosen, compute, choice, tokenizer=read)
         return finished(found, notes, files, staging)
 
@@ -330,16 +340,13 @@ def _tokenizer(source: str | Path) -> "TokenizerProcess":
     """The tokenizer of that name."""
     from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
 
-    if not isinstance(source, str | Path) or not str(source) or "\0" in str(source):
+    if not str(source) or "\0" in str(source):
         raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
     return TokenizerProcess(str(source))
 
 
 def _rows_to_show(rows: tuple[str, ...], worst: int, where: str | None) -> "Choice | None":
     """Which rows are asked for; None where none are."""
-    refuse_outside(0, MOST_SHOWN, worst=worst)
-    if where is not None and not isinstance(where, str):
-        raise UsageError(f"where should be text, not {shortened(where)}.", 'Write where="step = 4".')
     if rows and (worst or where):
         raise UsageError("--row names rows, and --worst and --where choose them.", "Use one of the two.")
     if not (rows or worst or where):

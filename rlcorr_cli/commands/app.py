@@ -5,18 +5,17 @@ runs, so that help and completion load neither numpy nor pyarrow.  `typed` makes
 
 Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.
 
-typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so values that
-need no checking are taken as they are, and typer is asked about all others, whose refusals are then its own.
+typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so it is left
+out, and the declaration of an option checks its value.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -91,9 +90,6 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 
 LIGHT = ("presets", "explain", "help")
 """Commands that read no dump: they load no library for numbers, and take no defaults from files."""
-
-_OF_NUMBERS = frozenset("0123456789+-.eE")
-"""Of what is typed in these alone, Python and typer make the same number, or none."""
 
 
 def function(command: str) -> Callable[..., Any]:
@@ -235,41 +231,10 @@ class Group(TyperGroup):
 
 
 def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    """A parameter's value as its command takes it."""
-    if value is None and not parameter.required:
-        taken = () if parameter.multiple or parameter.nargs == -1 else None
-        return taken if parameter.callback is None else parameter.callback(ctx, parameter, taken)
-    kind, info = parameter.type_descriptor.annotation, parameter.type_descriptor.parameter_info
-    known = parameter.callback is None and (value or not parameter.required)
-    taken = taken_as_typed(kind, value, info.min, info.max) if known else None
-    return by_typer(ctx, value) if taken is None else taken
-
-
-def taken_as_typed(kind: Any, value: Any, low: float | None, high: float | None) -> Any:
-    """A value, typed or a default, of an option of that type within those bounds; None where typer is to be asked."""
-    if get_args(kind) == (str,):
-        texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-        return list(value) if texts else None
-    if get_origin(kind) is Literal:
-        return value if value in get_args(kind) else None
-    if kind is str:
-        return value if isinstance(value, str) else None
-    number = _number(kind, value) if kind in (int, float) else None
-    inside = number is not None and (low is None or low <= number) and (high is None or number <= high)
-    return number if inside else None
-
-
-def _number(kind: type[int] | type[float], value: Any) -> int | float | None:
-    """A finite number that is one, or is typed plainly."""
-    if type(value) is kind:
-        return value
-    if not isinstance(value, str) or not set(value) <= _OF_NUMBERS:
-        return None
-    try:
-        number = kind(value)
-    except ValueError:
-        return None
-    return None if abs(number) == math.inf else number
+    """A parameter's value as it is typed; its command checks it.  typer is asked where one is missing, or does more."""
+    if parameter.callback is None and (value or not parameter.required):
+        return list(value) if isinstance(value, tuple) else value
+    return parameter.callback(ctx, parameter, None) if value is None and parameter.callback else by_typer(ctx, value)
 
 
 def _refuse_repeated(in_order: Sequence[Any]) -> None:
@@ -286,7 +251,7 @@ def _refuse_repeated(in_order: Sequence[Any]) -> None:
 
 
 def _adapt(parameter: Any) -> None:
-    """Have typer asked only about values that take more than a look, and leave the type of a flag out of help."""
+    """Take values as they are typed, and leave the type of a flag out of help."""
     parameter.process_value = partial(_processed, parameter, partial(type(parameter).process_value, parameter))
     if parameter.param_type_name == "option" and parameter.is_flag:
         parameter.metavar = ""

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, filled
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, kind_of, several
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -79,7 +79,6 @@ FormatName = Annotated[
     Opt(
         help=f"What the dump is: auto, {', '.join(NAMES)}.",
         panel=READING,
-        default="auto",
         metavar="NAME",
         offers=("auto", *NAMES),
         rare=True,
@@ -89,16 +88,10 @@ FormatName = Annotated[
 
 def mapping(pairs: Any) -> dict[str, str]:
     """Canonical name -> the dump's column, of a mapping or of texts 'canonical=column'."""
-    columns: dict[str, str] = {}
-    listed: list[Any] = list(pairs.items()) if isinstance(pairs, Mapping) else several(() if pairs is None else pairs)
-    if not all(isinstance(name, str) for pair in listed for name in (pair if isinstance(pair, tuple) else (pair,))):
-        raise UsageError(
-            f"--map should map canonical names to the dump's columns, and is {kind_of(pairs)}.",
-            "Write --map old_log_probs=log_probs.",
-        )
     if isinstance(pairs, Mapping):
         return dict(pairs)
-    for pair in listed:
+    columns: dict[str, str] = {}
+    for pair in several(() if pairs is None else pairs):
         canonical, equals, column = pair.partition("=")
         if not equals or not canonical or not column:
             raise UsageError(
@@ -118,6 +111,8 @@ Map = Annotated[
         panel=READING,
         typed=TEXTS,
         metavar="CANONICAL=COLUMN",
+        should="map canonical names to the dump's columns",
+        such_as="old_log_probs=log_probs",
         offers=completion.mapped_columns,
     ),
 ]
@@ -138,6 +133,8 @@ Sample = Annotated[
         panel=READING,
         typed=TEXT,
         metavar="N|all",
+        should="be a number of tokens or all",
+        such_as="100000",
         rare=True,
     ),
 ]
@@ -148,7 +145,7 @@ Limit = Annotated[
 
 OnBadRow = Annotated[
     Literal["error", "skip"],
-    Opt(help="Stop at bad rows (default), or skip them.", panel=READING, default="error"),
+    Opt(help="Stop at bad rows (default), or skip them.", panel=READING),
 ]
 Nonfinite = Annotated[
     NonfiniteAction,
@@ -156,7 +153,6 @@ Nonfinite = Annotated[
         help="NaN or infinity on a valid token: reject the row (error), mask the token (mask), or keep a missing "
         "rollout log-prob at ratio 1, as TRL does (keep).",
         panel=READING,
-        default="error",
         rare=True,
     ),
 ]
@@ -166,7 +162,6 @@ AboveZero = Annotated[
         help="A log-prob a little above 0 (up to 0.25), as rounding to bf16 leaves: reject the row (error), or read 0 "
         "(clamp).",
         panel=READING,
-        default="error",
         rare=True,
     ),
 ]
@@ -175,8 +170,8 @@ Device = Annotated[
     Opt(
         help="Where to compute. auto: on a GPU if there is one.",
         panel=COMPUTING,
-        default="cpu",
         metavar="<auto|cpu|torch|cuda|cuda:N>",
+        such_as="cpu",
         offers=completion.devices,
         rare=True,
     ),
@@ -187,15 +182,48 @@ BatchTokens = Annotated[
 ]
 
 
-class Read(TypedDict, total=False):
+Engine = Annotated[
+    EngineName,
+    Act(
+        help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
+        "processes.",
+        panel=COMPUTING,
+        rare=True,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    Opt(
+        help="Number of threads, processes or tasks (default: one per core).",
+        panel=COMPUTING,
+        metavar="N",
+        least=1,
+        most=MOST_WORKERS,
+        rare=True,
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    Act(
+        help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
+        "runs here, or local.",
+        panel=COMPUTING,
+        metavar="HOST:PORT",
+        rare=True,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Read:
     """How a dump is read, which every command is told alike."""
 
-    format: FormatName
-    map: Map
-    batch_by: BatchBy
-    limit: Limit
-    sample: Sample
-    on_bad_row: OnBadRow
+    format: FormatName = "auto"
+    map: Map = None
+    batch_by: BatchBy = None
+    limit: Limit = None
+    sample: Sample = None
+    on_bad_row: OnBadRow = "error"
     quarantine: Annotated[
         str | Path | None,
         Act(
@@ -205,7 +233,7 @@ class Read(TypedDict, total=False):
             metavar="PATH",
             rare=True,
         ),
-    ]
+    ] = None
     max_bad_fraction: Annotated[
         float | None,
         Opt(
@@ -216,47 +244,20 @@ class Read(TypedDict, total=False):
             most=1,
             rare=True,
         ),
-    ]
-    nonfinite: Nonfinite
-    above_zero: AboveZero
+    ] = None
+    nonfinite: Nonfinite = "error"
+    above_zero: AboveZero = "error"
 
 
-class Computed(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Computed:
     """Where and in what portions it is computed."""
 
-    device: Device
-    batch_tokens: BatchTokens
-    engine: Annotated[
-        EngineName,
-        Act(
-            help="How the dump is read: by threads, worker processes, or tasks on a Ray cluster. auto: threads or "
-            "processes.",
-            panel=COMPUTING,
-            default="auto",
-            rare=True,
-        ),
-    ]
-    workers: Annotated[
-        int | None,
-        Opt(
-            help="Number of threads, processes or tasks (default: one per core).",
-            panel=COMPUTING,
-            metavar="N",
-            least=1,
-            most=MOST_WORKERS,
-            rare=True,
-        ),
-    ]
-    ray_address: Annotated[
-        str | None,
-        Act(
-            help="The cluster of --engine ray, or local for one of this run's own; default RAY_ADDRESS, or one that "
-            "runs here, or local.",
-            panel=COMPUTING,
-            metavar="HOST:PORT",
-            rare=True,
-        ),
-    ]
+    device: Device = "cpu"
+    batch_tokens: BatchTokens = None
+    engine: Engine = "auto"
+    workers: Workers = None
+    ray_address: RayAddress = None
 
 
 def progress_bar(quiet: bool) -> "Watch | None":
@@ -277,14 +278,16 @@ Watching = Annotated[
 ]
 
 
-class HowRead(Read, Computed, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowRead(Computed, Read):
     """How a dump is read and computed."""
 
 
-class How(HowRead, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class How(HowRead):
     """The same, and who watches how far it is."""
 
-    watch: Watching
+    watch: Watching = None
 
 
 GroupBy = Annotated[
@@ -355,20 +358,16 @@ Junit = Annotated[
 
 def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
     """The dump to read, and how."""
-    named = filled(Read, how)
-    refuse_outside(1, MOST_ROWS, limit=named["limit"])
-    if cluster_by is not None:
-        names("cluster_by", cluster_by)
     return ReadRequest(
         paths=paths(dumps),
-        format=named["format"],
-        columns=mapping(named["map"]),
+        format=how.format,
+        columns=mapping(how.map),
         group_by=names("group_by", group_by),
         cluster_by=cluster_by,
-        batch_by=named["batch_by"],
-        limit=named["limit"],
+        batch_by=how.batch_by,
+        limit=how.limit,
         bad_rows=bad_row_policy(how),
-        sample=_sample(named["sample"]),
+        sample=_sample(how.sample),
     )
 
 
@@ -387,15 +386,9 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     """Where and in what portions to compute, while a run lasts."""
     from rlcorr_cli.runs import computing as engines
 
-    named = filled(Computed, how)  # callers from Python may pass anything
-    workers, batch_tokens, ray_address = named["workers"], named["batch_tokens"], named["ray_address"]
-    device, engine = named["device"], named["engine"]
-    refuse_outside(1, MOST_WORKERS, workers=workers)
-    refuse_outside(1, MOST_ROWS, batch_tokens=batch_tokens)
-    if not isinstance(device, str):
-        raise UsageError(f"device should be a name such as 'cpu', not {kind_of(device)}.", 'Write device="cpu".')
-    one_of("--engine", engine, EngineName)
-    if ray_address is not None and (engine != "ray" or not isinstance(ray_address, str)):
+    workers, batch_tokens, ray_address = how.workers, how.batch_tokens, how.ray_address
+    device, engine = how.device, how.engine
+    if ray_address is not None and engine != "ray":
         raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
     return engines.computing(device, batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
 
@@ -404,11 +397,6 @@ def refuse_stdin_twice(*dumps: Sequence[str]) -> None:
     """A UsageError where standard input is among the files of more than one dump: it can be read only once."""
     if sum(STDIN in files for files in dumps) > 1:
         raise UsageError("Standard input can hold one dump only.", "Name the others as files.")
-
-
-def several(values: Any) -> list[Any]:
-    """What a list or a tuple holds, or else the one value."""
-    return list(values) if isinstance(values, (list, tuple)) else [values]
 
 
 def paths(dumps: Any) -> tuple[str, ...]:
@@ -433,31 +421,9 @@ def paths(dumps: Any) -> tuple[str, ...]:
 def names(argument: str, values: Any) -> tuple[str, ...]:
     """One name or several."""
     listed = several(values)
-    for name in listed:
-        if not isinstance(name, str):
-            raise UsageError(f"{argument} should be a name, or a list of names, not {kind_of(name)}.", "Name columns.")
-        if not name:
-            raise UsageError(f"{argument} holds an empty name.", "Name columns.")
+    if "" in listed:
+        raise UsageError(f"{argument} holds an empty name.", "Name columns.")
     return tuple(listed)
-
-
-def refuse_outside(least: int, most: int, **values: Any) -> None:
-    """Refuse what is no whole number between two ends, both allowed; None stands for a default."""
-    for name, value in values.items():
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise UsageError(
-                f"{name} should be a whole number from {least} to {most}, not {shortened(value)}.", "Leave it out."
-            )
-
-
-def one_of(option: str, value: Any, choices: Any) -> Any:
-    """The value if the choices (a Literal, or a tuple) hold it."""
-    allowed: tuple[str, ...] = get_args(choices) or choices
-    if value not in allowed:
-        raise not_one_of(option, value, allowed)
-    return value
 
 
 def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]:
@@ -480,22 +446,10 @@ def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]
 
 def bad_row_policy(how: Read) -> BadRowPolicy:
     """What to do about bad rows."""
-    named = filled(Read, how)
-    action = one_of("--on-bad-row", named["on_bad_row"], Literal["error", "skip"])
-    nonfinite = one_of("--nonfinite", named["nonfinite"], NonfiniteAction)
-    above_zero = one_of("--above-zero", named["above_zero"], AboveZeroAction)
-    quarantine, most = named["quarantine"], named["max_bad_fraction"]
-    if quarantine is not None and not isinstance(quarantine, str | Path):
-        raise UsageError(f"--quarantine should be a path, not {kind_of(quarantine)}.", "Name a .jsonl or a .parquet.")
-    policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=nonfinite, above_zero=above_zero)
+    action, quarantine, most = how.on_bad_row, how.quarantine, how.max_bad_fraction
+    policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=how.nonfinite, above_zero=how.above_zero)
     if quarantine is not None:  # a file for bad rows asks to go on without them
         return replace(policy, action="quarantine", quarantine=output_path("--quarantine", quarantine))
     if action == "error" and most is not None:
         raise UsageError("--max-bad-fraction needs --on-bad-row skip or --quarantine.", "Add --on-bad-row skip.")
     return policy
-
-
-def kind_of(value: Any) -> str:
-    """A value's type, to be read in a sentence: 'a DataFrame', 'an int'."""
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

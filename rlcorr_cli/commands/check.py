@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -30,7 +30,7 @@ from rlcorr_cli.commands.arguments import (
     several,
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, written
 from rlcorr_cli.commands.saved import yardstick
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
@@ -68,6 +68,8 @@ def limit_option(help: str, metavar: str) -> Opt:
         panel=RULES,
         typed=TEXTS,
         metavar=metavar,
+        should="map metrics to amounts",
+        such_as="k3_kl=0.01",
         offers=completion.limited_metrics,
     )
 
@@ -90,12 +92,14 @@ Accept = Annotated[
 ]
 
 
-def check(
-    source: Annotated["Report | Paths", DUMPS_OR_REPORT],
-    *,
-    rules: RulesPath = None,
-    max: AtMost = None,
-    min: AtLeast = None,
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckOptions(HowCorrected):
+    """What `check` takes."""
+
+    source: Annotated["Report | Paths", DUMPS_OR_REPORT] = field(kw_only=False)
+    rules: RulesPath = None
+    max: AtMost = None
+    min: AtLeast = None
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
@@ -104,10 +108,10 @@ def check(
             typed=TEXT,
             metavar="REPORT",
         ),
-    ] = None,
-    update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False,
-    max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=50%.", "METRIC=N[%]")] = None,
-    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=1%.", "METRIC=N[%]")] = None,
+    ] = None
+    update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False
+    max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=50%.", "METRIC=N[%]")] = None
+    max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=1%.", "METRIC=N[%]")] = None
     fail_on: Annotated[
         Names,
         Opt(
@@ -118,29 +122,31 @@ def check(
             metavar="NAME,...",
             offers=completion.failures,
         ),
-    ] = (),
-    accept: Accept = (),
+    ] = ()
+    accept: Accept = ()
     expect: Annotated[
         Literal["equal"] | None,
         Opt(
             help="Fail unless both columns are bit-equal.",
             panel=RULES,
         ),
-    ] = None,
-    strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False,
-    group_by: GroupBy = (),
-    cluster_by: ClusterBy = None,
-    pool: Pool = False,
-    clean_dump: RareCleanDump = None,
-    junit: Junit = None,
-    output: PageOutputs = (),
-    overwrite: Overwrite = False,
+    ] = None
+    strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False
+    group_by: GroupBy = ()
+    cluster_by: ClusterBy = None
+    pool: Pool = False
+    clean_dump: RareCleanDump = None
+    junit: Junit = None
+    output: PageOutputs = ()
+    overwrite: Overwrite = False
     summary: Annotated[
         str | Path | None,
         PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary),
-    ] = None,
-    **how: Unpack[HowCorrected],
-) -> "Checked":
+    ] = None
+
+
+@takes(CheckOptions)
+def check(options: CheckOptions) -> "Checked":
     """Check a dump or a saved report against limits; exits 1 on failure.
 
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
@@ -152,14 +158,26 @@ def check(
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 
-    files = sheet_files(output, PAGES)
-    report_file = () if junit is None else (junit_file(junit),)
-    places = (*sheet_destinations(files, overwrite), *report_file)
-    appended = () if summary is None else (Destination(path=Path(summary), option=SUMMARY, overwrite=True),)
-    reading = request("" if isinstance(source, Report) else source, how, group_by=group_by, cluster_by=cluster_by)
-    inputs = () if isinstance(source, Report) else reading.paths
-    updated = _updated(baseline) if update_baseline else None
-    read: dict[str, Any] = {"plan": how.get("plan"), "rules": rules, "baseline": baseline, "clean_dump": clean_dump}
+    files = sheet_files(options.output, PAGES)
+    report_file = () if options.junit is None else (junit_file(options.junit),)
+    places = (*sheet_destinations(files, options.overwrite), *report_file)
+    appended = (
+        () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
+    )
+    reading = request(
+        "" if isinstance(options.source, Report) else options.source,
+        options,
+        group_by=options.group_by,
+        cluster_by=options.cluster_by,
+    )
+    inputs = () if isinstance(options.source, Report) else reading.paths
+    updated = _updated(options.baseline) if options.update_baseline else None
+    read: dict[str, Any] = {
+        "plan": options.plan,
+        "rules": options.rules,
+        "baseline": options.baseline,
+        "clean_dump": options.clean_dump,
+    }
     if updated is None:
         notes = check_touched((*places, *quarantines(reading)), inputs, **read)
     else:
@@ -167,48 +185,49 @@ def check(
         notes = check_touched((updated, *places, *quarantines(reading)), inputs, **read_but)
     notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **read))))
     is_first = updated is not None and not _is_there(updated.path)
-    report = saved(source)
-    chosen = chosen_plan(how if report is None else {})
-    wanted = objective_under(chosen, how)
-    failing = causes_named(fail_on, also=FLAGS)
+    report = saved(options.source)
+    chosen = chosen_plan(options if report is None else PlanOptions())
+    wanted = objective_under(chosen, options)
+    failing = causes_named(options.fail_on, also=FLAGS)
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
-        file=None if rules is None else read_rules(str(rules)),
-        at_most=(*bounds_texts("--max", max), *(() if expect is None else EXPECTED[expect][0])),
-        at_least=bounds_texts("--min", min),
-        max_increase=bounds_texts("--max-increase", max_increase),
-        max_decrease=bounds_texts("--max-decrease", max_decrease),
-        baseline=_baseline(baseline, is_first=is_first),
+        file=None if options.rules is None else read_rules(str(options.rules)),
+        at_most=(*bounds_texts(options.max), *(() if options.expect is None else EXPECTED[options.expect][0])),
+        at_least=bounds_texts(options.min),
+        max_increase=bounds_texts(options.max_increase),
+        max_decrease=bounds_texts(options.max_decrease),
+        baseline=_baseline(options.baseline, is_first=is_first),
         fail_on=failing,
-        strict=strict,
-        accept=(*accepted(accept), *(() if expect is None else EXPECTED[expect][1])),
+        strict=options.strict,
+        accept=(*accepted(options.accept), *(() if options.expect is None else EXPECTED[options.expect][1])),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
     with Outputs() as staging:
         if report is not None:
-            refuse_beside_report(reading, how)
+            refuse_beside_report(reading, options)
             if wanted is not None:
                 raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
-            if clean_dump is not None:
+            if options.clean_dump is not None:
                 raise UsageError("--clean-dump needs the dump: a saved report has its cause already.", NAME_DUMP)
         else:
             from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs none of it
 
-            watch = how.get("watch")
             if chosen.profile is None:  # a peer's names are known once its function has run
                 of_objective = None if wanted is None else wanted.name
-                refuse_impossible(asked, chosen.plan, grouped=bool(group_by) or not pool, objective=of_objective)
-            with computing(how) as compute:
+                refuse_impossible(
+                    asked, chosen.plan, grouped=bool(options.group_by) or not options.pool, objective=of_objective
+                )
+            with computing(options) as compute:
                 report = analyze(
                     reading,
                     chosen,
                     computing=compute,
-                    watch=watch,
+                    watch=options.watch,
                     group_intervals=asked.baseline is not None,
-                    follows_steps=not pool,
+                    follows_steps=not options.pool,
                     staging=staging,
                     objective=wanted,
-                    clean=yardstick(clean_dump, how),
+                    clean=yardstick(options.clean_dump, options),
                 )
         checked = judged(measurements_of(report), asked)
         checked = replace(checked, notes=notes + checked.notes)
@@ -224,10 +243,10 @@ def check(
         for path in files:
             write(checked, path, staging)
         staging.publish()
-    if summary is not None:
+    if options.summary is not None:
         from rlcorr_cli.show.check import append_summary
 
-        append_summary(checked, str(summary))
+        append_summary(checked, str(options.summary))
     return checked
 
 
@@ -303,12 +322,8 @@ def _baseline(source: Any, *, is_first: bool) -> "Baseline | None":
     return Baseline(name=name, sections=measurements_of(report).sections)
 
 
-def bounds_texts(option: str, amounts: Any) -> list[str]:
+def bounds_texts(amounts: Any) -> list[str]:
     """Each as 'k3_kl=0.01', which is how rules are read."""
     if isinstance(amounts, Mapping):
         return [f"{metric}={amount}" for metric, amount in amounts.items()]
-    listed = several(() if amounts is None else amounts)
-    if not all(isinstance(text, str) for text in listed):
-        what = f"{option} should map metrics to amounts, and is {kind_of(amounts)}."
-        raise UsageError(what, f"Write {option} k3_kl=0.01.")
-    return listed
+    return several(() if amounts is None else amounts)

@@ -2,19 +2,19 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName, kind_of, one_of
-from rlcorr_cli.commands.declared import Opt, PythonOnly, filled
+from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
+from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, takes
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
-from rlcorr_cli.plans.plan import Mode, Normalize, Plan, Rejection
+from rlcorr_cli.plans.plan import Normalize, Plan, Rejection
 from rlcorr_cli.plans.plan import veto as veto_rejection
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 config."""
 
 
-class PlanOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanOptions:
     """Which plan, and what is turned on it, a knob at a time."""
 
     preset: Annotated[
@@ -34,9 +35,11 @@ class PlanOptions(TypedDict, total=False):
             help="A named correction, such as token_is; `rlcorr presets` lists all.",
             panel=PLAN,
             metavar="NAME",
+            should="be a preset's name",
+            such_as="token_is",
             offers=completion.presets,
         ),
-    ]
+    ] = None
     plan: Annotated[
         PlanLike | None,
         Opt(
@@ -45,9 +48,11 @@ class PlanOptions(TypedDict, total=False):
             panel=PLAN,
             typed=TEXT,
             metavar="FILE",
+            should="be a Plan, a file's path or a mapping",
+            such_as="mine.toml",
         ),
-    ]
-    mode: ModeName
+    ] = None
+    mode: ModeName = None
     is_: Annotated[
         str | None,
         Opt(
@@ -55,10 +60,13 @@ class PlanOptions(TypedDict, total=False):
             "clamped to them).",
             panel=PLAN,
             metavar="SCOPE:LOW,HIGH[:zero]",
+            such_as="token:,2",
             offers=completion.weight_scopes,
         ),
-    ]
-    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)]
+    ] = None
+    normalize: Annotated[Normalize | None, Opt(help="Divide weights by their batch mean.", panel=PLAN, rare=True)] = (
+        None
+    )
     rs: Annotated[
         str | Rejection | Sequence[str | Rejection],
         Opt(
@@ -66,16 +74,18 @@ class PlanOptions(TypedDict, total=False):
             "them. Repeatable.",
             python="Or a Rejection.",
             panel=PLAN,
-            default=(),
             typed=TEXTS,
             metavar="STAT.SCOPE:LOW,HIGH",
+            should="be a rejection, or a list of them",
+            such_as="k3.token:,0.01",
             offers=completion.rejections,
         ),
-    ]
-    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)]
+    ] = ()
+    veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)] = None
 
 
-class ProfiledPlanOptions(PlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProfiledPlanOptions(PlanOptions):
     """The same, with a framework's own numbers."""
 
     profile: Annotated[
@@ -84,22 +94,20 @@ class ProfiledPlanOptions(PlanOptions, total=False):
             help="canonical, or a framework's own numbers: verl-mismatch, verl-0.6, verl-0.7, verl-0.8, verl-0.9, "
             "slime.",
             panel=PLAN,
-            default=CANONICAL,
             metavar="NAME",
             offers=completion.profiles,
             rare=True,
         ),
-    ]
+    ] = CANONICAL
 
 
 def asks_for_plan(options: PlanOptions) -> bool:
     """Whether any option asks for a plan, or turns a knob of one."""
-    given: Mapping[str, Any] = options
-    defaults = filled(ProfiledPlanOptions, {})
-    return any(given.get(name) not in (None, (), [], default) for name, default in defaults.items())
+    return bool(changed(options, ProfiledPlanOptions))
 
 
-def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
+@takes(ProfiledPlanOptions)
+def choose_plan(options: ProfiledPlanOptions) -> ChosenPlan:
     """The plan that is asked for, with its knobs turned, and its notes; `plan` of every command takes it.
 
     A profile is a framework's release, whose plan comes from its own config (a file, a mapping; none for its defaults),
@@ -108,27 +116,24 @@ def choose_plan(**options: Unpack[ProfiledPlanOptions]) -> ChosenPlan:
     return chosen_plan(options)
 
 
-def chosen_plan(options: PlanOptions | ProfiledPlanOptions) -> ChosenPlan:
+def chosen_plan(options: PlanOptions) -> ChosenPlan:
     """The plan that is asked for among the options of a command."""
-    knobs = filled(ProfiledPlanOptions, options)
-    plan, preset = knobs["plan"], knobs["preset"]
+    plan, preset = options.plan, options.preset
+    profile = options.profile if isinstance(options, ProfiledPlanOptions) else CANONICAL
     if plan is not None and preset is not None:
         raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
-    rs, veto, mode = knobs.get("rs") or (), knobs.get("veto"), knobs.get("mode")
-    weights: Any = knobs.get("is_")  # callers from Python may pass anything
-    normalize = knobs.get("normalize")
-    if weights is not None and not isinstance(weights, str):
-        raise UsageError(f"--is should be text such as 'token:,2', not {kind_of(weights)}.", 'Write is_="token:,2".')
+    rs, veto, mode = options.rs or (), options.veto, options.mode
+    weights, normalize = options.is_, options.normalize
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
     turned = any(knob is not None for knob in (weights, normalize, veto))
-    chosen = _resolved(plan, preset, knobs["profile"], turned=bool(rejections) or turned)
+    chosen = _resolved(plan, preset, profile, turned=bool(rejections) or turned)
     vetoes = [] if veto is None else [veto_rejection(veto)]
     changed = override(
         chosen.plan,
         weights=None if weights is None else parse_weights(weights),
-        normalize=_choice("--normalize", normalize, Normalize),
+        normalize=normalize,
         rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in [*rejections, *vetoes]),
-        mode=_choice("--mode", mode, Mode),
+        mode=mode,
     )
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
     by_option = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
@@ -149,7 +154,8 @@ def _options(
     return (*kept, *values, *(f"--rs {shlex.quote(text)}" for text in texts))
 
 
-class ObjectiveOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ObjectiveOptions:
     """Which policy objective, and what is turned on it, a knob at a time."""
 
     objective: Annotated[
@@ -160,60 +166,70 @@ class ObjectiveOptions(TypedDict, total=False):
             panel=OBJECTIVE,
             typed=ObjectiveChoice | None,
         ),
-    ]
+    ] = None
     clip_low: Annotated[
         float | None, Opt(help="Lower clip range (default 0.2; gspo 3e-4).", panel=OBJECTIVE, rare=True)
-    ]
+    ] = None
     clip_high: Annotated[
         float | None, Opt(help="Upper clip range (default 0.2; gspo 4e-4).", panel=OBJECTIVE, rare=True)
-    ]
+    ] = None
     loss_agg: Annotated[
         Aggregation | None,
         Opt(help="How token losses are averaged (the last is Dr.GRPO's).", panel=OBJECTIVE, rare=True),
-    ]
+    ] = None
 
 
-class HowPlanned(How, PlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowPlanned(PlanOptions, How):
     """How a dump is read, and by which plan."""
 
 
-class HowCorrected(How, ProfiledPlanOptions, ObjectiveOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HowCorrected(ObjectiveOptions, ProfiledPlanOptions, How):
     """How a dump is read, by which plan it is corrected, and which objective is reported."""
 
 
-class ChoosingObjective(ObjectiveOptions, ProfiledPlanOptions, total=False):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChoosingObjective(ProfiledPlanOptions, ObjectiveOptions):
     """What `choose_objective` takes: beside the knobs, what on a command line the `objective` block of a plan's file
     says."""
 
-    dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")]
+    dual_clip: Annotated[float | None, PythonOnly("PPO's second clip, where A < 0; none unless named.")] = None
     loss_constant: Annotated[
         float | None, PythonOnly("What seq-mean-token-sum-norm divides a sequence's sum by, such as 8192.")
-    ]
+    ] = None
     denominator: Annotated[
         Denominator | None, PythonOnly("Divide by what the plan keeps (kept, the default), or by all that is valid.")
-    ]
+    ] = None
 
 
-def choose_objective(**options: Unpack[ChoosingObjective]) -> Objective:
+@takes(ChoosingObjective)
+def choose_objective(options: ChoosingObjective) -> Objective:
     """The policy objective of a plan with its knobs; `objective` of every command takes it.
 
     Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
     4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    return _turned(chosen_plan(options), options)
+    return _turned(
+        chosen_plan(options),
+        options,
+        dual_clip=options.dual_clip,
+        loss_constant=options.loss_constant,
+        denominator=options.denominator,
+    )
 
 
 def asks_for_objective(options: ObjectiveOptions) -> bool:
     """Whether any option asks for an objective, or turns a knob of one."""
-    return any(options.get(name) is not None for name in ObjectiveOptions.__annotations__)
+    return bool(changed(options, ObjectiveOptions))
 
 
 def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | None:
     """The objective that is asked for under a plan, or that of the plan's file; None where neither is."""
-    objective = options.get("objective")
+    objective = options.objective
     if not isinstance(objective, Objective):
         return _turned(plan, options) if asks_for_objective(options) or plan.objective is not None else None
-    if asks_for_objective({**options, "objective": None}):
+    if changed(options, ObjectiveOptions) != ["objective"]:
         raise UsageError(
             "--clip-low, --clip-high and --loss-agg change an objective of a name, and this one was chosen already.",
             "Name them where it is chosen.",
@@ -226,23 +242,15 @@ def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | 
     return objective
 
 
-def _turned(plan: ChosenPlan, options: ObjectiveOptions | ChoosingObjective) -> Objective:
+def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Objective:
     """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
-    given: Mapping[str, Any] = options
-    objective = given.get("objective")
-    numbers = {name: given.get(name) for name in ("clip_low", "clip_high", "dual_clip", "loss_constant")}
-    for name, value in numbers.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise UsageError(f"{name} should be a number, not {kind_of(value)}.", "Leave it out for the default.")
-    _choice("--objective", objective, ObjectiveChoice)
+    objective: Any = options.objective
     turned = ObjectiveBlock(
         name=plan.loss if objective in (None, "auto") and plan.loss is not None else objective,
-        clip_low=numbers["clip_low"],
-        clip_high=numbers["clip_high"],
-        dual_clip=numbers["dual_clip"],
-        aggregation=_choice("--loss-agg", given.get("loss_agg"), Aggregation),
-        loss_constant=numbers["loss_constant"],
-        denominator=_choice("denominator", given.get("denominator"), Denominator),
+        clip_low=options.clip_low,
+        clip_high=options.clip_high,
+        aggregation=options.loss_agg,
+        **of_block,
     )
     return turned.over(plan.objective).of(plan.plan)
 
@@ -252,10 +260,6 @@ def plan_file(plan: Any) -> str | None:
     if isinstance(plan, ChosenPlan):
         return plan.file
     return str(plan) if isinstance(plan, str | Path) else None
-
-
-def _choice(option: str, value: Any, choices: Any) -> Any:
-    return None if value is None else one_of(option, value, choices)
 
 
 def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool) -> ChosenPlan:
@@ -275,8 +279,6 @@ def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool)
 def _of_preset(name: Any, profile: "Framework | None") -> ChosenPlan:
     from rlcorr_cli.plans.presets import preset
 
-    if not isinstance(name, str):
-        raise UsageError(f"--preset should be a preset's name, not {kind_of(name)}.", "Give a plan itself as --plan.")
     named = preset(name)
     if profile is None:
         return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(name)}",))
@@ -309,15 +311,10 @@ def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
             objective=file.objective,
             loss=file.loss,
         )
-    if isinstance(plan, Mapping):
-        from rlcorr_cli.frameworks.read import plan_in
+    from rlcorr_cli.frameworks.read import plan_in
 
-        read = plan_in(dict(plan), profile)
-        return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
-    raise UsageError(
-        f"plan should be a Plan, a file's path or a mapping, not {kind_of(plan)}.",
-        "Write --plan mine.toml, or --preset token_is.",
-    )
+    read = plan_in(dict(plan), profile)
+    return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
 
 
 def _not_of(profile: "Framework") -> UsageError:

@@ -1,9 +1,9 @@
 """`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import (
@@ -11,9 +11,12 @@ from rlcorr_cli.commands.arguments import (
     OUTPUT,
     PLAN,
     TEXTS,
+    BatchTokens,
     ClusterBy,
     Computed,
+    Device,
     Dumps,
+    Engine,
     FormatName,
     GroupBy,
     How,
@@ -25,17 +28,17 @@ from rlcorr_cli.commands.arguments import (
     OnBadRow,
     Overwrite,
     Paths,
+    RayAddress,
     Read,
     Seed,
     SheetOutputs,
     TotalledOutputs,
     Watching,
+    Workers,
     computing,
     mapping,
     names,
-    one_of,
     paths,
-    refuse_outside,
     refuse_stdin_twice,
     request,
     several,
@@ -50,16 +53,15 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Opt
+from rlcorr_cli.commands.declared import Opt, takes
 from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
 from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
-from rlcorr_cli.errors import RlcorrError, UsageError, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.request import MOST_SEED
 from rlcorr_cli.show.forms import TOTALLED_SHEETS, sheet_destinations
 
 if TYPE_CHECKING:
@@ -68,13 +70,11 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.swept import Sweep
 
 
-class CompareOptions(How, ObjectiveOptions, total=False):
-    """How the dump is read, and what objective is reported of each plan."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompareOptions(ObjectiveOptions, How):
+    """What `compare` takes."""
 
-
-def compare(
-    dumps: Dumps,
-    *,
+    dumps: Dumps = field(kw_only=False)
     preset: Annotated[
         Names,
         Opt(
@@ -85,7 +85,7 @@ def compare(
             metavar="NAME",
             offers=completion.presets,
         ),
-    ] = (),
+    ] = ()
     plan: Annotated[
         PlanLike | Sequence[PlanLike],
         Opt(
@@ -94,18 +94,22 @@ def compare(
             panel=PLAN,
             typed=TEXTS,
             metavar="FILE",
+            should="be a Plan, a file's path or a mapping, or a list of them",
+            such_as="mine.toml",
         ),
-    ] = (),
-    all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False,
-    group_by: GroupBy = (),
-    cluster_by: ClusterBy = None,
-    seed: Seed = 0,
-    allow_overlap: AllowOverlap = False,
-    sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth",
-    output: TotalledOutputs = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[CompareOptions],
-) -> "Comparison":
+    ] = ()
+    all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False
+    group_by: GroupBy = ()
+    cluster_by: ClusterBy = None
+    seed: Seed = 0
+    allow_overlap: AllowOverlap = False
+    sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth"
+    output: TotalledOutputs = ()
+    overwrite: Overwrite = False
+
+
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> "Comparison":
     """Compare corrections side by side, and recommend one.
 
     Plans whose columns the dump lacks are skipped, and `skipped` of the result says why.  Its `recommendation` names
@@ -116,19 +120,19 @@ def compare(
     from rlcorr_cli.plans.presets import PRESETS
     from rlcorr_cli.runs import compare as comparing
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    one_of("--sort", sort, ("worth", "info", "kept", "name"))
-    asked = [choose_plan(preset=name) for name in (*names("preset", preset), *(PRESETS if all else ()))]
-    asked += [choose_plan(plan=each) for each in several(plan)]
+    asked = [choose_plan(preset=name) for name in (*names("preset", options.preset), *(PRESETS if options.all else ()))]
+    asked += [choose_plan(plan=each) for each in several(options.plan)]
     compared = asked or default_plans()
-    objectives = _objectives(compared, how)
-    outputs = sheet_files(output, TOTALLED_SHEETS)
-    places = sheet_destinations(outputs, overwrite)
-    if parts := saved_parts(dumps, allow_overlap=allow_overlap):
+    objectives = _objectives(compared, options)
+    outputs = sheet_files(options.output, TOTALLED_SHEETS)
+    places = sheet_destinations(outputs, options.overwrite)
+    if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
         from rlcorr_cli.results.compared import ComparisonRun, comparison_of
 
         notes = check_touched(places, parts, plans=asked)
-        first, run = added(parts, ComparisonRun, how, group_by=names("group_by", group_by), allow_overlap=allow_overlap)
+        first, run = added(
+            parts, ComparisonRun, options, group_by=options.group_by, allow_overlap=options.allow_overlap
+        )
         held = dict.fromkeys(each.name for each in run.objectives)
         refuse_conflicting(
             first,
@@ -138,28 +142,28 @@ def compare(
                     ", ".join(dict.fromkeys(each.name for each in objectives.values())) or None,
                     ", ".join(held),
                 ),
-                "--cluster-by": (cluster_by, run.provenance.settings["cluster_by"]),
-                "--seed": (seed or None, run.provenance.seed),
+                "--cluster-by": (options.cluster_by, run.provenance.settings["cluster_by"]),
+                "--seed": (options.seed or None, run.provenance.seed),
             },
         )
         with Outputs() as staging:
-            of_sum = replace(result_of(first, run, comparison_of), totals=run, sort=sort)
+            of_sum = replace(result_of(first, run, comparison_of), totals=run, sort=options.sort)
             return finished(of_sum, notes, outputs, staging)
-    reading = request(dumps, how, group_by=group_by, cluster_by=cluster_by)
+    reading = request(options.dumps, options, group_by=options.group_by, cluster_by=options.cluster_by)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plans=asked)
-    with Outputs() as staging, computing(how) as compute:
+    with Outputs() as staging, computing(options) as compute:
         comparison = comparing.compare(
             reading,
             compared,
             named=bool(asked),
             objectives=objectives,
             computing=compute,
-            seed=seed,
-            watch=how.get("watch"),
+            seed=options.seed,
+            watch=options.watch,
             staging=staging,
             totals=keep_totals(outputs),
         )
-        return finished(replace(comparison, sort=sort), notes, outputs, staging)
+        return finished(replace(comparison, sort=options.sort), notes, outputs, staging)
 
 
 def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, Objective]:
@@ -168,10 +172,9 @@ def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, 
         return {}
     of_plans: dict[Plan, Objective] = {}
     for each in plans:
-        asked = how.get("objective")
+        asked = how.objective
         of_mode = replace(asked, mode=each.plan.mode) if isinstance(asked, Objective) else asked
-        options: Any = {**how, "objective": of_mode}
-        chosen = objective_under(each, options)
+        chosen = objective_under(each, replace(how, objective=of_mode))
         assert chosen is not None
         of_plans[each.plan] = chosen
     return of_plans
@@ -196,9 +199,11 @@ def default_plans() -> list[ChosenPlan]:
     return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
 
 
-def sweep(
-    dumps: Dumps,
-    *,
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SweepOptions(HowPlanned):
+    """What `sweep` takes."""
+
+    dumps: Dumps = field(kw_only=False)
     vary: Annotated[
         str | None,
         Opt(
@@ -208,7 +213,7 @@ def sweep(
             metavar="BOUND",
             offers=completion.varied,
         ),
-    ] = None,
+    ] = None
     target_keep: Annotated[
         float | None,
         Opt(
@@ -216,15 +221,17 @@ def sweep(
             panel=PLAN,
             metavar="SHARE",
         ),
-    ] = None,
+    ] = None
     target_ess: Annotated[
         float | None, Opt(help="Find the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
-    ] = None,
-    allow_overlap: AllowOverlap = False,
-    output: TotalledOutputs = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[HowPlanned],
-) -> "Sweep":
+    ] = None
+    allow_overlap: AllowOverlap = False
+    output: TotalledOutputs = ()
+    overwrite: Overwrite = False
+
+
+@takes(SweepOptions)
+def sweep(options: SweepOptions) -> "Sweep":
     """Try a range of limits for one bound of a correction.
 
     `vary` names it. Every other part of the plan stays as it is.  The share that is
@@ -237,13 +244,13 @@ def sweep(
     from rlcorr_cli.runs import sweep as sweeping
     from rlcorr_cli.totals.comparison import divides_by_mean
 
-    targets = Targets(target_keep, target_ess)
-    outputs = sheet_files(output, TOTALLED_SHEETS)
-    places = sheet_destinations(outputs, overwrite)
-    parts = saved_parts(dumps, allow_overlap=allow_overlap)
-    is_named = asks_for_plan(how) or vary is not None
-    moved = _swept(vary, chosen_plan(how)) if is_named or not parts else None
-    file = how.get("plan")
+    targets = Targets(options.target_keep, options.target_ess)
+    outputs = sheet_files(options.output, TOTALLED_SHEETS)
+    places = sheet_destinations(outputs, options.overwrite)
+    parts = saved_parts(options.dumps, allow_overlap=options.allow_overlap)
+    is_named = asks_for_plan(options) or options.vary is not None
+    moved = _swept(options.vary, chosen_plan(options)) if is_named or not parts else None
+    file = options.plan
     if parts:
         from rlcorr_cli.results.swept import SweepRun, sweep_of
 
@@ -253,7 +260,7 @@ def sweep(
                 f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
                 "Leave --target-keep and --target-ess out, or name the dump.",
             )
-        first, run = added(parts, SweepRun, how, allow_overlap=allow_overlap)
+        first, run = added(parts, SweepRun, options, allow_overlap=options.allow_overlap)
         refuse_conflicting(
             first,
             {
@@ -265,17 +272,17 @@ def sweep(
             result = result_of(first, run, partial(sweep_of, targets=targets, candidates={}))
             return finished(replace(result, totals=run), notes, outputs, staging)
     assert moved is not None
-    if how.get("batch_by") is not None and not divides_by_mean(moved.base):
+    if options.batch_by is not None and not divides_by_mean(moved.base):
         raise UsageError("--batch-by has no effect here: the plan does not use batches.", "Leave it out.")
-    reading = request(dumps, how)
+    reading = request(options.dumps, options)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=file)
-    with Outputs() as staging, computing(how) as compute:
+    with Outputs() as staging, computing(options) as compute:
         result = sweeping.sweep(
             reading,
             moved,
             targets,
             computing=compute,
-            watch=how.get("watch"),
+            watch=options.watch,
             staging=staging,
             totals=keep_totals(outputs),
         )
@@ -317,24 +324,32 @@ def diff(
     ] = None,
     all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=COMPARING)] = False,
     min_effect: Annotated[
-        float, Opt(help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0)
+        float,
+        Opt(
+            help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0, most=1000
+        ),
     ] = 0.1,
     seed: Seed = 0,
     fail_on: Annotated[
-        Names, Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME")
+        DiffFailOn | Sequence[DiffFailOn],
+        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME"),
     ] = (),
     mode: ModeName = None,
     group_by: GroupBy = (),
     cluster_by: ClusterBy = None,
-    format: FormatName = "auto",
+    format: FormatName = Read.format,
     map: Map = None,
     limit: Limit = None,
-    on_bad_row: OnBadRow = "error",
+    on_bad_row: OnBadRow = Read.on_bad_row,
+    device: Device = Computed.device,
+    batch_tokens: BatchTokens = None,
+    engine: Engine = Computed.engine,
+    workers: Workers = None,
+    ray_address: RayAddress = None,
     junit: Junit = None,
     output: SheetOutputs = (),
     overwrite: Overwrite = False,
     watch: Watching = None,
-    **how: Unpack[Computed],
 ) -> "Diff":
     """Compare dumps: what moved, by how much, and which side.
 
@@ -345,20 +360,15 @@ def diff(
     from rlcorr_cli.runs.diff import DiffSettings
     from rlcorr_cli.runs.diff import diff as run
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    # Callers from Python may pass anything.
-    if not isinstance(min_effect, int | float) or not 0 <= min_effect < 1000:
-        raise UsageError(f"--min-effect must be a share such as 0.1, got {shortened(min_effect)}.", "Leave it out.")
-    for value in names("fail_on", fail_on):
-        one_of("--fail-on", value, get_args(DiffFailOn))
     if len(dumps) < 2:
         raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")
     refuse_stdin_twice(*(paths(dump) for dump in dumps))
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
-    read: Read = {"format": format, "map": _paired_by(pair_by, map), "limit": limit, "on_bad_row": on_bad_row}
+    read = Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
     asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
     places = sheet_destinations(files, overwrite)
     notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
+    how = Computed(device=device, batch_tokens=batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
     with Outputs() as staging, computing(how) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)
         try:

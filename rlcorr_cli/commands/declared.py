@@ -1,19 +1,25 @@
 """One declaration of each argument, from which its option, its value and its documentation follow.
 
 A command is a function that Python calls as it stands, and an option is an argument of the same name: --group-by is
-`group_by`, and --is, which is a keyword of Python, `is_`.  Each parameter is annotated by its type and one of the two
-records below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Arguments
-that many commands take stand in a TypedDict, and the command takes `**how: Unpack[How]`.  `declared` lists them all,
-`options` those of them that a command line has, and `arguments` makes of what was typed what the function takes.
+`group_by`, and --is, which is a keyword of Python, `is_`.  Each is annotated by its type and one of the two records
+below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", panel=READING)] = None`.  Most commands
+take the fields of a frozen dataclass, those that many take from its bases: `takes` makes arguments of them.  `declared`
+lists them all, `options` those of them that a command line has; `refuse_wrong` holds values against what is declared,
+and `arguments` makes of what was typed what the function takes.
 `app` gives the options to typer; `python` makes signature, documentation and messages for callers from Python.
 
 Nothing here, and nothing that a declaration needs, loads typer or a library for numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, ForwardRef, get_args
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
+from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.frozen import frozen
 
 
@@ -22,23 +28,25 @@ class Opt:
     """An argument that is an option, too.
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
-    argument's own is not the one.  default: where it is not the parameter's own, as of an argument in a TypedDict.
-    typed: the type on the command line, if it differs.  otherwise: makes what a command line takes where nothing is
-    typed, of the values of the options that it names.  offers: the names
-    that a shell may complete, or a function of `completion` that finds them.  python: more text for help in Python.
-    rare: it stands in --help-all alone.
+    argument's own is not the one.  typed: the type on the command line, if it differs.  otherwise: makes what a command
+    line takes where nothing is typed, of the values of the options that it names.  least, most: the smallest and the
+    largest number allowed.  should: what errors say of a value of the right type, 'be text', where the type does not
+    tell; such_as: one of them.
+    offers: the names that a shell may complete, or a function of `completion` that finds them; those of choices are
+    known.  python: more text for help in Python.  rare: it stands in --help-all alone.
     """
 
     help: str
     python: str = ""
     panel: str = ""
     flags: tuple[str, ...] = ()
-    default: Any = None
     typed: Any = None
     otherwise: Callable[..., Any] | None = None
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
+    should: str = ""
+    such_as: str = ""
     hidden: bool = False
     rare: bool = False
     offers: Sequence[str] | Callable[..., Any] | None = None
@@ -86,33 +94,126 @@ class Declared:
     @property
     def default(self) -> Any:
         """What a command line takes where nothing is typed; `Parameter.empty` where something must be."""
-        own = getattr(self.by, "default", None)
-        default = self.parameter.default if own is None else own
-        return None if default == () else default
+        return None if self.parameter.default == () else self.parameter.default
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that there are, where they are few."""
+        return next((get_args(kind) for kind in _kinds(self.type) if get_origin(kind) is Literal), ())
+
+    def parsed(self, text: Any) -> Any:
+        """A number of what is typed for one; all else, and what is none, as it is."""
+        number = next((kind for kind in (int, float) if _kinds(self.type) == {kind}), None)
+        if number is None or not isinstance(text, str):
+            return text
+        try:
+            return number(text)
+        except ValueError:
+            return text
+
+    def refuse_wrong(self, value: Any) -> None:
+        """A UsageError of a value that the argument's type, its choices or its bounds do not allow."""
+        by, kinds = self.by if isinstance(self.by, Opt) else Opt(help=""), _kinds(self.type)
+        if self.by is None or (_fits(value, self.type) and (str in kinds or _is_inside(value, by))):
+            return
+        called = self.flags[-1] if self.flags and bool not in kinds else self.name
+        wrong = next((item for item in several(value) if not _fits(item, self.type)), value)
+        if self.choices:
+            raise not_one_of(called, wrong, self.choices)
+        should, is_number = by.should or _should(kinds, by), not {int, float}.isdisjoint(kinds)
+        message = f"{called} should {should}, not {shortened(wrong) if is_number else kind_of(wrong)}."
+        raise UsageError(message, f"Write {called} {by.such_as}." if by.such_as else "Leave it out.")
+
+
+def several(values: Any) -> list[Any]:
+    """What a list or a tuple holds, or else the one value."""
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def kind_of(value: Any) -> str:
+    """A value's type, to be read in a sentence: 'a DataFrame', 'an int'."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _kinds(kind: Any) -> set[Any]:
+    """The types that a value may have, but for None."""
+    return {*(get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,))} - {NoneType}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a type, as far as one can tell without loading anything."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is Sequence:
+        return all(_fits(item, inner[0]) for item in several(value))
+    if origin is Mapping:
+        return isinstance(value, Mapping)
+    if kind in (int, float):
+        return isinstance(value, int | kind) and not isinstance(value, bool)
+    return not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)
+
+
+def _is_inside(value: Any, by: Opt) -> bool:
+    """Whether a number is between the ends declared, both allowed; None stands for a default."""
+    if value is None:
+        return True
+    return (by.least is None or by.least <= value) and (by.most is None or value <= by.most)
+
+
+def _should(kinds: set[Any], by: Opt) -> str:
+    """What is said of a value of those types."""
+    ends = "" if by.least is None else f" from {by.least} on" if by.most is None else f" from {by.least} to {by.most}"
+    words = {
+        bool: "be True or False",
+        int: f"be a whole number{ends}",
+        float: f"be a number{ends}",
+        Sequence[str]: "be a name, or a list of names",
+        Path: "be a path",
+    }
+    return next((words[kind] for kind in words if kind in kinds), "be text")
+
+
+def refuse_wrong(every: Iterable[Declared], values: Mapping[str, Any]) -> None:
+    """A UsageError of the first value that its declaration does not allow."""
+    for each in every:
+        if each.name in values:
+            each.refuse_wrong(values[each.name])
 
 
 def declared(function: Callable[..., Any]) -> list[Declared]:
-    """Every argument of a function in order; those of its TypedDict stand behind what is typed by its place."""
-    own: list[Declared] = []
-    shared: list[Declared] = []
-    n_by_place = 0
-    for name, parameter in signature(function).parameters.items():
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            (how,) = get_args(parameter.annotation)
-            for key, hint in how.__annotations__.items():
-                marked = getattr(hint, "__metadata__", (None,))[0]
-                keyword = Parameter(key, Parameter.KEYWORD_ONLY, default=getattr(marked, "default", None))
-                shared.append(_declared(key, hint, keyword))
-            continue
-        own.append(_declared(name, parameter.annotation, parameter))
-        n_by_place += not own[-1].panel and n_by_place == len(own) - 1
-    return [*own[:n_by_place], *shared, *own[n_by_place:]]
+    """Every argument of a function in order."""
+    return [
+        _declared(name, parameter.annotation, parameter) for name, parameter in signature(function).parameters.items()
+    ]
 
 
-def filled(arguments: Any, how: Mapping[str, Any]) -> dict[str, Any]:
-    """What was named of a TypedDict's arguments, and of the others the defaults that they declare."""
-    marks = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in arguments.__annotations__.items()}
-    return {name: getattr(mark, "default", None) for name, mark in marks.items()} | dict(how)
+P = ParamSpec("P")
+Options = TypeVar("Options")
+R = TypeVar("R")
+
+
+def takes(options: Callable[P, Options]) -> Callable[[Callable[[Options], R]], Callable[P, R]]:
+    """Have a function of options called with each of them as an argument.  options: their class."""
+
+    def taking(function: Callable[[Options], R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(options(*args, **kwargs))
+
+        called.__signature__ = signature(options)  # pyrefly: ignore[missing-attribute]  # what inspect looks for
+        return called
+
+    return taking
+
+
+def changed(options: Any, kind: Any) -> list[str]:
+    """The arguments of a class of options that say anything else than when they are left out."""
+    values = ((each, getattr(options, each.name, each.default)) for each in fields(kind))
+    return [each.name for each, value in values if value not in (None, (), [], {}, each.default)]
 
 
 def _declared(name: str, hint: Any, parameter: Parameter) -> Declared:

@@ -1,9 +1,9 @@
 """What writes rows: `filter` and `correct` by a plan, `convert` in canonical columns."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlcorr_cli.commands.arguments import (
     JOINING,
@@ -23,11 +23,10 @@ from rlcorr_cli.commands.arguments import (
     Nonfinite,
     Overwrite,
     Paths,
+    Read,
     Watching,
     computing,
     names,
-    one_of,
-    refuse_outside,
     refuse_stdin_twice,
     request,
 )
@@ -39,7 +38,7 @@ from rlcorr_cli.commands.choose import (
     chosen_plan,
     objective_under,
 )
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, filled
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -73,22 +72,24 @@ RowsPerFile = Annotated[
 ]
 
 
-def filter(
-    dumps: Dumps,
-    output: Annotated[str | Path | None, DATASET] = None,
-    *,
-    dry_run: Annotated[bool, Opt(help="Write nothing; show what would be kept.", panel=OUTPUT)] = False,
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FilterOptions(HowCorrected):
+    """What `filter` takes."""
+
+    dumps: Dumps = field(kw_only=False)
+    output: Annotated[str | Path | None, DATASET] = field(default=None, kw_only=False)
+    dry_run: Annotated[bool, Opt(help="Write nothing; show what would be kept.", panel=OUTPUT)] = False
     rejected: Annotated[
         Literal["drop", "keep"],
         Opt(
             help="What to do with rows that lose every token: drop them, or keep them with a mask of zeros.",
             panel=OUTPUT,
         ),
-    ] = "drop",
+    ] = "drop"
     rejected_output: Annotated[
         str | Path | None, Act(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
-    ] = None,
-    rows_per_file: RowsPerFile = 100_000,
+    ] = None
+    rows_per_file: RowsPerFile = 100_000
     resample: Annotated[
         int | None,
         Opt(
@@ -98,10 +99,10 @@ def filter(
             least=1,
             most=MOST_ROWS,
         ),
-    ] = None,
+    ] = None
     seed: Annotated[
         int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED, rare=True)
-    ] = 0,
+    ] = 0
     coef: Annotated[
         Coef,
         Opt(
@@ -109,11 +110,13 @@ def filter(
             "batch's tokens.",
             panel=OBJECTIVE,
         ),
-    ] = None,
-    overwrite: Overwrite = False,
-    force: Annotated[bool, Act(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False,
-    **how: Unpack[HowCorrected],
-) -> "Filtered":
+    ] = None
+    overwrite: Overwrite = False
+    force: Annotated[bool, Act(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False
+
+
+@takes(FilterOptions)
+def filter(options: FilterOptions) -> "Filtered":
     """Write the corrected dataset: weights and masks, rejected rows dropped.
 
     With --coef, an objective's coefficient of every token is written, too.  Of a dump with a fault (columns that are
@@ -122,65 +125,63 @@ def filter(
     from rlcorr_cli.results.written import Target
     from rlcorr_cli.runs import filter as filtering
 
-    refuse_outside(0, MOST_SEED, seed=seed)
-    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file, resample=resample)
-    one_of("--rejected", rejected, ("drop", "keep"))
-    if output is None and not dry_run:
+    if options.output is None and not options.dry_run:
         raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
-    chosen = chosen_plan(how)
-    wanted = _coefficients_of(chosen, how, coef)
+    chosen = chosen_plan(options)
+    wanted = _coefficients_of(chosen, options, options.coef)
     if wanted is None:
         _refuse_idle(chosen)
     target = Target(
-        path=None if output is None or dry_run else written("-o", output),
-        keep_rejected=rejected == "keep",
-        rejected=None if rejected_output is None or dry_run else written("--rejected-output", rejected_output),
-        overwrite=overwrite,
-        rows_per_file=rows_per_file,
-        resample=resample,
-        seed=seed,
+        path=None if options.output is None or options.dry_run else written("-o", options.output),
+        keep_rejected=options.rejected == "keep",
+        rejected=None
+        if options.rejected_output is None or options.dry_run
+        else written("--rejected-output", options.rejected_output),
+        overwrite=options.overwrite,
+        rows_per_file=options.rows_per_file,
+        resample=options.resample,
+        seed=options.seed,
         objective=wanted,
-        divides_coefs=coef == "normalized",
-        force=force,
+        divides_coefs=options.coef == "normalized",
+        force=options.force,
     )
-    reading = request(dumps, how)
+    reading = request(options.dumps, options)
     notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
-    with computing(how) as compute:
-        filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=how.get("watch"))
+    with computing(options) as compute:
+        filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=options.watch)
     return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
 
 
 def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
     """The objective whose coefficients are written; None where none are."""
     if coef is not None:
-        one_of("--coef", coef, get_args(Coef)[0])
         return objective_under(plan, options) or choose_objective(plan=plan)
     if asks_for_objective(options):
         raise UsageError("Without --coef an objective changes nothing in the output.", "Add --coef raw.")
     return objective_under(plan, options)
 
 
-class CorrectOptions(ProfiledPlanOptions, total=False):
-    """By which plan a table is corrected, and how it is read."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CorrectOptions(ProfiledPlanOptions):
+    """What `correct` takes."""
 
-    map: Map
-    batch_by: BatchBy
-    nonfinite: Nonfinite
-    above_zero: AboveZero
-    device: Device
-    batch_tokens: BatchTokens
-
-
-def correct(
     table: Annotated[
         Paths,
         PythonOnly(
             "Anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb), a Dataset of Hugging Face, a list "
             "of rows, or a mapping of padded tensors or arrays [B, T]."
         ),
-    ],
-    **how: Unpack[CorrectOptions],
-) -> "Table":
+    ] = field(kw_only=False)
+    map: Map = None
+    batch_by: BatchBy = None
+    nonfinite: Nonfinite = Read.nonfinite
+    above_zero: AboveZero = Read.above_zero
+    device: Device = Computed.device
+    batch_tokens: BatchTokens = None
+
+
+@takes(CorrectOptions)
+def correct(options: CorrectOptions) -> "Table":
     """The corrected rows of one table, as `filter` would write them with every rejected row kept.
 
     A plan that looks at whole training batches (normalize, budgets) takes the table as one, unless `batch_by` names a
@@ -189,15 +190,18 @@ def correct(
     """
     from rlcorr_cli.runs.filter import correct as corrected
 
-    chosen = chosen_plan(how)
+    chosen = chosen_plan(options)
     _refuse_idle(chosen)
-    named = filled(CorrectOptions, how)
-    batch_by = NO_BATCH if named["batch_by"] is None else named["batch_by"]
-    read = {"map": named["map"], "nonfinite": named["nonfinite"], "above_zero": named["above_zero"]}
-    reading = request(table, {**read, "batch_by": batch_by})
-    on_one_thread: Computed = {"device": named["device"], "batch_tokens": named["batch_tokens"]}
+    read = Read(
+        map=options.map,
+        batch_by=options.batch_by or NO_BATCH,
+        nonfinite=options.nonfinite,
+        above_zero=options.above_zero,
+    )
+    reading = request(options.table, read)
+    how = Computed(device=options.device, batch_tokens=options.batch_tokens, engine="threads", workers=1)
     try:
-        with computing({**on_one_thread, "engine": "threads", "workers": 1}) as compute:
+        with computing(how) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
         error.word(lambda text: text.replace(f" {GO_ON}.", ""))
@@ -211,10 +215,12 @@ def _refuse_idle(chosen: ChosenPlan) -> None:
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
 
 
-def convert(
-    dumps: Dumps,
-    output: Annotated[str | Path | None, DATASET] = None,
-    *,
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConvertOptions:
+    """What `convert` takes."""
+
+    dumps: Dumps = field(kw_only=False)
+    output: Annotated[str | Path | None, DATASET] = field(default=None, kw_only=False)
     join: Annotated[
         str | Path | None,
         Opt(
@@ -223,24 +229,26 @@ def convert(
             typed=TEXT,
             metavar="DUMP",
         ),
-    ] = None,
+    ] = None
     on: Annotated[
         Names,
         Opt(
             help="Columns that match the rows of the two files.",
             panel=JOINING,
-            default="sample_id",
             typed=str,
             metavar="A,B,...",
         ),
-    ] = ("sample_id",),
-    format: FormatName = "auto",
-    map: Map = None,
-    limit: Limit = None,
-    rows_per_file: RowsPerFile = 100_000,
-    overwrite: Overwrite = False,
-    watch: Watching = None,
-) -> "Converted":
+    ] = "sample_id"
+    format: FormatName = Read.format
+    map: Map = None
+    limit: Limit = None
+    rows_per_file: RowsPerFile = 100_000
+    overwrite: Overwrite = False
+    watch: Watching = None
+
+
+@takes(ConvertOptions)
+def convert(options: ConvertOptions) -> "Converted":
     """Convert a framework's files to the standard columns.
 
     Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
@@ -248,21 +256,20 @@ def convert(
     """
     from rlcorr_cli.runs import convert as converting
 
-    refuse_outside(1, MOST_ROWS, rows_per_file=rows_per_file)
-    if output is None:
+    if options.output is None:
         raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
-    path = written("-o", output)
-    reading = request(dumps, {"format": format, "map": map, "limit": limit})
-    joined: Sequence[str] = () if join is None else (str(join),)
+    path = written("-o", options.output)
+    reading = request(options.dumps, Read(format=options.format, map=options.map, limit=options.limit))
+    joined: Sequence[str] = () if options.join is None else (str(options.join),)
     refuse_stdin_twice(reading.paths, joined)
-    notes = check_touched([converting.destination(path, overwrite)], (*reading.paths, *joined))
+    notes = check_touched([converting.destination(path, options.overwrite)], (*reading.paths, *joined))
     converted = converting.convert(
         reading,
         path,
-        join=None if join is None else str(join),
-        on=names("on", [name.strip() for name in on.split(",")] if isinstance(on, str) else on),
-        overwrite=overwrite,
-        rows_per_file=rows_per_file,
-        watch=watch,
+        join=None if options.join is None else str(options.join),
+        on=names("on", [name.strip() for name in options.on.split(",")] if isinstance(options.on, str) else options.on),
+        overwrite=options.overwrite,
+        rows_per_file=options.rows_per_file,
+        watch=options.watch,
     )
     return replace(converted, notes=(*notes, *converted.notes))

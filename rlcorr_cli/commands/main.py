@@ -19,7 +19,7 @@ from typing import NoReturn
 from rlcorr_cli.commands import config
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
-from rlcorr_cli.errors import OutputError, RlcorrError, address_space, not_one_of, require_address_space
+from rlcorr_cli.errors import OutputError, RlcorrError, address_space, require_address_space
 from rlcorr_cli.places import without_secrets
 from rlcorr_cli.show.stdout import (
     ClosedStdout,
@@ -32,11 +32,6 @@ from rlcorr_cli.show.stdout import (
     write_stderr,
 )
 
-_REFUSED_CHOICE = re.compile(
-    r"Invalid value for '(?P<option>--[\w-]+)'[^:]*: Value error, '(?P<value>.*)' is not one of (?P<choices>.*)\.",
-    re.DOTALL,
-)
-"""What typer says of a value that is none of an option's choices."""
 COMPLETE = "_RLCORR_COMPLETE"
 """The variable in which a shell says that it asks what could come next."""
 _UNFOLDED = "100000"
@@ -45,7 +40,6 @@ INTERRUPTED = 130
 _SELDOM = 200_000, 20, 100
 """When Python looks for garbage that refers to itself: what is kept of many groups is gone through each time, and of a
 run little is such garbage."""
-_QUOTED = re.compile("'([^']+)'")
 LEAST_BYTES = 400_000_000
 """Of address space, which numpy and pyarrow take."""
 SPARE_BYTES = 1 << 23
@@ -205,9 +199,6 @@ def parsed(args: list[str]) -> int:
             status = command(args=args, prog_name="rlcorr", standalone_mode=False) or 0
         return status if status != INTERRUPTED else _interrupted()  # typer makes a status of an interrupt
     except typer.TyperException as error:
-        refused = _REFUSED_CHOICE.match(error.format_message())
-        if refused is not None:
-            return _show(not_one_of(refused["option"], refused["value"], _QUOTED.findall(refused["choices"])), args)
         command = next((arg for arg in args if arg in app.COMMANDS), None)
         hint = f"`rlcorr {command} --help` lists what there is." if command else "`rlcorr --help` lists all."
         dump = next((arg for arg in args if not arg.startswith("-")), "")

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
@@ -23,7 +23,7 @@ from rlcorr_cli.commands.arguments import (
 from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
-from rlcorr_cli.commands.declared import Act, Opt
+from rlcorr_cli.commands.declared import Act, Opt, takes
 from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
@@ -135,8 +135,11 @@ def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[
     return {each: Path(f"{stem or 'dump'}.{each}.png") for each in kind or KINDS[:1]}
 
 
-def plot(
-    source: Annotated["Report | Paths", DUMPS_OR_REPORT],
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlotOptions(HowPlanned):
+    """What `plot` takes."""
+
+    source: Annotated["Report | Paths", DUMPS_OR_REPORT] = field(kw_only=False)
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
         Act(
@@ -148,8 +151,7 @@ def plot(
             otherwise=beside_the_shell,
             metavar="PATH",
         ),
-    ] = None,
-    *,
+    ] = field(default=None, kw_only=False)
     kind: Annotated[
         Names,
         Opt(
@@ -159,11 +161,13 @@ def plot(
             metavar="KIND",
             offers=KINDS,
         ),
-    ] = (),
-    group_by: GroupBy = (),
-    overwrite: Overwrite = False,
-    **how: Unpack[HowPlanned],
-) -> "Pictures":
+    ] = ()
+    group_by: GroupBy = ()
+    overwrite: Overwrite = False
+
+
+@takes(PlotOptions)
+def plot(options: PlotOptions) -> "Pictures":
     """Plot a dump or a saved report: one page, or pictures by kind.
 
     `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
@@ -173,32 +177,34 @@ def plot(
     from rlcorr_cli.results.saved import refuse_undrawable
     from rlcorr_cli.show import figures
 
-    wanted = tuple(dict.fromkeys(names("kind", kind))) or KINDS[:1]
+    wanted = tuple(dict.fromkeys(names("kind", options.kind))) or KINDS[:1]
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    reading = request("" if isinstance(source, Report) else source, how, group_by=group_by)
-    inputs = () if isinstance(source, Report) else reading.paths
-    targets = {each: replace(place, overwrite=overwrite) for each, place in _targets(output, wanted).items()}
-    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=how.get("plan"))
-    report = saved(source)
+    reading = request("" if isinstance(options.source, Report) else options.source, options, group_by=options.group_by)
+    inputs = () if isinstance(options.source, Report) else reading.paths
+    targets = {
+        each: replace(place, overwrite=options.overwrite) for each, place in _targets(options.output, wanted).items()
+    }
+    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=options.plan)
+    report = saved(options.source)
     for each in wanted:
         if each in NO_REPORT and report is not None:
             raise UsageError(NO_REPORT[each][0], "Name the dump itself.")
-        if each in NO_REPORT and asks_for_plan(how):
+        if each in NO_REPORT and asks_for_plan(options):
             raise UsageError(*NO_REPORT[each][1:])
     with Outputs() as staging:
         if report is not None:
-            refuse_beside_report(reading, how)
+            refuse_beside_report(reading, options)
             if inputs:
                 refuse_undrawable(report, inputs[0])
             else:
                 refuse_undrawable(report, "The report", "Take one of analyze(dumps, pictures=True).")
             drawn = {each: figures.draw(each, report) for each in wanted}
         else:
-            chosen = chosen_plan(how)
-            with computing(how) as compute:
-                watch = how.get("watch")
+            chosen = chosen_plan(options)
+            with computing(options) as compute:
+                watch = options.watch
                 drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging)
         pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
@@ -341,8 +347,6 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
     """Kind -> where its picture goes."""
     if output is None:
         return {}
-    if not isinstance(output, (str, Path, Mapping)):
-        raise UsageError(f"output should be a path, not {kind_of(output)}.", "Name a .png, or a directory.")
     if isinstance(output, Mapping):
         return {kind: Destination(path=written("-o", path)) for kind, path in output.items()}
     return _named(written("-o", output), kinds)

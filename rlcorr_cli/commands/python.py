@@ -10,7 +10,7 @@ from inspect import Signature, cleandoc
 from textwrap import fill
 from typing import Any, Literal, get_args, get_origin
 
-from rlcorr_cli.commands.declared import Declared, Opt, declared, options
+from rlcorr_cli.commands.declared import Declared, Opt, declared, options, refuse_wrong
 from rlcorr_cli.errors import RlcorrError
 
 NUMBER = r"-?(?:[\d.]*\d(?:e-?\d+)?\b|nan\b|inf\b)"
@@ -35,10 +35,11 @@ def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def speaking(*args: Any, **kwargs: Any) -> Any:
         try:
-            signature.bind(*args, **kwargs)  # TypedDicts take any name
+            given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
         try:
+            refuse_wrong(every, given)
             return function(*args, **kwargs)
         except RlcorrError as error:
             error.word(lambda text: as_arguments(text, {**all_flags(), **own}))

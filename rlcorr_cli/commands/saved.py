@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from rlcorr_cli.commands.arguments import READING, How, Read, bad_row_policy, computing, paths, request, several
-from rlcorr_cli.commands.declared import Opt, filled
+from rlcorr_cli.commands.arguments import READING, How, Names, Read, computing, names, paths, request
+from rlcorr_cli.commands.declared import Opt, changed, several
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.plans.plan import Plan
@@ -54,9 +54,7 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def added(
-    parts: Sequence[str], kind: type[S], how: How, *, group_by: Sequence[str] = (), allow_overlap: bool
-) -> tuple[str, S]:
+def added(parts: Sequence[str], kind: type[S], how: How, *, group_by: Names = (), allow_overlap: bool) -> tuple[str, S]:
     """The sum of all parts, and the file that comes first.
 
     kind: the command's totals.  how: options of reading a dump; one that is set is refused, because totals are read
@@ -64,23 +62,10 @@ def added(
     """
     from rlcorr_cli.runs.saved import added as add
 
-    bad_rows, named = bad_row_policy(how), filled(Read, how)
-    reading: Mapping[str, Any] = {
-        "--format": named["format"] != filled(Read, {})["format"],
-        "--map": named["map"],
-        "--batch-by": named["batch_by"],
-        "--limit": named["limit"],
-        "--on-bad-row": bad_rows.action != "error",
-        "--quarantine": bad_rows.quarantine,
-        "--max-bad-fraction": bad_rows.max_fraction is not None,
-        "--nonfinite": bad_rows.nonfinite != "error",
-        "--above-zero": bad_rows.above_zero != "error",
-    }
-    for option, value in reading.items():
-        if value:
-            raise UsageError(f"{option} applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
-    watch: Any = how.get("watch")
-    return add(parts, kind, group_by=group_by, allow_overlap=allow_overlap, watch=watch)
+    for name in changed(how, Read):
+        flag = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{flag} applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+    return add(parts, kind, group_by=names("group_by", group_by), allow_overlap=allow_overlap, watch=how.watch)
 
 
 def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
@@ -109,11 +94,9 @@ def yardstick(clean: Any, how: How) -> "Yardstick | None":
         return yardstick_in(named[0])
     from rlcorr_cli.runs.diagnose import diagnose
 
-    options = filled(How, how)
-    read: Read = {"map": options["map"], "nonfinite": options["nonfinite"], "above_zero": options["above_zero"]}
-    reading = request(clean, read)
+    reading = request(clean, Read(map=how.map, nonfinite=how.nonfinite, above_zero=how.above_zero))
     with computing(how) as compute:
-        clean_dump = diagnose(reading, computing=compute, watch=how.get("watch"))
+        clean_dump = diagnose(reading, computing=compute, watch=how.watch)
     return yardstick_of(
         named[0], clean_dump.whole.diagnosis, None if clean_dump.voiding is None else clean_dump.verdict
     )

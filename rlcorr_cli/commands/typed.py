@@ -1,7 +1,8 @@
 """A command's function as typer is to see it: its options, those of printing its result, and those that all have.
 
-`declared` says how a function's arguments are options.  To each command that has a result --json and --quiet are added,
-and to all of them --debug; `shown` prints the result.
+`declared` says how a function's arguments are options, and checks their values: for typer each is text, several texts,
+or a flag.  To each command that has a result --json and --quiet are added, and to all of them --debug; `shown` prints
+the result.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from rlcorr_cli.commands import config
-from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
-from rlcorr_cli.commands.declared import Act, Declared, Opt, arguments, options
+from rlcorr_cli.commands.arguments import PANELS, TEXT, TEXTS, Debug, Json, Quiet
+from rlcorr_cli.commands.declared import Act, Declared, Opt, arguments, options, refuse_wrong
 from rlcorr_cli.commands.shown import SHOWN, UNREADABLE, plain
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
@@ -51,7 +52,6 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
     printers = {name: SHOWN.get(name, plain) for name in results}
 
     def started(**values: Any) -> int:
-        write_stderr(disarmed("".join(f"{clean(note)}\n" for note in config.NOTES.get())))
         for option in every.values():
             value = values[option.name]
             if value == "" or (isinstance(value, list) and "" in value):
@@ -59,6 +59,9 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
                 dump = "dump" if option.name in ("dumps", "source") else option.name
                 named = option.flags[-1] if option.flags else f"The name of the {dump}"
                 raise UsageError(f"{named} is empty: is a variable unset?", "Give it a value, or leave it out.")
+            values[option.name] = option.parsed(value)
+        refuse_wrong(every.values(), {name: value for name, value in values.items() if value is not None})
+        write_stderr(disarmed("".join(f"{clean(note)}\n" for note in config.NOTES.get())))
         positional, named = arguments(run, values)
         printing = {name: arguments(shows, values, without=("result",))[1] for name, shows in printers.items()}
         if "device" in values:
@@ -91,12 +94,12 @@ def _parameter(option: Declared) -> Parameter:
     """An option in typer's terms."""
     by = option.by
     assert isinstance(by, Opt)
-    names = by.offers
-    offers: Any = names if names is None or callable(names) else lambda: [*names]
-    more: Any = {"metavar": by.metavar, "hidden": by.hidden, "min": by.least, "max": by.most, "autocompletion": offers}
+    names = by.offers or option.choices
+    offers: Any = (names if callable(names) else lambda: [*names]) if names else None
+    more: Any = {"metavar": by.metavar, "hidden": by.hidden, "autocompletion": offers}
     if by.panel:
         info: Any = typer.Option(*option.flags, help=by.help, rich_help_panel=by.panel, **more)
     else:
         info = typer.Argument(help=by.help, show_default=False, **more)
-    typed = Annotated[option.typed, info]
+    typed = Annotated[option.typed if option.typed in (bool, list[str], TEXTS) else TEXT, info]
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=typed)

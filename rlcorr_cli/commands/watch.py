@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands.arguments import (
     TEXT,
@@ -14,12 +14,11 @@ from rlcorr_cli.commands.arguments import (
     Files,
     HowRead,
     computing,
-    kind_of,
     request,
 )
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
@@ -58,11 +57,10 @@ def in_the_result(_: object) -> None:
     """With --json the result tells of steps, and the state keeps them as untold until that is printed."""
 
 
-class WatchOptions(HowRead, PlanOptions, total=False):
-    """How dumps are read, and by which plan."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WatchOptions(PlanOptions, HowRead):
+    """What `watch` takes."""
 
-
-def watch(
     paths: Annotated[
         Files,
         Opt(
@@ -70,9 +68,8 @@ def watch(
             typed=list[str],
             metavar="RUN...",
         ),
-    ],
-    *,
-    once: Annotated[bool, Opt(help="Judge what is there, and end: for cron.", panel=WATCHING)] = False,
+    ] = field(kw_only=False)
+    once: Annotated[bool, Opt(help="Judge what is there, and end: for cron.", panel=WATCHING)] = False
     every: Annotated[
         float,
         Opt(
@@ -82,7 +79,7 @@ def watch(
             least=0,
             most=LONGEST,
         ),
-    ] = 30.0,
+    ] = 30.0
     state: Annotated[
         str | Path,
         Act(
@@ -91,7 +88,7 @@ def watch(
             typed=TEXT,
             metavar="FILE.rlcorr",
         ),
-    ] = STATE,
+    ] = STATE
     tb: Annotated[
         str | Path | None,
         Act(
@@ -100,25 +97,29 @@ def watch(
             typed=TEXT,
             metavar="DIR",
         ),
-    ] = None,
+    ] = None
     exec: Annotated[
         str | None,
         Act(
             help="Run this command of the shell at each alarm, with the alarm as JSON on its standard input.",
             panel=WATCHING,
             metavar="COMMAND",
+            should="be a command of the shell",
+            such_as="'mail me'",
         ),
-    ] = None,
-    rules: RulesPath = None,
-    max: AtMost = None,
-    min: AtLeast = None,
-    accept: Accept = (),
+    ] = None
+    rules: RulesPath = None
+    max: AtMost = None
+    min: AtLeast = None
+    accept: Accept = ()
     told: Annotated[
         Told | None,
         PythonOnly("Called with each step's line, each alarm, and sentences on what goes wrong.", otherwise=teller),
-    ] = None,
-    **how: Unpack[WatchOptions],
-) -> "Watched":
+    ] = None
+
+
+@takes(WatchOptions)
+def watch(options: WatchOptions) -> "Watched":
     """Follow a job that runs: a line for each step, an alarm when its story changes.
 
     Each dump that is complete is read once, and again when it was written again.  It ends at Ctrl-C, or after one look
@@ -128,49 +129,45 @@ def watch(
     from rlcorr_cli.runs.watch import Job
     from rlcorr_cli.runs.watch_state import alone
 
-    if isinstance(every, bool) or not isinstance(every, int | float) or not 0 <= every <= LONGEST:
-        raise UsageError(f"--every should be a number of seconds from 0 to {LONGEST:,}.", "Write --every 30.")
-    reading = request(paths, how)
+    reading = request(options.paths, options)
     if any(path == STDIN or type(path) is not str for path in reading.paths):
         raise UsageError(
             "Standard input and tables in memory cannot be followed.", "Name the folder that the job writes to."
         )
-    if how.get("quarantine") is not None or how.get("limit") is not None:
+    if options.quarantine is not None or options.limit is not None:
         raise UsageError("--quarantine and --limit are for one dump, and many are followed.", "Use --on-bad-row skip.")
-    if exec is not None and not isinstance(exec, str):
-        raise UsageError(f"--exec should be a command of the shell, not {kind_of(exec)}.", "Write --exec 'mail me'.")
-    remembered = Destination(path=_state_file(state), option="--state", overwrite=True)
+    remembered = Destination(path=_state_file(options.state), option="--state", overwrite=True)
     places = [remembered]
-    if tb is not None:
+    if options.tb is not None:
         from rlcorr_cli.show.forms import tensorboard
 
-        folder = written("--tb", tb)
+        folder = written("--tb", options.tb)
         if is_remote(folder):
             raise UsageError(f"--tb {folder}: event files grow, which objects in a store cannot.", "Name a folder.")
         places.append(replace(tensorboard.destination(folder), option="--tb"))
-    notes = check_touched(places, (), plan=how.get("plan"), rules=rules)
-    chosen = chosen_plan(how)
+    notes = check_touched(places, (), plan=options.plan, rules=options.rules)
+    chosen = chosen_plan(options)
     asked = policy(
-        file=None if rules is None else read_rules(str(rules)),
-        at_most=bounds_texts("--max", max),
-        at_least=bounds_texts("--min", min),
-        accept=accepted(accept),
+        file=None if options.rules is None else read_rules(str(options.rules)),
+        at_most=bounds_texts(options.max),
+        at_least=bounds_texts(options.min),
+        accept=accepted(options.accept),
     )
     refuse_impossible(asked, chosen.plan, grouped=True)
-    with alone(remembered), computing(how) as compute:
+    with alone(remembered), computing(options) as compute:
         following = _remembered(remembered.path, reading, chosen.plan.id)
-        job = Job(reading=reading, chosen=chosen, policy=asked, computing=compute, settled=every)
+        job = Job(reading=reading, chosen=chosen, policy=asked, computing=compute, settled=options.every)
         ran = _Run(
             job=job,
             following=following,
             state=remembered,
-            told=told or (lambda _: None),
-            command=exec,
-            tb=None if tb is None else Path(tb),
+            told=options.told or (lambda _: None),
+            command=options.exec,
+            tb=None if options.tb is None else Path(options.tb),
         )
-        ran.follow(once=once, every=every)
+        ran.follow(once=options.once, every=options.every)
         result = ran.following.watched(reading.paths, ran.steps, notes=notes, state=ran.kept_in)
-        if told is in_the_result:
+        if options.told is in_the_result:
             ran.print_json(result)
     return result
 

@@ -104,7 +104,7 @@ def test_a_caption_names_a_peak_between_the_ends(tmp_path: Path) -> None:
 def test_every_option_in_a_remedy_is_one_of_the_command_it_is_printed_by() -> None:
     remedies = {rule.remedy for rule in RULES} | {cause.advice for cause in ALL_CAUSES.values()}
     assert not [text for text in remedies if re.search(r"\((?:by|rs|is|preset|batch-by) ", text)]
-    flags = {name: {f for o in options(_plain(name)) for f in o.flags} for name in app.COMMANDS}
+    flags = {name: {f for o in options(app.function(name)) for f in o.flags} for name in app.COMMANDS}
     for text in remedies:
         for command, rest in re.findall(r"`rlcorr ([a-z]+) ([^`]*)`", text):
             assert set(re.findall(r"--[a-z-]+", rest)) <= flags[command], text
@@ -112,12 +112,6 @@ def test_every_option_in_a_remedy_is_one_of_the_command_it_is_printed_by() -> No
             assert flag in all_flags(), text
             takers = [name for name in PRINTING if flag in flags[name] or flag in ("--is", "--rs", "--preset")]
             assert takers == list(PRINTING), text
-
-
-def _plain(name: str) -> object:
-    import inspect
-
-    return inspect.unwrap(getattr(rlcorr_cli, name))
 
 
 def test_the_geometric_rejection_of_a_remedy_can_be_typed() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from running import BF16, SAMPLE, Ran, refused, run, run_lean, run_python
 
+PLAN = str(Path(__file__).parents[1] / "transcript" / "inputs" / "plan.toml")
 INT8 = str(SAMPLE / "smollm2_int8.parquet")
 IMPORTED = "import sys; from rlcorr_cli.commands.main import main, run; "
 TELL = f"{IMPORTED}status = run(sys.argv[1:]); print(status, *sorted(sys.modules))"
@@ -18,7 +19,7 @@ NEVER = (
 NUMBERS = ("numpy", "pyarrow", "torch")
 FILES = {
     "analyze": (BF16,),
-    "analyze under a preset by step": (BF16, "--preset", "token_is", "--group-by", "step", "--json"),
+    "analyze under a preset by step": (BF16, "--preset", "token_is", "--group-by", "step", "--json", "--seed", " 1"),
     "filter": (BF16, "--preset", "geo_rs", "-o", "{out}.parquet", "--rejected-output", "{out}-rejected.parquet"),
     "check": (BF16, "--max", "kl=0.1"),
     "compare": (BF16,),
@@ -73,7 +74,7 @@ def test_json_lines_load_no_more(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "package"),
     [
-        (("analyze", BF16, "--seed", " 1"), "pydantic"),
+        (("analyze", BF16, "--plan", PLAN), "pydantic"),
         (("analyze", BF16, "-o", "{out}.html"), "jinja2"),
         (("compare", BF16, "-o", "{out}.png"), "matplotlib"),
         (("analyze", BF16, "--engine", "processes"), "rlcorr_cli.engines.processes"),
