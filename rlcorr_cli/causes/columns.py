@@ -226,7 +226,7 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
 
 
 ADVICE = {
-    STEP: "Find out what these steps have of their own: a restart, the weights, settings of the engine, the data.",
+    STEP: "Find out what {what}: a restart, the weights, settings of the engine, the data.",
     "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
@@ -252,7 +252,9 @@ def trending_column(case: Case, columns: list[Attribution]) -> CauseFinding | No
 def column_of(place: Place) -> CauseFinding:
     """That a place carries the gap, as a cause: rows of a longer lag are stale, all others are of a column."""
     names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
-    advice = ADVICE[place.column].format(names=names) if place.column in ADVICE else CAUSES[cause].advice
+    began = place.since is not None and place.is_range
+    what = f"changed at step {place.since}" if began else "these steps have of their own"
+    advice = ADVICE.get(place.column, CAUSES[cause].advice).format(names=names, what=what)
     clean = [level for level in place.every if level not in place.levels]
     if place.column == LAG and len(clean) > 1 and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"
@@ -279,7 +281,7 @@ def _cause_of(column: str) -> str:
 
 def _headline(place: Place, names: str) -> str:
     if place.column == STEP:
-        return f"a larger error at {steps_named(place.levels, every=place.every)}"
+        return f"a larger error {place.when}"
     if place.column == LAG:
         return f"stale rollouts, at lag {names}"
     return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"

@@ -94,9 +94,11 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
             causes.append(of_whole.get(name) or replace(each, share=each.share + of_inside[name].share))
         else:
             causes.append(each)
-    noise = of_rest.get("noise", of_whole.get("noise"))  # of the rest nothing else tells how wide it is
+    noise = of_rest.get("noise", of_whole.get("noise"))  # beside the rest nothing else tells how wide it is
     if noise is not None:
         of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
+        if "noise" in of_rest and any(each.share >= CAUSES[each.cause].least_share for each in causes):
+            of_parts = ratio(noise.share, 1 - place.token_share, 1.0)
         share = min(of_parts, max(0.0, 1 - sum(each.share for each in causes)))
         causes += [replace(noise, share=share)] if share else []
     causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in BROAD - {"noise"})
@@ -192,16 +194,15 @@ def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
     """The cause with the place among its parameters, unless it names one already; one of steps is told in the headline,
     too, and in the advice as what to look for."""
     if place.column == STEP and cause.cause != "column" and not place.grows:
-        when = steps_named(place.levels, every=place.every)
-        is_to_the_end = place.is_range and place.levels[-1] == place.every[-1] and place.since is not None
-        look = f"Find out what {when} have in common" if len(place.levels) > 1 else ""
+        steps = steps_named(place.levels, every=place.every)
+        look = f"Find out what {steps} have in common" if len(place.levels) > 1 else ""
         if place.is_all_but_the_first:  # which no update came before
             look = ""
         elif place.is_range and place.since is not None:
             look = f"Find out what changed at step {place.since}"
         cause = replace(
             cause,
-            headline=f"{cause.headline}, {f'from step {place.since} on' if is_to_the_end else f'at {when}'}",
+            headline=f"{cause.headline}, {place.when}",
             advice=f"{look}. {cause.advice}" if look else cause.advice,
         )
     where = {"column": place.column, "levels": levels_named(place.levels, place.every)}

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import RowGaps
 from rlcorr_cli.totals.gap import MOST_LEVELS, order_of_keys
@@ -86,6 +87,12 @@ class Place:
     def is_range(self) -> bool:
         """Whether no other level lies between its levels."""
         return self.levels in {self.every[i : i + len(self.levels)] for i in range(len(self.every))}
+
+    @property
+    def when(self) -> str:
+        """Of steps: 'from step 7 on', 'at steps 3, 7 and 11'."""
+        is_to_the_end = self.is_range and self.levels[-1] == self.every[-1] and self.since is not None
+        return f"from step {self.since} on" if is_to_the_end else f"at {steps_named(self.levels, every=self.every)}"
 
     @property
     def is_all_but_the_first(self) -> bool:

@@ -149,11 +149,13 @@ def _faults(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Iterat
         yield DataFault(name=anomaly.name, certainty=anomaly.certainty, what=what, do=anomaly.fix)
     # What a wrong file makes the gap look like is no second fault.  What explains a mean ratio that cannot be is one,
     # however little of the gap it makes.
-    impossible = diagnosis.impossible
+    # What changed weights make of the places of a row is none, where they come first.
+    impossible, of_weights = diagnosis.impossible, diagnosis.verdict == "other_weights"
     named = [
         each
         for each in ([] if voiding else diagnosis.causes)
         if ALL_CAUSES[each.cause].effect == "fault"
+        and not (of_weights and ALL_CAUSES[each.cause].scope in ("trend", "tokens"))
         and (not each.is_minor or (impossible is not None and impossible.follows_from(each.cause)))
     ]
     for cause in sorted(named, key=lambda each: each.cause != diagnosis.verdict):

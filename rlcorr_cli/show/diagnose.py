@@ -52,6 +52,8 @@ SAMPLE_NOTE = (
     "All but the counts of sequences and tokens is of the sample: --sample all takes every row. `rlcorr analyze` has "
     "the k3_kl of all."
 )
+UNEXPLAINED = 0.05
+"""What is left beside all causes is told from this share of the gap on."""
 VOIDED = "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}
 """Levels of surprise that are no numbers, in words."""
@@ -252,13 +254,15 @@ def headline(dump: DiagnosedDump) -> str:
 
 
 def rest(dump: DiagnosedDump) -> str:
-    """How much of the gap is noise, beside another cause; empty where noise is the verdict, or none was found."""
-    noise = next((each for each in dump.causes if _is_rest(each, dump)), None)
-    if noise is None:
+    """Beside a cause, how much of the gap is rounding noise, and how much no cause explains; empty beside none."""
+    if dump.whole.diagnosis.cause is None or dump.whole.diagnosis.verdict == NOISE:
         return ""
-    if noise.headline.startswith(LARGER_NOISE):
-        return f"Up to {percent(noise.share)} of the gap is not explained: it is larger than rounding makes."
-    return f"Up to {percent(noise.share)} of the gap looks like {clean(noise.headline)}."
+    noise = [each for each in dump.causes if each.cause == NOISE and not each.headline.startswith(LARGER_NOISE)]
+    others = [each for each in dump.causes if each.cause != NOISE]
+    left = 1 - sum(each.share for each in (*others, *noise))
+    words = [f"Up to {percent(each.share)} of the gap looks like {clean(each.headline)}." for each in noise]
+    words += [f"Up to {percent(left)} of the gap is not explained."] if left >= UNEXPLAINED else []
+    return " ".join(words)
 
 
 def looked_at(diagnosis: Diagnosis) -> str:

@@ -44,6 +44,10 @@ def test_the_place_of_a_run_is_named(name: str) -> None:
     assert runs.is_placed(TRUTHS[name], diagnosed(name).whole.diagnosis)
 
 
+def test_missed_updates_come_before_what_they_make_of_the_places_of_a_row() -> None:
+    assert diagnosed("math__sync_missed_4th").story.first == "other_weights"
+
+
 @pytest.mark.parametrize("name", [name for name, truth in TRUTHS.items() if "also" in truth])
 def test_both_of_two_faults_are_named(name: str) -> None:
     assert runs.are_both_named(TRUTHS[name], diagnosed(name))
