@@ -52,7 +52,7 @@ SAMPLE_NOTE = (
     "All but the counts of sequences and tokens is of the sample: --sample all takes every row. `rlcorr analyze` has "
     "the k3_kl of all."
 )
-UNEXPLAINED = 0.05
+UNEXPLAINED = 0.2
 """What is left beside all causes is told from this share of the gap on."""
 VOIDED = "The rest is computed from numbers that this makes meaningless: fix it, and diagnose again."
 ENDS = {"below": f"below {SURPRISE_EDGES[0]:g}", "certain": "certain: exactly 0"}

@@ -78,7 +78,8 @@ k3_kl 0.00459  sd of log-ratio 0.0912
   w0         26%  10%       28%    0.6
   w2         26%  10%       26%    0.5
 
-  Not checked: stale_policy (needs advantages or rewards).
+  Up to 39% of the gap is not explained. Not checked: stale_policy (needs
+  advantages or rewards).
   `rlcorr explain column` says how sure that is, and what else looks like it.
 """
 NOISE_TEXT = """\
