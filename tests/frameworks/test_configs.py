@@ -51,10 +51,11 @@ def test_a_plan_file_names_every_wrong_key(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     rejection = '[[rejections]]\nstatistic = "k3"\nscope = "token"\nhihg = 1\n'
     path.write_text('nam = "x"\n[weighting]\nscope = "tokens"\n' + rejection)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(UsageError, match=r"plan\.toml.* nam, rejections\[0\]\.hihg\."):
         read_plan(str(path), None)
-    for place in ("plan.toml", "nam:", "weighting.scope:", "rejections.0.hihg:"):
-        assert place in caught.value.message
+    path.write_text('[weighting]\nscope = "tokens"\n')
+    with pytest.raises(UsageError, match=r"plan\.toml.*weighting\.scope"):
+        read_plan(str(path), None)
 
 
 @pytest.mark.parametrize("name", PROFILES)
