@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.between_steps import between_steps
-from rlcorr_cli.causes.columns import LAG
+from rlcorr_cli.causes.columns import LAG, turn_gaps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
@@ -40,6 +40,8 @@ from rlcorr_cli.totals.totals import Totals
 FILE = "file"
 """The column of levels that a dump's files are."""
 SPOILED = "No other cause is looked for beside values that no policy gives."
+TURN_TIMES = 1.3
+"""Turns are compared where one holds so many times what its tokens' surprise gives: it takes as long as all else."""
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
@@ -59,8 +61,8 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     sample = _with_few_steps(_with_files(sample.ordered))
     sums, context = gap_totals(sample), Context(*sample.columns, clean)
     totals, place, units = part_totals(sample, sums), place_of(sample, sums), sample
-    if (by_turn := sample.by_turn).n_rows > sample.n_rows:
-        of_turns = place_of(by_turn, gap_totals(by_turn))
+    if any(turn.gap > TURN_TIMES * turn.expected for turn in turn_gaps(totals)):
+        of_turns = place_of(by_turn := sample.by_turn, gap_totals(by_turn))
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
     diagnosis = diagnose(totals, context, sample, place)
     if exact := exact_facts(sample):  # other causes would be of these values
