@@ -144,7 +144,9 @@ def proxy(endpoint: str) -> Generator[Proxy]:
             self.send_response_only(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            if self.command != "HEAD":
+            if self.command == "HEAD":  # whose answer has no body: what came would begin the connection's next answer
+                content = b""
+            else:
                 self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
