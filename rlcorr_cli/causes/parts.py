@@ -16,7 +16,7 @@ rows are of.  Where they make most of the gap, they are set aside, and the rest 
 what they hide (`beside_faults`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +40,7 @@ from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
+Tokens = NDArray[np.bool_]
 BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
@@ -221,12 +222,13 @@ def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Fa
     ]
 
 
-def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis in which faults of single rows and tokens say which place nearly all of their rows are of."""
+def with_shared_places(sample: RowSample, diagnosis: Diagnosis, tokens: Mapping[str, Tokens]) -> Diagnosis:
+    """The diagnosis in which faults of single rows and tokens say which place nearly all of their rows are of.  tokens:
+    of tokens_of_faults."""
     far, starts = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2, starts_of(sample.n_valid)
     causes: list[CauseFinding] = []
     for cause in diagnosis.causes:
-        at = None if "column" in cause.parameters else _tokens_of(cause, sample, sums)
+        at = None if "column" in cause.parameters else tokens.get(cause.cause)
         place = None if at is None else shared_by(sample, np.logical_or.reduceat(at & far, starts))
         if place is not None:
             named = levels_named(place.levels, place.every)
@@ -239,19 +241,20 @@ def with_shared_places(sample: RowSample, sums: RowGaps, diagnosis: Diagnosis) -
     return replace(diagnosis, causes=tuple(causes))
 
 
-def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context) -> Diagnosis | None:
+def beside_faults(
+    sample: RowSample, whole: Diagnosis, tokens: Mapping[str, Tokens], context: Context
+) -> Diagnosis | None:
     """The diagnosis where faults of single rows or tokens make most of the gap, and so hide what else is wrong: beside
-    them what the rest shows by itself.  None where they make less.
+    them what the rest shows by itself.  None where they make less.  tokens: of tokens_of_faults.
 
     Where single tokens are wrong, others of their rows often are, and only a setting of the sampler is told then; a
     column, too, where only whole rows are.
     """
     shares = {cause.cause: cause.share for cause in whole.causes if not cause.is_minor}
-    tokens = {cause.cause: _tokens_of(cause, sample, sums) for cause in whole.causes if cause.cause in shares}
-    wrong = {name: at for name, at in tokens.items() if at is not None}
+    wrong = {name: at for name, at in tokens.items() if name in shares}
     if sum(shares[name] for name in wrong) < HIDES:
         return None
-    whole = with_shared_places(sample, sums, whole)
+    whole = with_shared_places(sample, whole, tokens)
     causes = (replace(cause, headline=TOO, advice=AGAIN) if cause.cause in FOLLOW else cause for cause in whole.causes)
     whole = replace(whole, causes=tuple(causes))
     left = ~np.logical_or.reduce([*wrong.values()])
@@ -274,30 +277,28 @@ def beside_faults(sample: RowSample, sums: RowGaps, whole: Diagnosis, context: C
         return whole
     faults = [cause for cause in whole.causes if not cause.is_minor and cause.cause != "noise"]
     noise = [replace(cause, share=cause.share * portion) for cause in rest.causes if cause.cause == "noise"]
-    return replace(
-        whole, causes=(*faults, *found.values(), *in_order(noise))
-    )  # what is minor looked like what is found
+    # The minor causes of the whole are left out: what is found looked like them.
+    return replace(whole, causes=(*faults, *found.values(), *in_order(noise)))
 
 
-def _tokens_of(cause: CauseFinding, sample: RowSample, sums: RowGaps) -> NDArray[np.bool_] | None:
-    """The tokens at which a fault of single rows or tokens sits, bool[V]: all of the rows, or every first one, last one
-    or the AFTER_A_GAP after a gap of the mask; None of other causes."""
-    at = np.zeros(sample.n_valid_tokens, np.bool_)
-    match cause.cause:
-        case "mispaired_rows" | "slipped_rows":
-            slipped = np.zeros(sample.n_rows, np.bool_)
-            slipped[[slip.row for slip in slips_of(sample)]] = True
-            of_rows = slipped if cause.cause == "slipped_rows" else ~np.isnan(sums.odd) & ~slipped
-            return np.repeat(of_rows, sample.n_valid)
-        case "first_token":
-            at[starts_of(sample.n_valid)] = True
-        case "last_token":
-            at[np.cumsum(sample.n_valid) - 1] = True
-        case "mask_boundary":
-            turns = sample.by_turn
-            later = np.flatnonzero(turns.levels[TURN].codes)
-            n = np.minimum(turns.n_valid[later], AFTER_A_GAP)
-            at[ranges(starts_of(turns.n_valid)[later], n)] = True
-        case _:
-            return None
-    return at
+def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
+    """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
+    or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
+    names = {cause.cause for cause in causes}
+    tokens: dict[str, Tokens] = {}
+    if names & {"mispaired_rows", "slipped_rows"}:
+        slipped = np.zeros(sample.n_rows, np.bool_)
+        slipped[[slip.row for slip in slips_of(sample)]] = True
+        odd = ~np.isnan(sums.odd) & ~slipped
+        rows = {"mispaired_rows": odd, "slipped_rows": slipped}
+        tokens |= {name: np.repeat(at, sample.n_valid) for name, at in rows.items() if name in names}
+    places = {"first_token": starts_of(sample.n_valid), "last_token": np.cumsum(sample.n_valid) - 1}
+    if "mask_boundary" in names:
+        turns = sample.by_turn
+        later = np.flatnonzero(turns.levels[TURN].codes)
+        n = np.minimum(turns.n_valid[later], AFTER_A_GAP)
+        places["mask_boundary"] = ranges(starts_of(turns.n_valid)[later], n)
+    for name in places.keys() & names:
+        tokens[name] = np.zeros(sample.n_valid_tokens, np.bool_)
+        tokens[name][places[name]] = True
+    return tokens

@@ -202,7 +202,7 @@ def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
     )
 
 
-def odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
+def _odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
     """Those of slipped rows whose columns do not go together in place: the others slip too late."""
     if not slips:
         return []
@@ -213,7 +213,7 @@ def odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
 def mispaired_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
     """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already."""
     totals, features = case.totals, case.features
-    slips = [] if case.sample is None else odd_slips(case.sample, slips)
+    slips = [] if case.sample is None else _odd_slips(case.sample, slips)
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None

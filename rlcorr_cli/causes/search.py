@@ -20,14 +20,14 @@ from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, with_shared_places
+from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, tokens_of_faults, with_shared_places
 from rlcorr_cli.causes.step_levels import STEP, sample_clusters
-from rlcorr_cli.causes.where import place_of
+from rlcorr_cli.causes.where import Place, place_of
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
-from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.measure.gap import RowGaps, gap_totals
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
@@ -68,10 +68,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
-        beside = beside_faults(sample, sums, diagnosis, context)
-        if beside is None and place is not None:
-            diagnosis = parted(units, diagnosis, place, context)
-        diagnosis = beside or with_shared_places(sample, sums, diagnosis)
+        diagnosis = _refined(sample, sums, diagnosis, context, place=place, units=units)
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -90,6 +87,20 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         between_steps=between_steps(sample),
     )
     return Search(diagnosis, totals)
+
+
+def _refined(
+    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: Place | None, units: RowSample
+) -> Diagnosis:
+    """The diagnosis of all rows together, by what its faults hide, else by the place that stands apart.  units: the
+    rows, or turns, that the place is of."""
+    tokens = tokens_of_faults(sample, sums, whole.causes)
+    if (beside := beside_faults(sample, whole, tokens, context)) is not None:
+        return beside
+    if place is None:
+        return with_shared_places(sample, whole, tokens)
+    by_place = parted(units, whole, place, context)
+    return with_shared_places(sample, by_place, tokens_of_faults(sample, sums, by_place.causes))
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
