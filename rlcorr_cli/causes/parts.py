@@ -263,22 +263,22 @@ def beside_faults(
     rest = _of_part(sample.tokens(left), context, None, is_last=False)
     settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
     of_rows = all(CAUSES[name].scope == "rows" for name in wrong)
-    told = (settings | {"column"} if of_rows else settings) - shares.keys()
+    searched_for = (settings | {"column"} if of_rows else settings) - shares.keys()
     places = {cause.parameters.get("column") for cause in whole.causes}
     portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
-    found = {
+    hidden = {
         cause.cause: replace(cause, share=cause.share * portion, share_interval=None)
         for cause in rest.causes
-        if cause.cause in told
+        if cause.cause in searched_for
         and (not cause.is_minor or cause.certainty == "proven")
         and cause.parameters.get("column", "") not in places
     }
-    if not found:
+    if not hidden:
         return whole
     faults = [cause for cause in whole.causes if not cause.is_minor and cause.cause != "noise"]
     noise = [replace(cause, share=cause.share * portion) for cause in rest.causes if cause.cause == "noise"]
     # The minor causes of the whole are left out: what is found looked like them.
-    return replace(whole, causes=(*faults, *found.values(), *in_order(noise)))
+    return replace(whole, causes=(*faults, *hidden.values(), *in_order(noise)))
 
 
 def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
