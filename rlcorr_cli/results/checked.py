@@ -69,7 +69,7 @@ ABSENT = "absent"
 """The rule on a fault, or on a flag, in a word."""
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
-CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
+CheckCounts = Annotated[Mapping[str, int], Form(name="check_counts", keys=("rules", "failed", "warned", "passed"))]
 
 
 @frozen(kw_only=True)
@@ -101,7 +101,7 @@ class Checked(Output):
         return self.measurements.inputs
 
     @property
-    @computed(after="inputs")
+    @computed(after="story")
     def status(self) -> Literal["passed", "failed"]:
         """The exit status in a word."""
         return "passed" if self.passed else "failed"

@@ -156,8 +156,8 @@ class Clusters(Record):
     by: str
     n: int
     exact: bool = True
-    overdispersion: Annotated[Number, Key(optional=True)] = None
-    mixed_seq_ess: Annotated[Number, Key(optional=True)] = None
+    overdispersion: Number = None
+    mixed_seq_ess: Number = None
 
     @classmethod
     def of(cls, by: Any, replicates: Replicates | None) -> "Clusters | None":

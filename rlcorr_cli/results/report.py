@@ -76,14 +76,6 @@ def _trends() -> Any:
     return Trends | None
 
 
-def _plan(data: Any) -> Plan:
-    from rlcorr_cli.plans.files import plan_from_dict
-
-    return plan_from_dict(data)
-
-
-OPTIONAL = Key(optional=True)
-"""What documents of earlier days lack."""
 Buckets = tuple[tuple[int, ...], tuple[int, ...]]
 """Places and counts of a histogram."""
 _NONE: Mapping[str, Any] = {}
@@ -165,7 +157,7 @@ class Report(Output):
 
     OUTPUT = "report"
     inputs: Inputs
-    plan: Annotated[Plan, Form(read=_plan)]
+    plan: Plan
     profile: str
     story: Story = field(default_factory=Story)
     cause: CauseFinding | None = None
@@ -178,10 +170,10 @@ class Report(Output):
     problems: Problems
     anomalies: Suspicions
     impossible: Impossible | None = None
-    suggestions: Annotated[tuple[SuggestedBounds, ...], OPTIONAL] = ()
-    geometric: Annotated[GeometricBounds | None, OPTIONAL] = None
+    suggestions: tuple[SuggestedBounds, ...] = ()
+    geometric: GeometricBounds | None = None
     notes: tuple[str, ...]
-    objective: Annotated[ObjectiveReport | None, OPTIONAL] = None
+    objective: ObjectiveReport | None = None
 
     whole: Annotated[Group, HIDDEN]
     log_ratios: Annotated[Histogram, HIDDEN]
@@ -271,7 +263,7 @@ class Report(Output):
         return judge([Section(group.plain_key, group.values)], self.rules)
 
     @cached_property
-    @computed("Null without steps, and where the last is too small to be judged.", after="profile", optional=True)
+    @computed("Null without steps, and where the last is too small to be judged.", after="profile")
     def last_step(self) -> StepVerdict | None:
         """The verdict on the last step alone, which the next one will be like."""
         judged, steps = self.judged_steps, self.by_step
@@ -286,7 +278,7 @@ class Report(Output):
         return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
 
     @cached_property
-    @computed(after="last_step", optional=True)
+    @computed(after="last_step")
     def verdict(self) -> Verdict:
         """How close the policies are over the whole dump, and which weights that leaves usable in each of its steps."""
         return verdict(
@@ -340,7 +332,7 @@ class Report(Output):
         return () if judged is None else self.findings(judged)
 
     @cached_property
-    @computed(after="cause", optional=True)
+    @computed(after="cause")
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
         found = self._course
@@ -374,7 +366,6 @@ class Report(Output):
         "Null where pictures were not counted, which takes a third longer: `analyze --json` counts them for `-o`, "
         "Python's `analyze` for `pictures`.",
         after="health",
-        optional=True,
         type=_trends,
     )
     def trends(self) -> "Trends | None":
