@@ -27,7 +27,7 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
 from rlcorr_cli.records.fields import plain
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
-from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
+from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, with_bad_rows, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import RULES
@@ -68,9 +68,8 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         step_at = places[0]
     group_by = columns[:-1] if provenance.adds_step and step_at is None else provenance.asked_groups
     objective, cluster_by = run.objective, provenance.settings["cluster_by"]
-    whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
-    whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
-    refuse_empty(whole_counts, run.inputs)
+    good = counts(None if totals is None else totals.numbers.whole, plan.mode)
+    whole_counts = with_bad_rows(good, problems.n_rows, run.inputs)
     assert totals is not None, "a dump with a valid token has totals"
     divided = factors(totals, plan, CANONICAL if profile is None else profile.batch_mean) if plan.normalizes else None
     of_objective, of_groups = None, dict[tuple[Any, ...], Values]()

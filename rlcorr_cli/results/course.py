@@ -272,7 +272,7 @@ def _lacking(steps: Iterable[StepLike], unit: str) -> str:
 def _keys(group: JudgedLike) -> list[dict[str, Any]]:
     """Its key, or those of the steps that are judged together."""
     name = next(iter(group.key), "")
-    return [{name: plain(step)} for step in group.of_steps] or [_plain(group.key)]
+    return [{name: plain(step)} for step in group.of_steps] or [plain_key(group.key)]
 
 
 def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
@@ -297,7 +297,7 @@ def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[B
                 of=len(of_groups),
                 lowest=min(values),
                 highest=max(values),
-                worst=_plain(worst.key),
+                worst=plain_key(worst.key),
                 worst_value=value,
                 remedy=rule.remedy,
             )
@@ -305,7 +305,8 @@ def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[B
     return tuple(sorted(broken, key=lambda each: BROKEN.index(each.status)))
 
 
-def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
+def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's key as JSON has it: infinities as text."""
     return {name: plain(value) for name, value in key.items()}
 
 

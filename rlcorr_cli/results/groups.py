@@ -116,6 +116,13 @@ def amount_words(counts: Mapping[str, int]) -> str:
     return f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}"
 
 
+def with_bad_rows(counts: Mapping[str, int], n_bad_rows: int, inputs: Sequence[Input]) -> dict[str, int]:
+    """The counts of a whole dump, of those of its good rows; a DataError of a dump that `refuse_empty` refuses."""
+    of_all = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    refuse_empty(of_all, inputs)
+    return of_all
+
+
 def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
     """A dump without a row, a good row or a valid token is a DataError."""
     where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"

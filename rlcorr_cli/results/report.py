@@ -18,9 +18,9 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps
+from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps, plain_key
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
@@ -63,11 +63,6 @@ if TYPE_CHECKING:
 
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
-
-
-def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's key as JSON has it: infinities as text."""
-    return {name: plain(value) for name, value in key.items()}
 
 
 def _trends() -> Any:
@@ -270,12 +265,13 @@ class Report(Output):
         if not steps or not judged or judged[-1].steps[-1] != steps[-1].steps[-1]:
             return None
         (step,) = judged[-1].plain_key.values()
-        breaking = [*takewhile(self._refuses_sequences, reversed(judged))]
+
+        def refuses(step: Group) -> bool:
+            return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
+
+        breaking = [*takewhile(refuses, reversed(judged))]
         since = breaking[-1].steps[0] if breaking else None
         return StepVerdict(step=step, since=since, verdict=self.verdict_on(judged[-1]))
-
-    def _refuses_sequences(self, step: Group) -> bool:
-        return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
 
     @cached_property
     @computed(after="last_step")
