@@ -63,7 +63,7 @@ def computed(about: str = "", *, after: str, **more: Any) -> Callable[[F], F]:
     return marked
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A cell's value as JSON has it: dates and what is not finite as text."""
     has_form = value is None or isinstance(value, (str, int, list, dict))
     return value if has_form or (isinstance(value, float) and math.isfinite(value)) else str(value)

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, as_json
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 
@@ -111,7 +111,7 @@ def _written(value: Any, is_any: bool, is_flat: bool) -> Any:
         return [_written(each, is_any, is_flat) for each in value]
     if hasattr(value, "to_dict"):
         return value.to_dict()
-    return plain(value) if is_any or isinstance(value, Path) else value
+    return as_json(value) if is_any or isinstance(value, Path) else value
 
 
 def read_json(cls: Any, text: str | bytes) -> Any:

@@ -25,11 +25,11 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
-from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, with_bad_rows, with_whole
+from rlcorr_cli.results.groups import COUNTED, Clusters, Group, by_batch, counts, key_order, with_bad_rows, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
-from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.results.report import QUANTILE_NOTE, Report
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.story import story_of
@@ -226,7 +226,7 @@ def _ranges(
     levels = step_levels(sample, range_of)
     ranges: list[Group] = []
     for n, (places, group) in enumerate(zip(found, together, strict=True)):
-        of_steps = tuple(plain(values[place]) for place in places)
+        of_steps = tuple(as_json(values[place]) for place in places)
         keys = [clusters[values[place]] for place in places if values[place] in clusters]
         ranges.append(
             replace(

@@ -347,12 +347,8 @@ def _group(
 
 def _bounds(totals: Totals, at: int, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
     """Of each mode, the bounds that keep KEEP of the sequences."""
-    of_modes: dict[Mode, GeometricBounds] = {}
-    for mode in modes:
-        bounds = geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP)
-        if bounds is not None:
-            of_modes[mode] = bounds
-    return of_modes
+    found = {mode: geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP) for mode in modes}
+    return {mode: bounds for mode, bounds in found.items() if bounds is not None}
 
 
 def _with_objectives(
@@ -380,13 +376,12 @@ def _with_group_objectives(
         plan: group_objectives(totals, plan, objective, batch_means=_batch_means(totals, plan))
         for plan, objective in objectives.items()
     }
-
-    def with_objectives(group: ComparedGroup) -> ComparedGroup:
+    made: list[ComparedGroup] = []
+    for group in groups:
         key = tuple(group.key.values())
         plans = (replace(each, objective_metrics=of_plans[each.plan].get(key, {})) for each in group.plans)
-        return replace(group, plans=tuple(plans))
-
-    return [with_objectives(group) for group in groups]
+        made.append(replace(group, plans=tuple(plans)))
+    return made
 
 
 def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:
