@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import StepChange
+from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
+from rlcorr_cli.causes.gap_rows import logit
 from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.causes.rises import shift
 from rlcorr_cli.causes.step_levels import STEP, step_levels
-from rlcorr_cli.measure.gap_rows import logit
-from rlcorr_cli.totals.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample

@@ -15,6 +15,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
 from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, ratio, ratios, without_each
 from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
@@ -30,7 +31,6 @@ from rlcorr_cli.causes.where import (
 )
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 

@@ -2,7 +2,7 @@
 
 Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in order and takes the first that holds.
 `truncation` finds only a rollout column that was cut; `top_k` finds a cut of either column.  Letters are those of
-totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
+causes/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
 from dataclasses import replace
@@ -12,12 +12,12 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.features import OTHER_CORE, Case, Step
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.totals.row_sample import RowSample
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0

@@ -12,21 +12,7 @@ from math import exp, expm1, gamma, inf, log, sqrt
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Interval
-from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
-from rlcorr_cli.causes.token_ids import (
-    Beyond,
-    ByToken,
-    Repetition,
-    SharedPrefixes,
-    beyond_vocabulary,
-    by_token,
-    repetition,
-    shared_prefixes,
-)
-from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
-from rlcorr_cli.measure.gap_rows import TokenGaps
-from rlcorr_cli.totals.gap import (
+from rlcorr_cli.causes.gap import (
     BODY,
     CERTAIN_LEAST,
     CERTAIN_STEP,
@@ -45,6 +31,20 @@ from rlcorr_cli.totals.gap import (
     TOKEN_SUMS,
     GapTotals,
 )
+from rlcorr_cli.causes.gap_rows import TokenGaps
+from rlcorr_cli.causes.gap_sums import gap_totals
+from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
+from rlcorr_cli.causes.token_ids import (
+    Beyond,
+    ByToken,
+    Repetition,
+    SharedPrefixes,
+    beyond_vocabulary,
+    by_token,
+    repetition,
+    shared_prefixes,
+)
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import RowSample

@@ -34,6 +34,7 @@ from rlcorr_cli.causes.curves import (
 )
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import OTHER_CORE, Case, Context, listed_features
+from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
 from rlcorr_cli.causes.rows import mispaired_rows, other_tokens, slipped_rows, slips_of, some_rows
@@ -54,7 +55,6 @@ from rlcorr_cli.causes.weights import (
 )
 from rlcorr_cli.causes.where import Place
 from rlcorr_cli.causes.wording import count_noun, figures, percent
-from rlcorr_cli.totals.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000

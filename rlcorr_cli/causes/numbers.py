@@ -10,8 +10,8 @@ from math import exp, isfinite, sqrt
 
 import numpy as np
 
+from rlcorr_cli.causes.gap import LINE_SUMS
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import LINE_SUMS
 from rlcorr_cli.totals.histogram import Floats
 
 

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
 from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
+from rlcorr_cli.causes.gap import WORST, GapTotals, WorstRows
+from rlcorr_cli.causes.gap_sums import LN_2, RowGaps, gap_totals
 from rlcorr_cli.causes.judge import LEAST, concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import named_rows, slips_of
@@ -32,9 +34,7 @@ from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.where import LAG, Place, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
-from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
-from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRows
 from rlcorr_cli.totals.lists import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 

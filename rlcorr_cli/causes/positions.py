@@ -10,10 +10,10 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, PlaceGap
 from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio, ratios, typical
 from rlcorr_cli.causes.wording import figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.totals.histogram import Floats
 
 MIN_TOKENS = 40

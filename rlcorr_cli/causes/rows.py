@@ -14,12 +14,12 @@ from rlcorr_cli.causes.anomalies import correlation
 from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample

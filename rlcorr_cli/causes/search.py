@@ -17,6 +17,8 @@ from rlcorr_cli.causes.columns import LAG, turn_gaps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
+from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
+from rlcorr_cli.causes.gap_sums import RowGaps, gap_totals
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
@@ -27,11 +29,9 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
-from rlcorr_cli.measure.gap import RowGaps, gap_totals
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.gap import MOST_LEVELS, GapTotals
 from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample

@@ -10,12 +10,12 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import FAR_LOUD, MOST_OVER_NOISE, OTHER_CORE, Case
+from rlcorr_cli.causes.gap import GRID_SUMS
 from rlcorr_cli.causes.numbers import first_step, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import scored_again
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import GRID_SUMS
 from rlcorr_cli.totals.lists import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99

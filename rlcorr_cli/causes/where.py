@@ -2,7 +2,7 @@
 
 A *place* is some levels of a column: a worker, a source, the steps from 7 on, every fourth step, the longest prompts.
 Rows are compared by two numbers: y, the mean log size of a row's tokens over what their surprise predicts
-(totals/gap.py), to which all tokens count alike, and the log of their root mean square, which a few far tokens decide.
+(causes/gap.py), to which all tokens count alike, and the log of their root mean square, which a few far tokens decide.
 A column is parted in two: its levels are sorted by their means, every cut is tried, and the one whose sides differ by
 most standard errors is kept.  So a single level, a range of steps, every nth one and a list of workers are found in one
 way, however many they are.
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
+from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.causes.step_levels import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import RowGaps
-from rlcorr_cli.totals.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 

@@ -8,11 +8,7 @@ from gap_oracle import Row, totals_of
 
 from rlcorr_cli.causes.columns import attributions, level_gaps
 from rlcorr_cli.causes.features import Features, curve_of, features_of, spread_of, step_of
-from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
-from rlcorr_cli.causes.positions import poisson_tail
-from rlcorr_cli.causes.token_ids import by_token, repetition
-from rlcorr_cli.causes.wording import figures, percent, roundest
-from rlcorr_cli.totals.gap import (
+from rlcorr_cli.causes.gap import (
     GROUPS,
     ID_BUCKETS,
     N_SPREAD,
@@ -21,6 +17,10 @@ from rlcorr_cli.totals.gap import (
     SPREAD_STEPS,
     Vocabulary,
 )
+from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
+from rlcorr_cli.causes.positions import poisson_tail
+from rlcorr_cli.causes.token_ids import by_token, repetition
+from rlcorr_cli.causes.wording import figures, percent, roundest
 
 RNG = np.random.default_rng(16)
 START = RNG.bit_generator.state

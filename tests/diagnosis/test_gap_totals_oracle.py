@@ -7,7 +7,7 @@ import pytest
 from gap_oracle import rows_of, totals_of
 from known_causes import DUMPS, diagnosed
 
-from rlcorr_cli.totals.gap import GapTotals
+from rlcorr_cli.causes.gap import GapTotals
 
 NAMES = ("tool_retokenised", "stale_mixed_versions", "combo_temp09_mispaired", "combo_topp09_eos0")
 """Masked stretches; levels, advantages and lags; odd rows; tokens of log-prob 0 at the end."""

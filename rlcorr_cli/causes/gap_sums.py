@@ -12,11 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap_rows import GapRows, sums_at
-from rlcorr_cli.totals import gap
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.gap import (
+from rlcorr_cli.causes import gap
+from rlcorr_cli.causes.gap import (
     BODY,
     GROUPS,
     ID_BUCKETS,
@@ -29,6 +26,9 @@ from rlcorr_cli.totals.gap import (
     Levels,
     Vocabulary,
 )
+from rlcorr_cli.causes.gap_rows import GapRows, sums_at
+from rlcorr_cli.frozen import frozen
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.lists import first_of_each, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
