@@ -1,17 +1,18 @@
 """Causes that move every token by a function of its log-prob: truncation, temperature, soft-cap, and the like.
 
-Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in order and takes the first that holds.
-`truncation` finds only a rollout column that was cut; `top_k` finds a cut of either column.  Letters are those of
-causes/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
+Each rule reads the same curve of d over log-odds, and the first that holds is taken.  Letters are those of causes/gap:
+a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 
+from rlcorr_cli.causes.columns import trending_column
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.features import OTHER_CORE, Case, Step
+from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
 from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
@@ -32,6 +33,13 @@ TOP_P_LEFT = 32.0
 """(1 - step.bound) / step.least_left over the share of errors near the bound, from which one that is not sharp is
 top-p's.  Measured on ten models: top-p beside another fault at least 40 (beside staleness on a peaked model 13 and 20,
 with stray zeros), min-p 4 to 21.  Noise as of 4 bits (.25 in log-odds and more) blurs the two."""
+NEAR_BOUND, SAME_BOUND = 2.0, 1.25
+"""A bound that is not sharp proves min-p where it lies beyond the first factor from the limit between top-p and min-p,
+and may be either's within the second; measured: see TOP_P_LEFT."""
+MIN_JUDGED = 30
+"""Of fewer tokens a share of errors as top-p's says little."""
+MIN_SURE = 10
+"""Tokens of probability .99 or more that a truncation would have set to 0."""
 MIN_STRAY = 3
 """With so many zeros that no cut makes, errors are another fault's, and do not speak against top-p."""
 MOST_LEFT, MIN_ROWS = 0.05, 16
@@ -97,7 +105,45 @@ def has_slope(case: Case) -> bool:
 
 
 def truncation(case: Case) -> CauseFinding | None:
-    """top_p, min_p or temperature_and_truncation."""
+    """top_p, min_p or temperature_and_truncation, of rollout's column, else of training's; only of rollout's, which
+    single tokens show, beside an error that grows along a column."""
+    found = _truncation_of_rollout(case) or (None if trending_column(case) else _truncation_of_training(case))
+    return None if found is None else replace(found, alternatives=tuple(_other_cuts(case, found)))
+
+
+def _other_cuts(case: Case, found: CauseFinding) -> list[str]:
+    """Which other cut it may be as well."""
+    # Of the column that was cut: training's where that is what was found.
+    name, mirrored = found.cause, case.mirrored if "swapped_columns" in found.explains else None
+    step = (mirrored or case).step
+    if name == "temperature_and_truncation":
+        return []
+    if step is None or (name == "top_p" and not is_cut(step)):  # no token shows the bound
+        return ["top_k", *_or_padding(case)] if name == "top_p" else []
+    if is_in_part(step):  # of rows it is known what their zeros keep to
+        return [] if "rows" in found.parameters else [{"top_p": "min_p", "min_p": "top_p"}[name]]
+    if name == "min_p":
+        with_temperature = ["temperature_and_truncation"] if has_slope(case) else []
+        return ["top_p"] if step.ratio_left * SAME_BOUND > TOP_P_LEFT else with_temperature
+    near = step.judged < MIN_JUDGED if step.is_sharp else step.ratio_left < SAME_BOUND * TOP_P_LEFT
+    return ["min_p"] if near else []
+
+
+def _or_padding(case: Case) -> list[str]:
+    """Of a leak: padding, where some tokens lose more than a cut takes, or the rows are not at hand."""
+    return ["padded_vocabulary"] if case.beyond is None or case.beyond.lost > case.beyond.gained else []
+
+
+def bound_holds(case: Case, found: CauseFinding) -> bool:
+    """Whether the tokens keep what a truncation says: sure ones are exactly 0, and no more of those near a top-p bound
+    are on its wrong side than noise carries there; a min-p's are, and it leaves too little to be top-p's."""
+    step = (("swapped_columns" in found.explains and case.mirrored) or case).step
+    if step is None or found.cause == "top_p":
+        return step is not None and step.is_sharp
+    return step.left <= MOST_LEFT and (found.cause != "min_p" or step.ratio_left * NEAR_BOUND <= TOP_P_LEFT)
+
+
+def _truncation_of_rollout(case: Case) -> CauseFinding | None:
     step = case.step
     loses = loses_mass(case)
     if is_in_part(step) and case.sample is not None and (found := _on_some_rows(case, case.sample)) is not None:
@@ -133,8 +179,8 @@ def _on_some_rows(case: Case, sample: RowSample) -> CauseFinding | None:
     cut = np.unique(np.repeat(np.arange(sample.n_rows), sample.n_valid)[zero])
     if min(len(cut), n_other := sample.n_rows - len(cut)) < MIN_ROWS:
         return None
-    within = Case(gap_totals(part := sample.rows(cut)).totals, case.context, part)
-    found = truncation(within)
+    within = Case(totals=gap_totals(part := sample.rows(cut)).totals, context=case.context, sample=part)
+    found = _truncation_of_rollout(within)
     if found is None or is_in_part(within.step):
         return None
     rollout, train = case.context.rollout, case.context.train
@@ -152,12 +198,12 @@ def _without_number(case: Case, found: CauseFinding, where: str, evidence: str, 
     return replace(found, parameters=rows, intervals={}, headline=headline, evidence=(evidence, _lost(case)))
 
 
-def truncation_of_training(case: Case) -> CauseFinding | None:
+def _truncation_of_training(case: Case) -> CauseFinding | None:
     """The same of training's column, where tokens were drawn from it: a cut column where the raw one should stand."""
     f, mirrored = case.features, None
     if f.forward > GAINED and f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error:
         mirrored = case.mirrored
-    found = None if mirrored is None else truncation(mirrored)
+    found = None if mirrored is None else _truncation_of_rollout(mirrored)
     if found is None:
         return None
     rollout, train = case.context.rollout, case.context.train
@@ -303,6 +349,7 @@ def temperature(case: Case) -> CauseFinding | None:
         ),
         # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
         explains=("swapped_columns",) if value.raw else (),
+        alternatives=("logit_softcap",) if shared is None and features.fan >= CAP_FAN else (),
     )
 
 
@@ -376,6 +423,10 @@ def softcap(case: Case) -> CauseFinding | None:
         return None
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
+    fans = features.fan >= CAP_FAN
+    may_be_line = (
+        case.shared_prefixes is None and features.fan < LINE_FAN if fans else not is_bent(features.lines["u_low"], line)
+    )
     return CauseFinding(
         cause="logit_softcap",
         share=features.curve_share,
@@ -387,10 +438,11 @@ def softcap(case: Case) -> CauseFinding | None:
             + (
                 f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
                 f"0.5 (temperature: at most {CAP_FAN:g})."
-                if features.fan >= CAP_FAN
+                if fans
                 else "along which they bend more than a temperature makes them."
             ),
         ),
+        alternatives=("temperature",) if may_be_line else (),
     )
 
 
@@ -404,7 +456,12 @@ def unnormalised(case: Case) -> CauseFinding | None:
     return None
 
 
-def top_k(case: Case) -> CauseFinding | None:
+def lost_mass(case: Case) -> CauseFinding | None:
+    """top_k, or padded_vocabulary where some tokens lose more than a cut can take."""
+    return _padded_vocabulary(case) or _top_k(case)
+
+
+def _top_k(case: Case) -> CauseFinding | None:
     """Mass lost over many tokens, by rollout or by training, without tokens at b = 0."""
     f, step = case.features, case.step
     if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (step is not None and step.unsure < MIN_UNSURE):
@@ -419,6 +476,7 @@ def top_k(case: Case) -> CauseFinding | None:
         if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < most_against):
             continue
         kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
+        is_any_cut = int(case.totals.certain[1][:SURE].sum()) < MIN_SURE
         mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
         return CauseFinding(
             cause="top_k",
@@ -434,11 +492,12 @@ def top_k(case: Case) -> CauseFinding | None:
                 f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the "
                 "sharp limit that top-p has.",
             ),
+            alternatives=(*_or_padding(case), *(("min_p", "top_p") if is_any_cut else ())),
         )
     return None
 
 
-def padded_vocabulary(case: Case) -> CauseFinding | None:
+def _padded_vocabulary(case: Case) -> CauseFinding | None:
     """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
     f, step = case.features, case.step
     if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error or f.positive >= TOP_K_POSITIVE:
@@ -503,3 +562,12 @@ def _temperature_headline(case: Case, value: Temperature) -> str:
         return f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
     text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
     return f"the temperature of {rollout} is {text} times that of {train}"
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("temperature_and_truncation", "top_p", "min_p"), truncation),
+    "temperature": temperature,
+    "logit_softcap": softcap,
+    "unnormalised": unnormalised,
+    "top_k": lost_mass,
+}

@@ -5,13 +5,14 @@ what a curve or a straight line explains of the gap, whether the means of e^l an
 A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import exp, expm1, gamma, inf, log, sqrt
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import Interval
+from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.gap import (
     BODY,
     CERTAIN_LEAST,
@@ -44,6 +45,7 @@ from rlcorr_cli.causes.token_ids import (
     repetition,
     shared_prefixes,
 )
+from rlcorr_cli.causes.where import Place
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.limits import LARGEST_LOG
@@ -469,16 +471,31 @@ class Context:
     clean: Yardstick | None = None
 
 
-@frozen
+SITS_ON = {
+    "all": PARTS,
+    "paired": PARTS[ODD + 1 :],
+    "odd": (PARTS[ODD],),
+    "first": ("first",),
+    "last": ("last",),
+    "seams": ("gap", "after_gap"),
+    "inner": (PARTS[BODY],),
+}
+"""What a cause's row says that it sits on -> the parts of the tokens; others sit on the body, as Features take it."""
+
+
+@frozen(kw_only=True)
 class Case:
     """The totals of a dump with their context, and what follows from them.
 
-    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.
+    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.  place: at
+    which the gap sits.  is_part: whether these are the rows of such a place, or all others.
     """
 
     totals: GapTotals
     context: Context
     sample: RowSample | None = None
+    place: Place | None = None
+    is_part: bool = False
 
     @cached_property
     def features(self) -> Features:
@@ -517,9 +534,9 @@ class Case:
         """The same rows with their two columns exchanged; None without the rows."""
         if self.sample is None:
             return None
-        context, sample = self.context, self.sample
-        sample = replace(sample, rollout=sample.train, train=sample.rollout)
-        return Case(gap_totals(sample).totals, replace(context, rollout=context.train, train=context.rollout), sample)
+        context = replace(self.context, rollout=self.context.train, train=self.context.rollout)
+        sample = replace(self.sample, rollout=self.sample.train, train=self.sample.rollout)
+        return Case(totals=gap_totals(sample).totals, context=context, sample=sample)
 
     @property
     def widest_noise(self) -> float:
@@ -594,10 +611,14 @@ class Case:
         """None without the rows."""
         return None if self.sample is None else beyond_vocabulary(self.sample)
 
-    def place(self, *parts: str) -> dict[str, float]:
+    def tokens_at(self, *parts: str) -> dict[str, float]:
         """PLACE_SUMS by name over some parts."""
         sums = self.totals.places[[PARTS.index(part) for part in parts]].sum(axis=0)
         return dict(zip(PLACE_SUMS, map(float, sums), strict=True))
+
+
+Rule = Callable[[Case], CauseFinding | None]
+"""What seeks a cause, or a few that the same numbers tell apart; they stand in RULES of their modules by its name."""
 
 
 def listed_features(case: Case) -> dict[str, float | None]:

@@ -1,18 +1,36 @@
 """Arithmetic that every rule of a diagnosis shares, on sums.
 
-Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v; and the grid that a
-column lies on near 0.
+Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v; the grid that a column
+lies on near 0; and what makes each of these once.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from math import exp, isfinite, sqrt
+from typing import TypeVar
 
 import numpy as np
 
 from rlcorr_cli.causes.gap import LINE_SUMS
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
+
+Of = TypeVar("Of")
+Value = TypeVar("Value")
+
+
+def once(function: Callable[[Of], Value]) -> Callable[[Of], Value]:
+    """A function of one object, worked out once for each and kept on it, as a cached property is."""
+    key = f"{function.__module__}.{function.__name__}"
+
+    @wraps(function)
+    def kept(of: Of) -> Value:
+        if key not in vars(of):
+            vars(of)[key] = function(of)
+        return vars(of)[key]
+
+    return kept
 
 
 def ratio(numerator: float, denominator: float, empty: float = 0.0) -> float:

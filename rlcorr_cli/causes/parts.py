@@ -27,11 +27,11 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
 from rlcorr_cli.causes.gap import WORST, GapTotals, WorstRows
 from rlcorr_cli.causes.gap_sums import LN_2, RowGaps, gap_totals
-from rlcorr_cli.causes.judge import LEAST, concluded, diagnose, in_order
+from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import named_rows, slips_of
 from rlcorr_cli.causes.step_levels import STEP
-from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, Place, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.measure.worst import largest
@@ -44,8 +44,6 @@ Tokens = NDArray[np.bool_]
 BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
-FOLLOW = ("other_weights", "drift")
-"""What the context of such faults makes of the tokens around them, too."""
 TOO = "other tokens differ by more than rounding makes, too"
 AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
 AFTER_A_GAP = 4
@@ -255,7 +253,10 @@ def beside_faults(
     if sum(shares[name] for name in wrong) < HIDES:
         return None
     whole = with_shared_places(sample, whole, tokens)
-    causes = (replace(cause, headline=TOO, advice=AGAIN) if cause.cause in FOLLOW else cause for cause in whole.causes)
+    causes = (
+        replace(cause, headline=TOO, advice=AGAIN) if CAUSES[cause.cause].follows_faults else cause
+        for cause in whole.causes
+    )
     whole = replace(whole, causes=tuple(causes))
     left = ~np.logical_or.reduce([*wrong.values()])
     if not left.any():

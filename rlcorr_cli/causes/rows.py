@@ -5,7 +5,7 @@ are of different responses; and rows far off that no column marks.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 
 import numpy as np
@@ -13,10 +13,10 @@ import numpy as np
 from rlcorr_cli.causes.anomalies import correlation
 from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
-from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.features import Case, Rule
 from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
 from rlcorr_cli.causes.gap_sums import gap_totals
-from rlcorr_cli.causes.numbers import ratio, weighted_quantile
+from rlcorr_cli.causes.numbers import once, ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.row_places import all_resolved
@@ -127,6 +127,7 @@ class Slip:
         return self.token < MIN_TAIL
 
 
+@once
 def slips_of(sample: RowSample) -> list[Slip]:
     """The rows of a sample that slip, of the first CANDIDATES with many far tokens."""
     ends = np.cumsum(sample.n_valid)
@@ -162,13 +163,17 @@ def _slip_of(row: int, b: Floats, a: Floats) -> Slip | None:
     return Slip(row, token, by, float(((a - b)[token:] ** 2).sum()))
 
 
-def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
-    """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
-    sample = case.sample
-    if sample is None:
-        return None
+def _told_slips(case: Case) -> tuple[list[Slip], float]:
+    """The rows that slip and their share of the gap, where they are so many that they are told."""
+    slips = [] if case.sample is None else slips_of(case.sample)
     share = case.features.share(sum(slip.squares for slip in slips))
-    if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE:
+    return ([], 0.0) if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE else (slips, share)
+
+
+def slipped_rows(case: Case) -> CauseFinding | None:
+    """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
+    sample, (slips, share) = case.sample, _told_slips(case)
+    if sample is None or not slips:
         return None
     by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
     first = next((slip for slip in slips if not slip.is_whole), slips[0])
@@ -210,10 +215,10 @@ def _odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
     return [slip for slip, value in zip(slips, odd.tolist(), strict=True) if not isnan(value)]
 
 
-def mispaired_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
-    """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already."""
+def mispaired_rows(case: Case) -> CauseFinding | None:
+    """Rows whose two columns do not go together, as those of the other rows do; without those that slip."""
     totals, features = case.totals, case.features
-    slips = [] if case.sample is None else _odd_slips(case.sample, slips)
+    slips = [] if case.sample is None else _odd_slips(case.sample, _told_slips(case)[0])
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None
@@ -277,3 +282,11 @@ def some_rows(case: Case) -> CauseFinding | None:
 
 def _names(rows: WorstRows) -> str:
     return ", ".join(row.name for row in rows.rows[:NAMED_ROWS])
+
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("top1_recorded", "wrong_labels"), other_tokens),
+    "slipped_rows": slipped_rows,
+    "mispaired_rows": mispaired_rows,
+    "some_rows": some_rows,
+}
