@@ -26,7 +26,7 @@ from rlcorr_cli.causes.where import (
     MIN_SIZE,
     MIN_Z,
     PROMPT,
-    Place,
+    PlaceOfGap,
     looked_at,
 )
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
@@ -51,7 +51,7 @@ class Attribution:
     totals: GapTotals
     tried: int
     may_be_hot: bool
-    place: Place | None = None
+    place: PlaceOfGap | None = None
 
     @cached_property
     def deviation(self) -> float:
@@ -253,7 +253,7 @@ def trending_column(case: Case) -> CauseFinding | None:
     return _of_line(column, share)
 
 
-def column_of(place: Place) -> CauseFinding:
+def column_of(place: PlaceOfGap) -> CauseFinding:
     """That a place carries the gap, as a cause: rows of a longer lag are stale, all others are of a column."""
     names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
     began = place.since is not None and place.is_range
@@ -283,7 +283,7 @@ def _cause_of(column: str) -> str:
     return "stale_policy" if column == LAG else "column"
 
 
-def _headline(place: Place, names: str) -> str:
+def _headline(place: PlaceOfGap, names: str) -> str:
     if place.column == STEP:
         return f"a larger error {place.when}"
     if place.column == LAG:

@@ -45,7 +45,7 @@ from rlcorr_cli.causes.token_ids import (
     repetition,
     shared_prefixes,
 )
-from rlcorr_cli.causes.where import Place
+from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.limits import LARGEST_LOG
@@ -494,7 +494,7 @@ class Case:
     totals: GapTotals
     context: Context
     sample: RowSample | None = None
-    place: Place | None = None
+    place: PlaceOfGap | None = None
     is_part: bool = False
 
     @cached_property

@@ -22,6 +22,7 @@ import numpy as np
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.row_sample import RowSample
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
 """Where a token stands: in an odd row; its row's first; its last; the first after a masked stretch inside the row; the
@@ -93,17 +94,17 @@ WORST = 8
 
 @frozen
 class WorstRow:
-    """A row by some value.  sample_id: None of a dump without ids."""
+    """A row by some value, and where it stands.  sample_id: None of a dump without ids."""
 
     value: float
     place: Place
     sample_id: str | None
     n_tokens: int
 
-    @property
-    def name(self) -> str:
-        """What names the row to its owner."""
-        return self.sample_id or self.place.text
+    @classmethod
+    def of(cls, sample: RowSample, row: int, value: float = 0.0) -> "WorstRow":
+        """A row of a sample."""
+        return cls(value, sample.place(row), sample.name(row), int(sample.n_valid[row]))
 
 
 @frozen

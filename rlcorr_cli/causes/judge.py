@@ -31,7 +31,7 @@ from rlcorr_cli.causes.weights import (
     other_weights,
     stale_policy,
 )
-from rlcorr_cli.causes.where import Place
+from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -60,7 +60,7 @@ def diagnose(
     totals: GapTotals,
     context: Context,
     sample: RowSample | None = None,
-    place: Place | None = None,
+    place: PlaceOfGap | None = None,
     *,
     is_part: bool = False,
 ) -> Diagnosis:

@@ -24,7 +24,7 @@ from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, tokens_of_faults, with_shared_places
 from rlcorr_cli.causes.step_levels import STEP, sample_clusters
-from rlcorr_cli.causes.where import Place, place_of
+from rlcorr_cli.causes.where import PlaceOfGap, place_of
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -90,7 +90,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
 
 
 def _refined(
-    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: Place | None, units: RowSample
+    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: PlaceOfGap | None, units: RowSample
 ) -> Diagnosis:
     """The diagnosis of all rows together, by what its faults hide, else by the place that stands apart.  units: the
     rows, or turns, that the place is of."""
