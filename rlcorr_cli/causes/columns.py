@@ -17,7 +17,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, Level
 from rlcorr_cli.causes.features import Case, Rule
 from rlcorr_cli.causes.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.where import (
     LAG,

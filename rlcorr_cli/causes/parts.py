@@ -30,7 +30,7 @@ from rlcorr_cli.causes.gap_sums import LN_2, RowGaps, gap_totals
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import slips_of
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named

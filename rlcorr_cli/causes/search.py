@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.between_steps import between_steps
 from rlcorr_cli.causes.columns import LAG, turn_gaps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts
@@ -23,7 +22,7 @@ from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, tokens_of_faults, with_shared_places
-from rlcorr_cli.causes.step_levels import STEP, sample_clusters
+from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
 from rlcorr_cli.causes.where import PlaceOfGap, place_of
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen

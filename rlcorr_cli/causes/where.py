@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import once, ratio, ratios
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.histogram import Floats

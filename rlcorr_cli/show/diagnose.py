@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
 from rlcorr_cli.causes.gap import SURPRISE_EDGES
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.causes.weights import LARGER_NOISE
 from rlcorr_cli.causes.wording import percent
