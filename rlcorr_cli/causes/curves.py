@@ -11,14 +11,13 @@ from math import sqrt
 import numpy as np
 
 from rlcorr_cli.causes.columns import trending_column
-from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
+from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, Parameter
 from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
 from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
-from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.row_sample import RowSample
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
@@ -93,8 +92,7 @@ log-odds, a T of 1.3 is estimated as 1.23, and one of .9 as .88."""
 
 def loses_mass(case: Case) -> bool:
     """Whether the mean of e^l lies below 1, in effect and beyond chance."""
-    features = case.features
-    return features.forward < LOST_MASS and features.forward < -LOST_ERRORS * features.forward_error
+    return case.features.forward.is_below(LOST_MASS, LOST_ERRORS)
 
 
 def has_slope(case: Case) -> bool:
@@ -201,15 +199,15 @@ def _without_number(case: Case, found: CauseFinding, where: str, evidence: str, 
 def _truncation_of_training(case: Case) -> CauseFinding | None:
     """The same of training's column, where tokens were drawn from it: a cut column where the raw one should stand."""
     f, mirrored = case.features, None
-    if f.forward > GAINED and f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error:
+    if f.forward.value > GAINED and f.inverse.is_below(LOST, GAINED_ERRORS):
         mirrored = case.mirrored
     found = None if mirrored is None else _truncation_of_rollout(mirrored)
     if found is None:
         return None
     rollout, train = case.context.rollout, case.context.train
     lost = (
-        f"The mean inverse ratio is {1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: {rollout} gives "
-        f"{percent(-f.inverse)} of its probability to tokens that {train} rules out."
+        f"The mean inverse ratio is {f.inverse.words()}: {rollout} gives "
+        f"{percent(-f.inverse.value)} of its probability to tokens that {train} rules out."
     )
     drawn = f"Tokens were drawn from {train}: the two columns were exchanged, or {train} is the sampler's."
     advice = f"Check that {rollout} and {train} were not exchanged. {CAUSES[found.cause].advice}"
@@ -235,7 +233,7 @@ def _level_top_p(case: Case) -> CauseFinding:
         f"{rollout} is higher by the same amount on nearly all tokens: the log-ratios vary by "
         f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more)."
     )
-    headline = f"{rollout} was logged after top-p, {1 + f.forward:.3f} or a little less; {train} was not"
+    headline = f"{rollout} was logged after top-p, {f.forward.mean[0]:.3f} or a little less; {train} was not"
     return _cut(case, "top_p", headline, alike)
 
 
@@ -265,37 +263,36 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
 
 def _cut(case: Case, cause: str, headline: str, evidence: str, **known: tuple[float, Interval]) -> CauseFinding:
     """known: what is known of it by name, a value with its interval, beside the mass that it kept."""
-    f = case.features
-    known["kept_mass"] = (1 + f.forward, (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error))
-    return CauseFinding(
-        cause=cause,
-        share=f.curve_share,
-        share_interval=f.curve_interval,
-        parameters={name: value for name, (value, _) in known.items()},
-        intervals={name: interval for name, (_, interval) in known.items()},
-        headline=headline,
-        evidence=(evidence, _lost(case)),
-    )
+    known["kept_mass"] = case.features.forward.mean
+    return replace(_of_curve(case, cause, known, headline), evidence=(evidence, _lost(case)))
 
 
 def _lost(case: Case) -> str:
-    features = case.features
+    forward = case.features.forward
     return (
-        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: training gives "
-        f"{percent(-features.forward)} of its probability to tokens that the rollout never samples."
+        f"The mean ratio is {forward.words()}: training gives {percent(-forward.value)} of its probability to tokens "
+        "that the rollout never samples."
     )
 
 
-@frozen
-class Temperature:
-    """T_rollout / T_training with its interval.
+Known = tuple[float, Interval]
+"""A number with its interval."""
 
-    raw: rollout's column is before temperature, though tokens were sampled at it.
-    """
 
-    ratio: float
-    interval: Interval
-    raw: bool
+def _of_curve(
+    case: Case, cause: str, known: Mapping[str, Known | Parameter], headline: str, *evidence: str
+) -> CauseFinding:
+    """A cause that makes what the curve explains of the gap.  known: what it comes to, with intervals where there are
+    some."""
+    return CauseFinding(
+        cause=cause,
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={name: each[0] if isinstance(each, tuple) else each for name, each in known.items()},
+        intervals={name: each[1] for name, each in known.items() if isinstance(each, tuple)},
+        headline=headline,
+        evidence=evidence,
+    )
 
 
 def temperature(case: Case) -> CauseFinding | None:
@@ -321,36 +318,24 @@ def temperature(case: Case) -> CauseFinding | None:
             return None
     if side is None:
         return None if loses_mass(case) else _unnormalised_finding(case)
-    value = temperature_of(high, raw=side == "training")
+    raw, rollout, train = side == "training", case.context.rollout, case.context.train
+    value = _ratio_of_line(high, raw=raw)
     if shared is not None:
         # Among tokens that are sure the line is the more exact of the two.
-        value = min(value, _of_prefixes(shared, raw=value.raw), key=lambda t: t.interval[1] - t.interval[0])
-    rollout, train = case.context.rollout, case.context.train
-    drawn = (
-        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: the tokens were drawn from "
-        f"{rollout}."
-    )
-    if value.raw:
+        value = min(value, _ratio_of_prefixes(shared), key=lambda known: known[1][1] - known[1][0])
+    drawn = f"The mean ratio is {features.forward.words()}: the tokens were drawn from {rollout}."
+    if raw:
         drawn = (
-            f"The mean inverse ratio is {1 + features.inverse:.3f} ± {2 * features.inverse_error:.3f}: the tokens were "
-            f"drawn from {train}. Swapped columns would look the same."
+            f"The mean inverse ratio is {features.inverse.words()}: the tokens were drawn from {train}. Swapped "
+            "columns would look the same."
         )
-    return CauseFinding(
-        cause="temperature",
-        share=features.curve_share,
-        share_interval=features.curve_interval,
-        parameters={"temperature": value.ratio, "drawn_from": side},
-        intervals={"temperature": value.interval},
-        headline=_temperature_headline(case, value),
-        evidence=(
-            f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
-            f"{train if value.raw else rollout}'s, R² {line.r2:.2f}.",
-            drawn,
-        ),
-        # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
-        explains=("swapped_columns",) if value.raw else (),
-        alternatives=("logit_softcap",) if shared is None and features.fan >= CAP_FAN else (),
+    straight = (
+        f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
+        f"{train if raw else rollout}'s, R² {line.r2:.2f}."
     )
+    may_be_cap = shared is None and features.fan >= CAP_FAN
+    found = _temperature(case, side, value, straight, drawn)
+    return replace(found, alternatives=("logit_softcap",)) if may_be_cap else found
 
 
 def temperature_beside(case: Case) -> CauseFinding | None:
@@ -361,35 +346,41 @@ def temperature_beside(case: Case) -> CauseFinding | None:
         return None
     if abs(shared.ratio - 1) < max(MIN_SLOPE, BESIDE_ERRORS * shared.error):
         return None
-    value = _of_prefixes(shared, raw=side == "training")
-    return CauseFinding(
-        cause="temperature",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"temperature": value.ratio, "drawn_from": side},
-        intervals={"temperature": value.interval},
-        headline=_temperature_headline(case, value),
-        evidence=(
-            f"{shared.tokens} tokens that share their prefix with others lie on a line (R² {shared.r2:.2f}); "
-            f"a penalty alone leaves none (0.2 at most).",
-        ),
-        explains=("swapped_columns",) if value.raw else (),
+    on_a_line = (
+        f"{shared.tokens} tokens that share their prefix with others lie on a line (R² {shared.r2:.2f}); "
+        "a penalty alone leaves none (0.2 at most)."
     )
+    return _temperature(case, side, _ratio_of_prefixes(shared), on_a_line)
+
+
+def _temperature(case: Case, side: str, known: Known, *evidence: str) -> CauseFinding:
+    """side: the column that tokens were drawn from.  known: T_rollout / T_training."""
+    rollout, train, (value, interval) = case.context.rollout, case.context.train, known
+    text = f"{roundest(value, interval):.3g} ({interval_text(interval, 2)})"
+    headline = f"the temperature of {rollout} is {text} times that of {train}"
+    raw = side == "training"  # rollout's column is from before the temperature, though tokens were sampled at it
+    if raw:
+        interval = 1 / interval[1], 1 / max(1e-3, interval[0])
+        text = f"{roundest(1 / value, interval):.3g} ({interval_text(interval)})"
+        headline = f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
+    found = _of_curve(case, "temperature", {"temperature": known, "drawn_from": side}, headline, *evidence)
+    # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
+    return replace(found, explains=("swapped_columns",)) if raw else found
 
 
 def drawn_from(case: Case) -> str | None:
     """Which of the two columns tokens were drawn from: rollout, training, or neither (None)."""
     f = case.features
-    m, w = f.forward, f.inverse
-    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse_error + ZERO or abs(w) < min(ZERO_RATIO * m, ZERO_MOST)
-    if m > GAINED and m > GAINED_ERRORS * f.forward_error and inverse_is_zero:
+    m, w = f.forward.value, f.inverse.value
+    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse.error + ZERO or abs(w) < min(ZERO_RATIO * m, ZERO_MOST)
+    if f.forward.is_above(GAINED, GAINED_ERRORS) and inverse_is_zero:
         return "training"
-    if abs(m) <= ZERO_ERRORS * f.forward_error + ZERO or abs(m) < min(ZERO_RATIO * abs(w), ZERO_MOST):
+    if abs(m) <= ZERO_ERRORS * f.forward.error + ZERO or abs(m) < min(ZERO_RATIO * abs(w), ZERO_MOST):
         return "rollout"
     return None
 
 
-def temperature_of(high: Line, *, raw: bool) -> Temperature:
+def _ratio_of_line(high: Line, *, raw: bool) -> Known:
     """From the line where log-odds exceed 1: on u 1 + slope; where raw, on v, 1 / (1 - slope)."""
     if raw:
         value = 1 / max(1e-3, 1 - high.slope)
@@ -397,12 +388,12 @@ def temperature_of(high: Line, *, raw: bool) -> Temperature:
     else:
         value, error = 1 + high.slope, high.error
     half = sqrt((2 * error) ** 2 + (SPREAD_OF_T * (value - 1)) ** 2)
-    return Temperature(value, (value - half, value + half), raw)
+    return value, (value - half, value + half)
 
 
-def _of_prefixes(shared: SharedPrefixes, *, raw: bool) -> Temperature:
+def _ratio_of_prefixes(shared: SharedPrefixes) -> Known:
     half = PREFIX_ERRORS * shared.error
-    return Temperature(shared.ratio, (shared.ratio - half, shared.ratio + half), raw)
+    return shared.ratio, (shared.ratio - half, shared.ratio + half)
 
 
 def _is_of_prefixes(line: Line, shared: SharedPrefixes, *, raw: bool) -> bool:
@@ -427,30 +418,24 @@ def softcap(case: Case) -> CauseFinding | None:
     may_be_line = (
         case.shared_prefixes is None and features.fan < LINE_FAN if fans else not is_bent(features.lines["u_low"], line)
     )
-    return CauseFinding(
-        cause="logit_softcap",
-        share=features.curve_share,
-        share_interval=features.curve_interval,
-        parameters={"side": capped},
-        headline=f"the logits of {capped} have a soft-cap that those of {free} lack, or another one",
-        evidence=(
-            f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), "
-            + (
-                f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
-                f"0.5 (temperature: at most {CAP_FAN:g})."
-                if fans
-                else "along which they bend more than a temperature makes them."
-            ),
-        ),
-        alternatives=("temperature",) if may_be_line else (),
+    how = "along which they bend more than a temperature makes them."
+    if fans:
+        how = (
+            f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
+            f"0.5 (temperature: at most {CAP_FAN:g})."
+        )
+    headline = f"the logits of {capped} have a soft-cap that those of {free} lack, or another one"
+    evidence = (
+        f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), {how}"
     )
+    found = _of_curve(case, "logit_softcap", {"side": capped}, headline, evidence)
+    return replace(found, alternatives=("temperature",)) if may_be_line else found
 
 
 def unnormalised(case: Case) -> CauseFinding | None:
     """The mean of e^l above 1, that of e^-l below 1, and over 90% of l of one sign: no two distributions give that."""
     f = case.features
-    gained = f.forward > GAINED and f.forward > GAINED_ERRORS * f.forward_error
-    lost = f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error
+    gained, lost = f.forward.is_above(GAINED, GAINED_ERRORS), f.inverse.is_below(LOST, GAINED_ERRORS)
     if gained and lost and f.curve >= MIN_CURVE and max(f.positive, 1 - f.positive) > UNEVEN:
         return _unnormalised_finding(case)
     return None
@@ -468,54 +453,48 @@ def _top_k(case: Case) -> CauseFinding | None:
         return None
     if case.beyond is not None and case.beyond.holds:
         return None
-    for mean, error, share_against, cut, whole in (
-        (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
-        (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
+    most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
+    for mean_of, excess, share_against, cut, whole in (
+        ("ratio", f.forward, f.positive, case.context.rollout, case.context.train),
+        ("inverse ratio", f.inverse, 1 - f.positive, case.context.train, case.context.rollout),
     ):
-        most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
-        if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < most_against):
+        if not (excess.is_below(LOST, GAINED_ERRORS) and share_against < most_against):
             continue
-        kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
         is_any_cut = int(case.totals.certain[1][:SURE].sum()) < MIN_SURE
-        mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
-        return CauseFinding(
-            cause="top_k",
-            share=f.curve_share,
-            share_interval=f.curve_interval,
-            parameters={"kept_mass": 1 + mean, "side": cut},
-            intervals={"kept_mass": kept},
-            headline=f"{cut} was logged after top-k (which kept {interval_text(kept)} of the probability), {whole} was "
-            "not",
-            evidence=(
-                f"The mean {mean_of} is {1 + mean:.3f} ± {2 * error:.3f}: {percent(-mean)} of the probability under "
-                f"{whole} goes to tokens that {cut} rules out.",
-                f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the "
-                "sharp limit that top-p has.",
-            ),
-            alternatives=(*_or_padding(case), *(("min_p", "top_p") if is_any_cut else ())),
+        kept = interval_text(excess.mean[1])
+        found = _of_curve(
+            case,
+            "top_k",
+            {"kept_mass": excess.mean, "side": cut},
+            f"{cut} was logged after top-k (which kept {kept} of the probability), {whole} was not",
+            f"The mean {mean_of} is {excess.words()}: {percent(-excess.value)} of the probability under {whole} goes "
+            f"to tokens that {cut} rules out.",
+            f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the sharp "
+            "limit that top-p has.",
         )
+        return replace(found, alternatives=(*_or_padding(case), *(("min_p", "top_p") if is_any_cut else ())))
     return None
 
 
 def _padded_vocabulary(case: Case) -> CauseFinding | None:
     """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
     f, step = case.features, case.step
-    if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error or f.positive >= TOP_K_POSITIVE:
+    if not f.forward.is_below(LOST_MASS, LEAK_ERRORS) or f.positive >= TOP_K_POSITIVE:
         return None
     if step is not None and step.cut >= MIN_CUT_SHARP:
         return None
     beyond = case.beyond
     if beyond is None or not beyond.holds:
         return None
+    lost, error = -f.forward.value, 2 * f.forward.error
     return CauseFinding(
         cause="padded_vocabulary",
         share=max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
-        parameters={"mass": -f.forward},
-        intervals={"mass": (-f.forward - 2 * f.forward_error, -f.forward + 2 * f.forward_error)},
-        headline=f"training gives {percent(-f.forward)} of its probability to tokens outside the rollout's vocabulary",
+        parameters={"mass": lost},
+        intervals={"mass": (lost - error, lost + error)},
+        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
         evidence=(
-            f"The mean ratio is {1 + f.forward:.4f} ± {2 * f.forward_error:.4f}: training gives probability to tokens "
-            "that rollout never samples.",
+            f"The mean ratio is {f.forward.words(4)}: training gives probability to tokens that rollout never samples.",
             f"{beyond.lost:,} tokens lose more than all tokens that are less likely can hold (V times their own "
             f"probability; {beyond.gained:,} gain as much): no cut of the vocabulary does that.",
         ),
@@ -525,22 +504,15 @@ def _padded_vocabulary(case: Case) -> CauseFinding | None:
 def _unnormalised_finding(case: Case) -> CauseFinding:
     f = case.features
     rollout, train = case.context.rollout, case.context.train
-    return CauseFinding(
-        cause="unnormalised",
-        share=f.curve_share,
-        share_interval=f.curve_interval,
-        parameters={"mean_rho": 1 + f.forward, "mean_inverse_rho": 1 + f.inverse},
-        intervals={
-            "mean_rho": (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error),
-            "mean_inverse_rho": (1 + f.inverse - 2 * f.inverse_error, 1 + f.inverse + 2 * f.inverse_error),
-        },
-        headline=f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
-        evidence=(
-            f"The mean ratio is {1 + f.forward:.3f} ± {2 * f.forward_error:.3f}, and the mean inverse ratio "
-            f"{1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: the tokens were drawn from neither column.",
-            f"{train} is the higher one on {percent(f.positive)} of the tokens, along a curve that explains "
-            f"{percent(f.curve_share)} of the gap.",
-        ),
+    return _of_curve(
+        case,
+        "unnormalised",
+        {"mean_rho": f.forward.mean, "mean_inverse_rho": f.inverse.mean},
+        f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
+        f"The mean ratio is {f.forward.words()}, and the mean inverse ratio {f.inverse.words()}: the tokens were drawn "
+        "from neither column.",
+        f"{train} is the higher one on {percent(f.positive)} of the tokens, along a curve that explains "
+        f"{percent(f.curve_share)} of the gap.",
     )
 
 
@@ -552,16 +524,6 @@ def is_bent(low: Line, line: Line) -> bool:
 def is_sloped(line: Line) -> bool:
     """Whether a line has a slope, in effect and beyond chance."""
     return abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
-
-
-def _temperature_headline(case: Case, value: Temperature) -> str:
-    rollout, train = case.context.rollout, case.context.train
-    if value.raw:
-        interval = 1 / value.interval[1], 1 / max(1e-3, value.interval[0])
-        text = f"{roundest(1 / value.ratio, interval):.3g} ({interval_text(interval)})"
-        return f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
-    text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
-    return f"the temperature of {rollout} is {text} times that of {train}"
 
 
 RULES: Mapping[str, Rule] = {

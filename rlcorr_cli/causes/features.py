@@ -297,6 +297,36 @@ class Lean:
     n: int
 
 
+@frozen
+class Excess:
+    """What the mean of e^l, or of e^-l, has above 1, and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, groups: Floats) -> "Excess":
+        """Of f64[GROUPS, 2], tokens and the sum of e^l - 1."""
+        return cls(_mean(groups.sum(axis=0)), jackknife(_mean, groups))
+
+    @property
+    def mean(self) -> tuple[float, Interval]:
+        """The mean with its interval."""
+        return 1 + self.value, (1 + self.value - 2 * self.error, 1 + self.value + 2 * self.error)
+
+    def words(self, digits: int = 3) -> str:
+        """'1.023 ± 0.004'."""
+        return f"{1 + self.value:.{digits}f} ± {2 * self.error:.{digits}f}"
+
+    def is_above(self, least: float, errors: float) -> bool:
+        """Whether it lies above, in effect and by so many errors from 0."""
+        return self.value > least and self.value > errors * self.error
+
+    def is_below(self, most: float, errors: float) -> bool:
+        """The same below."""
+        return self.value < most and self.value < -errors * self.error
+
+
 @frozen(kw_only=True)
 class Features:
     """Of a dump's body.
@@ -304,7 +334,7 @@ class Features:
     odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
     gap, body_gap: sums of l^2, of all tokens and of the body; noise_gap, body_noise_gap: what noise makes of them, the
     sum over bins of u of its mean square times the sum of e^2.  curve: the share of body_gap that any function of b
-    explains, with its error.  forward, inverse: means of e^l - 1 and e^-l - 1, each with its error.  positive: share of
+    explains, with its error.  forward, inverse: of the means of e^l and of e^-l.  positive: share of
     tokens with l > 0.  unevenness: the deviation of l over its mean.  lines: by LINES.
     """
 
@@ -320,10 +350,8 @@ class Features:
     curve: float
     curve_error: float
     spread: Spread | None
-    forward: float
-    forward_error: float
-    inverse: float
-    inverse_error: float
+    forward: Excess
+    inverse: Excess
     positive: float
     unevenness: float
     lines: dict[str, Line]
@@ -395,10 +423,8 @@ def features_of(totals: GapTotals) -> Features:
         curve=curve_of(body),
         curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
         spread=spread,
-        forward=_mean(means[:, [0, 1]].sum(axis=0)),
-        forward_error=jackknife(_mean, means[:, [0, 1]]),
-        inverse=_mean(means[:, [0, 2]].sum(axis=0)),
-        inverse_error=jackknife(_mean, means[:, [0, 2]]),
+        forward=Excess.of(means[:, [0, 1]]),
+        inverse=Excess.of(means[:, [0, 2]]),
         positive=ratio(float(body["n_positive"].sum()), n_body),
         unevenness=sqrt(max(0.0, ratio(n_body * float(body["l2"].sum()), float(body["l"].sum()) ** 2, inf) - 1)),
         lines={name: line_of(lines[:, i], on_train=name[0] == "v") for i, name in enumerate(LINES)},
@@ -630,10 +656,10 @@ def listed_features(case: Case) -> dict[str, float | None]:
     f = case.features
     listed: dict[str, float | None] = {
         "curve": f.curve,
-        "mean_rho": 1 + f.forward,
-        "mean_rho_error": f.forward_error,
-        "mean_inverse_rho": 1 + f.inverse,
-        "mean_inverse_rho_error": f.inverse_error,
+        "mean_rho": 1 + f.forward.value,
+        "mean_rho_error": f.forward.error,
+        "mean_inverse_rho": 1 + f.inverse.value,
+        "mean_inverse_rho_error": f.inverse.error,
         "positive_fraction": f.positive,
         **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "over_noise", "n_far", "below", "fan")}),
     }

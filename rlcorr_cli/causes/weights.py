@@ -191,7 +191,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
     features, spread = case.features, case.features.spread
     if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW:
         return None
-    lost, error = -features.forward, 2 * features.forward_error
+    lost, error = -features.forward.value, 2 * features.forward.error
     if spread.over_noise < MOST_OVER_NOISE or lost <= max(PADDED_MASS, error):
         return None
     return CauseFinding(
@@ -202,7 +202,7 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
         headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
         evidence=(
             f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
-            f"in {case.context.train}. The mean ratio is {1 + features.forward:.4f} ± {error:.4f}.",
+            f"in {case.context.train}. The mean ratio is {features.forward.words(4)}.",
         ),
     )
 
@@ -355,8 +355,8 @@ def _noise_evidence(case: Case) -> list[str]:
         parts.append(f"{_of_token(case, by_token)} of it depends on the token (changed weights: {more})")
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
-    mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
-    drawn = abs(features.forward) <= 3 * features.forward_error
+    mean = f"the mean ratio is {features.forward.words(4)}"
+    drawn = abs(features.forward.value) <= 3 * features.forward.error
     parts.append(f"{mean}, so the tokens were drawn from {case.context.rollout}" if drawn else mean)
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
