@@ -17,6 +17,7 @@ from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
+from rlcorr_cli.causes.weights import leak
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -486,14 +487,10 @@ def _padded_vocabulary(case: Case) -> CauseFinding | None:
     beyond = case.beyond
     if beyond is None or not beyond.holds:
         return None
-    lost, error = -f.forward.value, 2 * f.forward.error
-    return CauseFinding(
-        cause="padded_vocabulary",
-        share=max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
-        parameters={"mass": lost},
-        intervals={"mass": (lost - error, lost + error)},
-        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
-        evidence=(
+    return leak(
+        case,
+        max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
+        (
             f"The mean ratio is {f.forward.words(4)}: training gives probability to tokens that rollout never samples.",
             f"{beyond.lost:,} tokens lose more than all tokens that are less likely can hold (V times their own "
             f"probability; {beyond.gained:,} gain as much): no cut of the vocabulary does that.",

@@ -12,26 +12,9 @@ from math import exp, expm1, gamma, inf, log, sqrt
 
 import numpy as np
 
+from rlcorr_cli.causes import gap
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.gap import (
-    BODY,
-    CERTAIN_LEAST,
-    CERTAIN_STEP,
-    FIELDS,
-    LINES,
-    N_CERTAIN,
-    N_SURPRISE,
-    ODD,
-    PARTS,
-    PLACE_SUMS,
-    ROW_SUMS,
-    SPREAD_FACTOR,
-    SPREAD_LEAST,
-    SPREAD_STEPS,
-    SURPRISE_EDGES,
-    TOKEN_SUMS,
-    GapTotals,
-)
+from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.causes.gap_rows import TokenGaps
 from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
@@ -71,10 +54,10 @@ FAR_LOUD = 3.0
 HIGH, NEAR = 3.75, 2.0
 """The fan compares bins of u from HIGH up with bins centred within NEAR of 0."""
 MIN_FAN = 40
-N_BINS = len(SURPRISE_EDGES) - 1
+N_BINS = len(gap.SURPRISE_EDGES) - 1
 
 
-_SIZES = SPREAD_LEAST * SPREAD_FACTOR ** (np.arange(SPREAD_STEPS) + 0.5)
+_SIZES = gap.SPREAD_LEAST * gap.SPREAD_FACTOR ** (np.arange(gap.SPREAD_STEPS) + 0.5)
 MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 """Of the bins of d."""
 
@@ -126,12 +109,12 @@ def spread_of(counts: Floats) -> Spread | None:
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
     rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
-    of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), SPREAD_LEAST / 2))
+    of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), gap.SPREAD_LEAST / 2))
     core = sqrt(float((n[enough] * of_bins**2).sum() / n[enough].sum()))
     noise, loud = (np.full(N_SURPRISE, of_all) for of_all in (core, weighted_quantile(loud_of_bins, n[enough], 0.5)))
     noise[enough], loud[enough] = of_bins, loud_of_bins
     far = counts * (np.abs(off) > FAR_LOUD * loud[:N_BINS, None])
-    lower, upper = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
+    lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
     sure = (lower >= HIGH) & (n >= MIN_BIN)
     even = (np.abs((lower + upper) / 2) < NEAR) & (n >= MIN_BIN)
     fan = 1.0
@@ -141,7 +124,7 @@ def spread_of(counts: Floats) -> Spread | None:
         n=int(n.sum()),
         core=core,
         # A typical d below the least bin stands for 0, and any tail would be endless beside it.
-        tail=rms / max(typical, SPREAD_LEAST),
+        tail=rms / max(typical, gap.SPREAD_LEAST),
         fan=fan,
         noise=noise,
         loud=loud,
@@ -167,13 +150,13 @@ def _noise(counts: Floats, off: Floats) -> tuple[Floats, Floats, float]:
 
     Below MOST_OVER_NOISE all is noise.  A bin where LOUD of the tokens agree, as on a grid, tells no shape: all that it
     has is noise.
-    counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of SPREAD_LEAST.
+    counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of gap.SPREAD_LEAST.
     """
     rms = np.sqrt((counts * off**2).sum(axis=1) / counts.sum(axis=1))
     loud = np.array([weighted_quantile(*of_bin, LOUD) for of_bin in zip(off, counts, strict=True)])
-    on, loud = loud > SPREAD_LEAST, np.maximum(loud, SPREAD_LEAST)
+    on, loud = loud > gap.SPREAD_LEAST, np.maximum(loud, gap.SPREAD_LEAST)
     if not on.any():  # the policies agree, but for a few tokens
-        return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / SPREAD_LEAST
+        return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / gap.SPREAD_LEAST
     z, weights = (off[on] / loud[on, None]).ravel(), counts[on].ravel()
     square = noise_square(z, weights)
     over_noise = sqrt(float((weights * z**2).sum() / weights.sum()) / square)
@@ -201,7 +184,7 @@ WIDE, NEAR_STEP, STRAY = 1.82, 1.0, 2.5
 NEAR_STEP on either side, and errors are counted over twice the fewer of the zeros and the others there: on either side
 any cut has many that say nothing.  No cut makes zeros farther than STRAY beyond: measured, none of min-p, on peaked
 models beside staleness 8 and 9."""
-SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP)
+SURE = round(log(0.01 / exp(gap.CERTAIN_LEAST)) / gap.CERTAIN_STEP)
 """Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
 
 
@@ -243,14 +226,16 @@ def step_of(totals: GapTotals) -> Step | None:
     if not cut:
         return None
     # ln(-a) at the lower ends of bins 1, 2, ...: a bound there has the bins before it above it.
-    edges = CERTAIN_LEAST + CERTAIN_STEP * np.arange(N_CERTAIN - 1)
+    edges = gap.CERTAIN_LEAST + gap.CERTAIN_STEP * np.arange(gap.N_CERTAIN - 1)
     errors = np.cumsum(unsure)[:-1] + certain[::-1].cumsum()[::-1][1:]
     least = errors.min()
     good = np.flatnonzero(errors <= least + 2 * sqrt(least + 1))
     best = np.flatnonzero(errors == least)
     middle = edges[best[len(best) // 2]]
     wide = int(np.searchsorted(edges, middle + np.log(WIDE)))
-    distance = edges + CERTAIN_STEP / 2 - middle  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
+    distance = (
+        edges + gap.CERTAIN_STEP / 2 - middle
+    )  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
     wrong, far = np.where(distance > 0, certain[1:], unsure[1:]), np.abs(distance) > OFF
     near = np.abs(distance) < NEAR_STEP
     n_near = max(1.0, 2 * float(totals.certain[:, 1:][:, near].sum(axis=1).min()))
@@ -260,7 +245,7 @@ def step_of(totals: GapTotals) -> Step | None:
         unsure=int(unsure.sum()),
         bound=exp(-exp(middle)),
         # A bound may lie anywhere up to the next edges.
-        interval=(exp(-exp(edges[good[-1]] + CERTAIN_STEP)), exp(-exp(edges[good[0]] - CERTAIN_STEP))),
+        interval=(exp(-exp(edges[good[-1]] + gap.CERTAIN_STEP)), exp(-exp(edges[good[0]] - gap.CERTAIN_STEP))),
         errors=int(least),
         judged=cut + int(unsure[1:wide].sum()),
         near_errors=float(wrong[near].sum()) / n_near,
@@ -453,7 +438,7 @@ def _mean(sums: Floats) -> float:
 
 
 def _lean(sums: Floats) -> Lean:
-    named = dict(zip(ROW_SUMS, map(float, sums), strict=True))
+    named = dict(zip(gap.ROW_SUMS, map(float, sums), strict=True))
     rows, positive, differing = named["rows"], named["positive"], named["differing"]
     pi = ratio(positive, differing)
     # (P - pi V)^2 / V summed over rows: P^2 / V - 2 pi P + pi^2 V.
@@ -638,9 +623,9 @@ class Case:
         return None if self.sample is None else beyond_vocabulary(self.sample)
 
     def tokens_at(self, *parts: str) -> dict[str, float]:
-        """PLACE_SUMS by name over some parts."""
+        """gap.PLACE_SUMS by name over some parts."""
         sums = self.totals.places[[PARTS.index(part) for part in parts]].sum(axis=0)
-        return dict(zip(PLACE_SUMS, map(float, sums), strict=True))
+        return dict(zip(gap.PLACE_SUMS, map(float, sums), strict=True))
 
 
 Rule = Callable[[Case], CauseFinding | None]

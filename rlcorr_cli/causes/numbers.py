@@ -5,7 +5,6 @@ lies on near 0; and what makes each of these once.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
 from math import exp, isfinite, sqrt
 from typing import TypeVar
@@ -103,19 +102,7 @@ NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, spread=0.0, n=0)
 
 def line_of(groups: Floats, *, on_train: bool = False) -> Line:
     """Of f64[GROUPS, LINE_SUMS].  on_train: x is v, whose counterpart is u = v - d; else u, and v = u + d."""
-    line = _line(groups.sum(axis=0), on_train=on_train)
-    return replace(line, error=jackknife(_slope, groups)) if line.n else line
-
-
-def line_of_tokens(sums: Floats) -> Line:
-    """Of f64[LINE_SUMS] with x = u, which no groups of rows are kept of: the error is that of independent tokens."""
-    line = _line(sums, on_train=False)
-    var_x, var_d, _ = _moments(sums)
-    return replace(line, error=sqrt(max(0.0, ratio(var_d * (1 - line.r2), var_x * line.n))))
-
-
-def _line(sums: Floats, *, on_train: bool) -> Line:
-    """All but the error."""
+    sums = groups.sum(axis=0)
     if sums[N] < 3:
         return NO_LINE
     var_x, var_d, cov = _moments(sums)
@@ -125,7 +112,7 @@ def _line(sums: Floats, *, on_train: bool) -> Line:
     var_y = max(0.0, var_x + 2 * sign * cov + var_d)
     return Line(
         slope=ratio(cov, var_x),
-        error=0.0,
+        error=jackknife(_slope, groups),
         r2=min(1.0, ratio(cov * cov, var_x * var_d)),
         match=min(1.0, ratio(cov_xy * cov_xy, var_x * var_y)),
         spread=sqrt(var_x),

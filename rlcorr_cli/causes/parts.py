@@ -40,7 +40,7 @@ from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
-Tokens = NDArray[np.bool_]
+Tokens, Indices = NDArray[np.bool_], NDArray[np.int64]
 BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
@@ -288,21 +288,23 @@ def beside_faults(
 def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
     """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
     or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
-    names = {cause.cause for cause in causes}
     tokens: dict[str, Tokens] = {}
-    if names & {"mispaired_rows", "slipped_rows"}:
-        slipped = np.zeros(sample.n_rows, np.bool_)
-        slipped[[slip.row for slip in slips_of(sample)]] = True
-        odd = ~np.isnan(sums.odd) & ~slipped
-        rows = {"mispaired_rows": odd, "slipped_rows": slipped}
-        tokens |= {name: np.repeat(at, sample.n_valid) for name, at in rows.items() if name in names}
-    places = {"first_token": starts_of(sample.n_valid), "last_token": np.cumsum(sample.n_valid) - 1}
-    if "mask_boundary" in names:
-        turns = sample.by_turn
-        later = np.flatnonzero(turns.levels[TURN].codes)
-        n = np.minimum(turns.n_valid[later], AFTER_A_GAP)
-        places["mask_boundary"] = ranges(starts_of(turns.n_valid)[later], n)
-    for name in places.keys() & names:
-        tokens[name] = np.zeros(sample.n_valid_tokens, np.bool_)
-        tokens[name][places[name]] = True
+    for row in (CAUSES[cause.cause] for cause in causes):
+        if row.scope == "rows":
+            slipped = np.zeros(sample.n_rows, np.bool_)
+            slipped[[slip.row for slip in slips_of(sample)]] = True
+            at = slipped if row.name == "slipped_rows" else ~np.isnan(sums.odd) & ~slipped
+            tokens[row.name] = np.repeat(at, sample.n_valid)
+        elif row.scope == "tokens":
+            tokens[row.name] = np.zeros(sample.n_valid_tokens, np.bool_)
+            tokens[row.name][_sat_on(sample, row.sits_on)] = True
     return tokens
+
+
+def _sat_on(sample: RowSample, sits_on: str) -> Indices:
+    """The tokens of a place in each row."""
+    if sits_on in ("first", "last"):
+        return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1
+    turns = sample.by_turn
+    later = np.flatnonzero(turns.levels[TURN].codes)
+    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER_A_GAP))

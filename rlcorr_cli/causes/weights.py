@@ -194,16 +194,26 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
     lost, error = -features.forward.value, 2 * features.forward.error
     if spread.over_noise < MOST_OVER_NOISE or lost <= max(PADDED_MASS, error):
         return None
-    return CauseFinding(
-        cause="padded_vocabulary",
-        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
-        parameters={"mass": lost},
-        intervals={"mass": (max(0.0, lost - error), lost + error)},
-        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
-        evidence=(
+    return leak(
+        case,
+        max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
+        (
             f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
             f"in {case.context.train}. The mean ratio is {features.forward.words(4)}.",
         ),
+    )
+
+
+def leak(case: Case, share: float, evidence: tuple[str, ...]) -> CauseFinding:
+    """padded_vocabulary, by any evidence."""
+    lost, error = -case.features.forward.value, 2 * case.features.forward.error
+    return CauseFinding(
+        cause="padded_vocabulary",
+        share=share,
+        parameters={"mass": lost},
+        intervals={"mass": (max(0.0, lost - error), lost + error)},
+        headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
+        evidence=evidence,
     )
 
 
