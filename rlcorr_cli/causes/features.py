@@ -319,8 +319,9 @@ class Features:
     odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
     gap, body_gap: sums of l^2, of all tokens and of the body; noise_gap, body_noise_gap: what noise makes of them, the
     sum over bins of u of its mean square times the sum of e^2.  curve: the share of body_gap that any function of b
-    explains, with its error.  forward, inverse: of the means of e^l and of e^-l.  positive: share of
-    tokens with l > 0.  unevenness: the deviation of l over its mean.  lines: by LINES.
+    explains, with its error.  core, over_noise, fan, tail: see Spread; 0 or 1 without one.  forward, inverse: of the
+    means of e^l and of e^-l.  positive: share of tokens with l > 0.  unevenness: the deviation of l over its mean.
+    lines: by LINES.
     """
 
     n_tokens: int
@@ -335,32 +336,16 @@ class Features:
     curve: float
     curve_error: float
     spread: Spread | None
+    core: float
+    over_noise: float
+    fan: float
+    tail: float
     forward: Excess
     inverse: Excess
     positive: float
     unevenness: float
     lines: dict[str, Line]
     lean: Lean
-
-    @property
-    def core(self) -> float:
-        """See Spread; 0.0 where it has none."""
-        return 0.0 if self.spread is None else self.spread.core
-
-    @property
-    def over_noise(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.over_noise
-
-    @property
-    def fan(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.fan
-
-    @property
-    def tail(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.tail
 
     def share(self, sum_squares: float) -> float:
         """A part of the gap, between 0 and 1."""
@@ -408,6 +393,8 @@ def features_of(totals: GapTotals) -> Features:
         curve=curve_of(body),
         curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
         spread=spread,
+        core=0.0 if spread is None else spread.core,
+        **{name: 1.0 if spread is None else getattr(spread, name) for name in ("over_noise", "fan", "tail")},
         forward=Excess.of(means[:, [0, 1]]),
         inverse=Excess.of(means[:, [0, 2]]),
         positive=ratio(float(body["n_positive"].sum()), n_body),

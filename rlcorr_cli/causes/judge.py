@@ -14,24 +14,14 @@ from dataclasses import replace
 from math import inf, sqrt
 
 from rlcorr_cli.causes import columns, curves, positions, rows, weights
-from rlcorr_cli.causes.columns import LAG, attributions, surprise_gaps, turn_gaps
-from rlcorr_cli.causes.curves import bound_holds, temperature_beside, truncation
+from rlcorr_cli.causes.curves import bound_holds
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import OTHER_CORE, SITS_ON, Case, Context, Rule, listed_features
 from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.positions import places_of
 from rlcorr_cli.causes.table import CAUSES, LEAST, Cause, Family
-from rlcorr_cli.causes.weights import (
-    CLEAN_CORE,
-    VERDICT_SHARE,
-    grid_facts,
-    is_coarse,
-    noise,
-    other_weights,
-    stale_policy,
-)
-from rlcorr_cli.causes.where import PlaceOfGap
+from rlcorr_cli.causes.weights import CLEAN_CORE, VERDICT_SHARE
+from rlcorr_cli.causes.where import LAG, PlaceOfGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -39,13 +29,15 @@ MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 IN_A_PLACE = 8, 400
 """Rows and tokens of a place in which a cause is looked for: that something is wrong there is known."""
+LEAST_ALONG = 0.3
+"""Beside a curve an error along the row is told from this share of the gap on."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
 RULES: Mapping[str, Rule] = {**rows.RULES, **positions.RULES, **curves.RULES, **columns.RULES, **weights.RULES}
 BY_FAMILY: dict[Family, dict[Rule, Cause]] = {}
 """The rules of each family in the order of the table, with their first rows."""
 for _row in CAUSES.values():
-    if _row.sought:
+    if _row.sought != "rest":
         BY_FAMILY.setdefault(_row.sought, {}).setdefault(RULES[_row.name], _row)
 ASYNCHRONOUS = (
     "Make the lag shorter, or correct for it: compute old_log_probs with the weights that are trained, and weight or "
@@ -94,11 +86,11 @@ def diagnose(
         verdict=verdict,
         conclusion=conclusion,
         causes=tuple(causes),
-        facts=grid_facts(case),
-        columns=tuple(column.gap_of_column() for column in attributions(case)),
-        turns=turn_gaps(totals),
-        surprise=surprise_gaps(totals),
-        places=places_of(totals),
+        facts=weights.grid_facts(case),
+        columns=tuple(column.gap_of_column() for column in columns.attributions(case)),
+        turns=columns.turn_gaps(totals),
+        surprise=columns.surprise_gaps(totals),
+        places=positions.places_of(totals),
         features=listed_features(case),
         not_looked_for=tuple(
             NotLookedFor(row.name, needs)
@@ -149,11 +141,11 @@ def _causes(case: Case) -> list[CauseFinding]:
     found = _sought(case, "apart", beside=() if case.place is None else ("place",))
     curve = _sought(case, "curve", beside=found)
     along = _sought(case, "along", beside=found | curve)
-    found |= {name: each for name, each in along.items() if not curve or each.share >= CAUSES[each.cause].least_beside}
+    found |= {name: each for name, each in along.items() if not curve or each.share >= LEAST_ALONG}
     found |= curve | _beside(case, curve) if curve else _spread(case, has_grid="grid" in found)
     in_table = [found[name] for name in CAUSES if name in found]
     causes = [cause for cause in _side_by_side(case, _with_lag(case, in_table)) if cause.share >= LEAST]
-    rest = noise(case, causes)
+    rest = weights.noise(case, causes)
     return causes if rest is None else [*causes, rest]
 
 
@@ -173,17 +165,17 @@ def _beside(case: Case, curve: Mapping[str, CauseFinding]) -> dict[str, CauseFin
     """What else moves all tokens beside a curve: a temperature beside a penalty, else what weights do.  A cut leaves
     log-odds, too, but never so much of them: measured on nine models, 0.38 at most."""
     if "repetition_penalty" in curve:
-        beside = temperature_beside(case)
+        beside = curves.temperature_beside(case)
     else:
-        is_cut = any(RULES[cause.cause] is truncation for cause in curve.values())
+        is_cut = any(RULES[cause.cause] is curves.truncation for cause in curve.values())
         is_more = is_cut and case.features.core > max(OTHER_CORE, case.widest_noise)
-        beside = stale_policy(case) or (other_weights(case) if is_more else None)
+        beside = weights.stale_policy(case) or (weights.other_weights(case) if is_more else None)
     return {} if beside is None else {beside.cause: beside}
 
 
 def _spread(case: Case, *, has_grid: bool) -> dict[str, CauseFinding]:
     """What makes the spread of log-odds, where no curve does; nothing that a coarse grid makes as well."""
-    made = has_grid or is_coarse(case)
+    made = has_grid or weights.is_coarse(case)
     return {
         name: cause
         for name, cause in _sought(case, "spread").items()

@@ -30,7 +30,7 @@ GROWS, GROWS_Z, DECAYS, DECAYS_Z = 0.4, 4.0, -0.6, -5.0
 """A line on log2(index + 1): the change of mean x from end to end, with its z.  Early tokens follow the prompt's noise,
 which makes a weak decay commoner than a weak growth."""
 MIN_SHARE = 0.1
-"""Beside a curve more is asked (least_beside): surprise drifts along a row."""
+"""Beside a curve more is asked (judge.LEAST_ALONG): surprise drifts along a row."""
 
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""

@@ -27,12 +27,12 @@ Scope = Literal["setting", "rows", "tokens", "trend", "broad", ""]
 leave all others as they are; tokens: single tokens, whose rows are often wrong elsewhere, too; trend: along the row.
 broad: what a mixture of two kinds of rows looks like, a trend along another column among them; and, of a spread, what
 rounding to a coarse grid does: it moves sure tokens by much in log-odds, and most of a row's to the same side."""
-Family = Literal["recording", "apart", "curve", "along", "spread", ""]
+Family = Literal["recording", "apart", "curve", "along", "spread", "rest"]
 """Of what its rule reads: the first that holds of a family is told, of `apart` each.
 
 recording: which tokens were recorded; nothing else is sought beside one.  apart: what stands apart by itself.  curve: a
 function of the log-prob, by which every token moves.  along: the place in the row.  spread: of the log-odds; of these
-only other weights and staleness are sought beside a curve.  Without a family: what all others leave."""
+only other weights and staleness are sought beside a curve.  rest: what all others leave."""
 LEAST = 0.01
 """A cause of a smaller share of the gap is not told."""
 
@@ -54,10 +54,10 @@ class Cause:
     place, and larger ranks say less.  at_equal_surprise: whether its share is of what a curve leaves, so that it comes
     after that.  least_share: with a smaller share of the gap it is minor: listed last, and never the verdict.  sought:
     see Family.  not_beside: rules, by their first row, or "place", a place of the gap, beside which it is not sought.
-    least_beside: the share of the gap from which on it is told beside a curve.  needs: what it cannot be seen without.
-    scope: see Scope.  sits_on: the tokens that its share is of, as features.SITS_ON has them.  claims_all: whether its
-    rule claims the whole gap of its tokens, so that it may have less where something else is known to sit on them.
-    follows_faults: whether the tokens around faulty ones look like it, too.
+    needs: what it cannot be seen without.  scope: see Scope.  sits_on: the tokens that its share is of, as
+    features.SITS_ON has them.  claims_all: whether its rule claims the whole gap of its tokens, so that it may have
+    less where something else is known to sit on them.  follows_faults: whether the tokens around faulty ones look like
+    it, too.
     """
 
     name: str
@@ -75,9 +75,8 @@ class Cause:
     rank: int = 0
     at_equal_surprise: bool = False
     least_share: float = 0.15
-    sought: Family = ""
+    sought: Family = "apart"
     not_beside: tuple[str, ...] = ()
-    least_beside: float = 0.0
     needs: Literal["", "token ids", "advantages or rewards"] = ""
     scope: Scope = ""
     sits_on: Literal["", "all", "paired", "odd", "first", "last", "seams", "inner"] = ""
@@ -260,7 +259,6 @@ WEIGHTS = (
 _OF_A_GAP = (
     Cause(
         name="grid",
-        sought="apart",
         sits_on="all",
         effect="none",
         meaning="A column is on a coarse grid: stored or computed in bf16, in fp16, or in a few decimals.",
@@ -273,7 +271,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="mispaired_rows",
-        sought="apart",
         scope="rows",
         sits_on="odd",
         effect="fault",
@@ -288,7 +285,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="slipped_rows",
-        sought="apart",
         scope="rows",
         sits_on="all",
         effect="fault",
@@ -333,7 +329,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="first_token",
-        sought="apart",
         scope="tokens",
         sits_on="first",
         effect="fault",
@@ -345,7 +340,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="last_token",
-        sought="apart",
         scope="tokens",
         sits_on="last",
         effect="fault",
@@ -360,7 +354,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="mask_boundary",
-        sought="apart",
         scope="tokens",
         sits_on="seams",
         effect="fault",
@@ -376,7 +369,6 @@ _OF_A_GAP = (
         name="position_onset",
         sought="along",
         not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
-        least_beside=0.3,
         sits_on="inner",
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
@@ -388,7 +380,6 @@ _OF_A_GAP = (
         name="position_grows",
         sought="along",
         not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
-        least_beside=0.3,
         scope="trend",
         sits_on="inner",
         rank=2,
@@ -403,7 +394,6 @@ _OF_A_GAP = (
         name="position_decays",
         sought="along",
         not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
-        least_beside=0.3,
         scope="trend",
         sits_on="inner",
         effect="fault",
@@ -543,7 +533,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="column",
-        sought="apart",
         scope="broad",
         sits_on="paired",
         meaning="Rows of some levels of a column (a worker, a source, a version) carry the gap.",
@@ -556,7 +545,6 @@ _OF_A_GAP = (
     ),
     Cause(
         name="some_rows",
-        sought="apart",
         not_beside=("slipped_rows", "place"),
         scope="broad",
         sits_on="paired",
@@ -652,6 +640,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="noise",
+        sought="rest",
         scope="broad",
         effect="none",
         reading="rounding noise",
