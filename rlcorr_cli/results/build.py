@@ -13,7 +13,7 @@ from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
-from rlcorr_cli.causes.step_levels import step_levels
+from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX

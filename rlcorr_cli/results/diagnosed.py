@@ -13,6 +13,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis, unexplained
 from rlcorr_cli.causes.features import Yardstick
+from rlcorr_cli.causes.gap import GapTotals
 from rlcorr_cli.causes.search import Search, search
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.causes.wording import percent
@@ -35,7 +36,6 @@ from rlcorr_cli.results.groups import (
 )
 from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.results.story import Story, story_of
-from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_sample import RowSample

@@ -26,7 +26,7 @@ from typing import Any
 from rlcorr_cli.causes.diagnosis import TOO_FEW
 from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
 from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
-from rlcorr_cli.causes.step_levels import step_levels
+from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
