@@ -150,9 +150,9 @@ def analyze(options: AnalyzeOptions) -> "Report":
     def conflicts(run: RunTotals) -> dict[str, tuple[Any, Any]]:
         report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
         return {
-            "--profile": (chosen.profile and chosen.profile.name, run.profile),
+            "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
             "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
-            "--objective": (wanted and wanted.name, run.provenance.settings.get("objective.name")),
+            "⟦objective⟧": (wanted and wanted.name, run.provenance.settings.get("objective.name")),
         }
 
     def answer(run: RunTotals, read: "OpenDump | None", clean: "Yardstick | None") -> "Report":
@@ -234,7 +234,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
     if options.batch_by is not None:
-        raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
+        raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
     by, failing = names("by", options.by), causes_named(options.fail_on)
     return answered(
         options,
@@ -302,7 +302,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     rows = tuple(str(name) for name in several(options.row))
     choice = _rows_to_show(rows, options.worst, options.where)
     if choice is None and options.tokenizer is not None:
-        raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
+        raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
     reading = inspection.ignoring_bad_rows(with_files(request(options.dumps, options)))
     places = forms.sheet_destinations(files, options.overwrite)
@@ -323,18 +323,18 @@ def _tokenizer(source: str | Path) -> "TokenizerProcess":
     from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
 
     if not str(source) or "\0" in str(source):
-        raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
+        raise UsageError(f"⟦tokenizer⟧ should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
     return TokenizerProcess(str(source))
 
 
 def _rows_to_show(rows: tuple[str, ...], worst: int, where: str | None) -> "Choice | None":
     """Which rows are asked for; None where none are."""
     if rows and (worst or where):
-        raise UsageError("--row names rows, and --worst and --where choose them.", "Use one of the two.")
+        raise UsageError("⟦row⟧ names rows, and ⟦worst⟧ and ⟦where⟧ choose them.", "Use one of the two.")
     if not (rows or worst or where):
         return None
     if len(rows) > MOST_SHOWN:
-        raise UsageError(f"--row names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use --where.")
+        raise UsageError(f"⟦row⟧ names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use ⟦where⟧.")
     from rlcorr_cli.runs.token_rows import Choice
 
     return Choice(names=rows, n_worst=worst, where=where or "")

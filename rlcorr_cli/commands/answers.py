@@ -94,13 +94,14 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     totals = [text for text in texts if located(text).lower().endswith(TOTALLED)]
     if not totals:
         if allow_overlap:
-            raise UsageError("--allow-overlap applies to saved totals alone, and a dump is named.", "Leave it out.")
+            what = "⟦allow_overlap True⟧ applies to saved totals alone, and a dump is named."
+            raise UsageError(what, "Leave it out.")
         return ()
     if len(totals) < len(named):
         other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
         raise UsageError(
             f"{totals[0]} holds saved totals and {other} is a dump: they cannot be added.",
-            "Name files of totals alone; save those of the dump with -o first.",
+            "Name files of totals alone; save those of the dump with ⟦output⟧ first.",
         )
     parts: list[str] = []
     for text in totals:
@@ -122,8 +123,7 @@ def added(parts: Sequence[str], kind: type[S], how: "Asking") -> tuple[str, S]:
     from rlcorr_cli.runs.saved import added as add
 
     for name in changed(how, Read):
-        flag = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{flag} applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+        raise UsageError(f"⟦{name}⟧ applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
     return add(parts, kind, group_by=groups(how), allow_overlap=how.allow_overlap, watch=how.watch)
 
 
@@ -186,7 +186,10 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
     for each in declared_options(type(options)):
         if each.setting and each.name in named:
             value = getattr(options, each.name)
-            asked[each.flags[0]] = (", ".join(value) if isinstance(value, (list, tuple)) else value, held[each.setting])
+            asked[f"⟦{each.name}⟧"] = (
+                ", ".join(value) if isinstance(value, (list, tuple)) else value,
+                held[each.setting],
+            )
     for option, (wanted, had) in asked.items():
         if wanted is not None and wanted != had:
             says = "was measured without" if had in (None, "") else f"was measured with {had}"

@@ -131,7 +131,7 @@ def compare(options: CompareOptions) -> "Comparison":
         wanted, held = (dict.fromkeys(each.name for each in every) for every in (objectives.values(), run.objectives))
         return {
             "The plans": (_other_plans(asked, run.plans), _names(run.plans)),
-            "--objective": (", ".join(wanted) or None, ", ".join(held)),
+            "⟦objective⟧": (", ".join(wanted) or None, ", ".join(held)),
         }
 
     return answered(
@@ -229,7 +229,7 @@ def sweep(options: SweepOptions) -> "Sweep":
     if targets.wanted and (parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
         raise UsageError(
             f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
-            "Leave --target-keep and --target-ess out, or name the dump.",
+            "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
         )
     is_named = asks_for_plan(options) or options.vary is not None
     asked = _swept(options.vary, chosen_plan(options)) if is_named else None
@@ -238,7 +238,7 @@ def sweep(options: SweepOptions) -> "Sweep":
         if asked is None:
             raise UsageError(*UNNAMED)
         if options.batch_by is not None and not divides_by_mean(asked.base):
-            raise UsageError("--batch-by has no effect here: the plan does not use batches.", "Leave it out.")
+            raise UsageError("⟦batch_by⟧ has no effect here: the plan does not use batches.", "Leave it out.")
         return sweep_columns(reading, asked.plan(asked.bounds(0.0)))
 
     def measured(read: "OpenDump") -> SweepRun:
@@ -260,7 +260,7 @@ def sweep(options: SweepOptions) -> "Sweep":
     return answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
 
 
-UNNAMED = "sweep varies one bound: name it with --vary.", VARY
+UNNAMED = "sweep varies one bound: name it with ⟦vary⟧.", VARY
 
 
 def _swept(vary: Any, chosen: ChosenPlan) -> Swept:
@@ -353,7 +353,7 @@ def diff(
         except RlcorrError as error:
             if pair_by is None:
                 raise
-            raise type(error)(_paired(error.message, pair_by), _paired(error.hint, pair_by)) from error
+            raise type(error)(_paired(error.what, pair_by), _paired(error.do, pair_by)) from error
         for place in report_file:
             from rlcorr_cli.show.check import junit as document
 
@@ -363,8 +363,8 @@ def diff(
 
 def _paired(text: str, pair_by: str) -> str:
     """A message of the reading, which names another option for the rows' own column than this command does."""
-    return text.replace(f"--map sample_id={pair_by}", f"--pair-by {pair_by}").replace(
-        "--map sample_id=COLUMN", "--pair-by COLUMN"
+    return text.replace(f"⟦map sample_id={pair_by}⟧", f"⟦pair_by {pair_by}⟧").replace(
+        "⟦map sample_id=COLUMN⟧", "⟦pair_by COLUMN⟧"
     )
 
 
@@ -374,5 +374,5 @@ def _paired_by(pair_by: str | None, map: Any) -> Any:
         return map
     columns = mapping(map)
     if "sample_id" in columns:
-        raise UsageError("--pair-by and --map sample_id both name the rows' own column.", "Use one of the two.")
+        raise UsageError("⟦pair_by⟧ and ⟦map⟧ sample_id both name the rows' own column.", "Use one of the two.")
     return {**columns, "sample_id": pair_by}

@@ -37,20 +37,20 @@ def written(option: str, path: Any) -> Path:
 
 def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     """Files that reports are written to, if their names tell a form that such a report has."""
-    files = tuple(written("-o", path) for path in several(paths))
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         suffix = path.suffix.lower()
         if suffix not in FORMS:
             known = ", ".join(FORMS)
             raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
         if suffix == ".tb" and n_group_columns > 1:
-            raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Add ⟦group_by step⟧.")
     return files
 
 
 def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
     """Files that a result other than a report is written to, if their suffixes are among its forms."""
-    files = tuple(written("-o", path) for path in several(paths))
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         if path.suffix.lower() not in known:
             raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
@@ -64,7 +64,7 @@ def keep_totals(files: Iterable[Path]) -> bool:
 
 def junit_file(path: str | Path) -> Destination:
     """Where JUnit XML goes."""
-    return Destination(path=written("--junit", path), option="--junit", overwrite=True)
+    return Destination(path=written("⟦junit⟧", path), option="⟦junit⟧", overwrite=True)
 
 
 def with_files(reading: ReadRequest) -> ReadRequest:
@@ -110,5 +110,5 @@ def _reads(dumps: Sequence[str], options: Any) -> Iterator[tuple[str, str | Path
         for named in several(getattr(options, name, None)):
             path = named.file if isinstance(named, ChosenPlan) else named
             if isinstance(path, str | Path):
-                yield f"--{name.replace('_', '-')}", located(path) if isinstance(path, str) else path
+                yield f"⟦{name}⟧", located(path) if isinstance(path, str) else path
     yield from ((DUMP, path) for path in dumps)

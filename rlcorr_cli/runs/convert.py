@@ -22,7 +22,7 @@ ANY_POLICY = PlanColumns(compares=False)
 
 def destination(path: Path, overwrite: bool) -> Destination:
     """Where the rows go."""
-    return dataset(path, "-o", overwrite)
+    return dataset(path, "⟦output⟧", overwrite)
 
 
 def convert(
@@ -43,7 +43,7 @@ def convert(
     partner = None
     if join is not None:
         if dump.roles.old or dump.roles.current:
-            raise UsageError(f"The dump holds {SCORED} already.", "Leave --join out.")
+            raise UsageError(f"The dump holds {SCORED} already.", "Leave ⟦join⟧ out.")
         partner = Partner.of(open_dump(join, ANY_POLICY), on)
     place = destination(path, overwrite)
     n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
@@ -63,9 +63,8 @@ def convert(
             if len(paired):
                 output.write(paired)
         if join is not None and not output.rows:
-            raise DataError(
-                f"No row matches a row of {join.paths[0]}.", f"They were joined on {', '.join(on)}; see --on."
-            )
+            what = f"No row matches a row of {join.paths[0]}."
+            raise DataError(what, f"They were joined on {', '.join(on)}; see ⟦on⟧.")
         if not output.rows:
             raise DataError(
                 f"{dump.sources[0].path}: there are no rows to write.", "`rlcorr inspect` shows what it holds."
