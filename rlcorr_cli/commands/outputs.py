@@ -4,13 +4,14 @@ A dump's files are looked for once: outputs are held against those that were fou
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import several
-from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
@@ -68,10 +69,12 @@ def junit_file(path: str | Path) -> Destination:
 
 
 def with_files(reading: ReadRequest) -> ReadRequest:
-    """The same of the files that the dump's names stand for now."""
+    """The same of the files that the dump's names stand for now; what is wrong with them is said where it is opened."""
     from rlcorr_cli.reading.find import find_noting
 
-    return replace(reading, found=find_noting(reading.paths, reading.format))
+    with suppress(RlcorrError):
+        return replace(reading, found=find_noting(reading.paths, reading.format))
+    return reading
 
 
 def check_touched(destinations: Sequence[Destination], dumps: Sequence[str], options: Any = None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from rlcorr_cli.show.paragraphs import WIDTH, indented
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
-    from rlcorr_cli.frameworks.read import PlanFile
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.frameworks.write import Lines
     from rlcorr_cli.plans.preset_configs import PeerConfig
 
@@ -139,7 +139,7 @@ def _plan_called(name: str) -> Plan:
     return preset(name).plan if file is None else file.plan
 
 
-def _read(name: str) -> "PlanFile | None":
+def _read(name: str) -> "ChosenPlan | None":
     """What a plan file or a framework's config says; None of a name that is no file's."""
     from rlcorr_cli.plans.files import SUFFIXES
 

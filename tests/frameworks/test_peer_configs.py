@@ -12,8 +12,8 @@ from profiled import filtered, report
 
 from rlcorr_cli.commands.choose import choose_objective
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import profile_called
-from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, PlanFile, preset_in, presets_of, read_plan
+from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
+from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
@@ -24,7 +24,7 @@ AREAL = "actor:\n  rejection_sampling:"
 NEMO_ON = "use_importance_sampling_correction: true"
 
 
-def read(text: str, tmp_path: Path, reader: str = "") -> PlanFile:
+def read(text: str, tmp_path: Path, reader: str = "") -> ChosenPlan:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     return read_plan(str(path), profile_called(reader) if reader else None)
