@@ -52,6 +52,7 @@ from rlcorr_cli.commands.outputs import (
 )
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.show import forms
 
@@ -97,7 +98,7 @@ class AnalyzeOptions(HowCorrected):
             rare=True,
             setting="extreme_ratio",
         ),
-    ] = 2.0
+    ] = DiagnosticSettings.extreme_ratio
     seed: Seed = 0
     allow_overlap: AllowOverlap = False
     pool: Pool = False
@@ -123,7 +124,6 @@ def analyze(options: AnalyzeOptions) -> "Report":
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
-    from rlcorr_cli.metrics.settings import DiagnosticSettings
     from rlcorr_cli.results.build import report_of
     from rlcorr_cli.results.run_totals import RunTotals
     from rlcorr_cli.runs.analyze import analysis_totals, plan_columns
