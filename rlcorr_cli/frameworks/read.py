@@ -27,7 +27,7 @@ from rlcorr_cli.frameworks.xtuner import XTUNER
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import CLIPPED, ObjectiveName
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
+from rlcorr_cli.plans.preset_configs import PeerConfig
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -124,7 +124,7 @@ def _readers(data: dict[str, Any]) -> tuple[str, ...]:
 
 def preset_in(row: Preset, profile: Framework) -> ChosenPlan:
     """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
-    config = CONFIGS.get(row.name)
+    config = row.config
     plan = None if config is None or not config.reader else _understood(_options(config), profile)
     if config is None or plan is None or meaning(plan) != meaning(row.plan):
         names = presets_of(profile)
@@ -136,8 +136,8 @@ def preset_in(row: Preset, profile: Framework) -> ChosenPlan:
 
 def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
-    with_reader = [row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader]
-    plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in with_reader}
+    configs = {row: row.config for row in PRESETS.values() if row.config is not None and row.config.reader}
+    plans = {row: _understood(_options(config), profile) for row, config in configs.items()}
     same = (row for row, plan in plans.items() if plan is not None and meaning(plan) == meaning(row.plan))
     return tuple(min((row.name, *row.aliases), key=len) for row in same)
 

@@ -15,8 +15,9 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
+
+CONFIGS = {name: row.config for name, row in PRESETS.items() if row.config is not None}
 
 TIS = "truncated_importance_sampling_type: tis"
 CAP = "vllm_importance_sampling_cap"
