@@ -12,7 +12,8 @@ be ignored in all that they start; so here it is handled, by nothing, which no p
 about its use: its thread for that, which writes tracebacks, made `ast.parse` in another thread fail (Python 3.11 counts
 the depth of all threads together).
 
-Python looks for garbage seldom: as often as it does by itself, that is a quarter of the time of all tests.
+Python looks for garbage seldom, and never while tests are collected: as often as it does by itself, that is a quarter
+of the time of all tests.
 """
 
 import gc
@@ -33,6 +34,7 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sig
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 
+gc.disable()
 LONGEST_BYTES = 40
 settings.register_profile(
     "rlcorr",
@@ -63,6 +65,7 @@ def pytest_collection_finish() -> None:
     """Never look again at the tests themselves, and at young objects only when there are many."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:
