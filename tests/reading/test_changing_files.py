@@ -246,7 +246,11 @@ for half_at in range(1, 9):
 
 
 @pytest.mark.parametrize(
-    "name", ["miles/train_data/3_0.pt", "slime/train_data/0.pt", "roll/rollout_mock_dumps/val/step_000000.pkl"]
+    "name",
+    few(
+        ["miles/train_data/3_0.pt", "slime/train_data/0.pt", "roll/rollout_mock_dumps/val/step_000000.pkl"],
+        ["slime/train_data/0.pt"],
+    ),
 )
 def test_a_file_that_is_half_written_whenever_it_is_opened_is_never_passed_over(name: str, tmp_path: Path) -> None:
     """It is half as long from one opening to the next, and then as before."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from few import few
 
 from rlcorr_cli import analyze, check, compare, convert, diagnose, filter, watch
 from rlcorr_cli.reading.numbered_files import step_of, steps_of
@@ -91,7 +92,7 @@ def test_the_number_of_a_shard_a_worker_a_day_or_an_epoch_is_no_step(name: str) 
     assert step_of(name) is None
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("engine", few(["threads", "processes"], ["threads"]))
 def test_files_numbered_by_step_are_judged_as_a_column_of_steps_is(
     with_column: str, numbered: str, engine: str
 ) -> None:
