@@ -123,6 +123,7 @@ def test_several_files_of_a_step_are_one_step(name: str, tmp_path: Path) -> None
     assert [(group.key, group.counts["rows"]) for group in groups] == [({"step": step}, 12) for step in (1, 2, 10)]
 
 
+@pytest.mark.full
 def test_every_command_groups_by_the_step_and_by_the_file(numbered: str) -> None:
     steps = range(1, STEPS + 1)
     for column, values in {"step": {*steps}, "file": {f"{step}.jsonl" for step in steps}}.items():
