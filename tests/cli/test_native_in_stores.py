@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from few import few
 from running import refused, run
 from stores import Proxy, put, server
 from stores import store as store
@@ -32,7 +33,7 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", few(FORMATS, ("miles", "prime-rl-monitor", "verl")))
 def test_convert_gives_the_rows_of_the_files_on_the_disk(
     format: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

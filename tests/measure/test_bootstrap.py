@@ -92,6 +92,7 @@ def test_another_seed_gives_other_draws_and_the_same_seed_the_same() -> None:
     assert abs(np.corrcoef(poisson_draws(some, 7).ravel(), poisson_draws(some, 8).ravel())[0, 1]) < 0.02
 
 
+@pytest.mark.full
 def test_interval_of_kl_holds_the_truth_about_95_times_in_100() -> None:
     hits = 0
     for trial in range(100):

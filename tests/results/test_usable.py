@@ -40,6 +40,7 @@ def resampled(table: pa.Table, n: int, seed: int, length: int = 85) -> pa.Table:
 
 
 @pytest.mark.parametrize("cluster_by", [None, "none"])
+@pytest.mark.full
 def test_the_worse_dump_is_never_more_usable_than_the_better(cluster_by: str | None) -> None:
     draw = np.random.default_rng(2)
     answers: list[tuple[Usable, Usable]] = []
