@@ -7,6 +7,7 @@ ten rows.
 """
 
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -14,19 +15,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from child import Cost, answer, cost, script
+from child import ChildFailed, Cost, answer, cost, script
 
 RLCORR = Path(sys.executable).with_name("rlcorr")
 PRESET = "decoupled_token_is"
+PEER = "verl==0.9.1"
+PEER_PROFILE = "verl-0.9"
+PEER_METRICS = ("kl", "k3_kl", "training_ppl", "chi2_token", "rollout_is_mean", "rollout_is_std", "rollout_is_seq_mean")
 DUMPS = {
     "tiny": ("10",),
     "tiny-honest": ("10", "--honest"),
     "64 rows": ("64",),
+    "check": ("128",),
     "W1": ("20000",),
     "W1h": ("20000", "--honest"),
     "W2": ("200000",),
@@ -73,7 +78,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where dumps are kept, how often to repeat, and P11's device and tokens."""
+    """Where dumps and peers are kept, how often to repeat, and P11's device and tokens."""
 
     directory: Path
     rounds: int
@@ -122,6 +127,19 @@ class Bench:
         """Costs of tiny, W1 and W2, shared by P3 and P9."""
         return interleave({name: partial(self.analyze, name) for name in ("tiny", "W1", "W2")}, self.rounds)
 
+    @cached_property
+    def peer_site(self) -> Path:
+        """The directory verl is installed in, without what it depends on."""
+        site = self.directory / PEER.replace("==", "-")
+        if not (site / "verl").is_dir():
+            say(f"installing {PEER} into {site}")
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, PEER]
+            try:
+                cost(pip)
+            except ChildFailed as error:
+                raise NotHere(f"{PEER} cannot be installed ({str(error).splitlines()[-1]})") from error
+        return site
+
 
 def p1(bench: Bench) -> Figure:
     """Seconds of analyze on W1 by two workers, net of start-up, over those of decode."""
@@ -146,6 +164,14 @@ def p1c(bench: Bench) -> Figure:
         "full": bench.cpu("W1", 1),
     }
     return cpu_figure(interleave(works, bench.rounds), lambda t: (t["full"] - t["tiny"]) / t["decode"])
+
+
+def p2(bench: Bench) -> Figure:
+    """verl's helper over analyze on W1, net of start-up."""
+    agreed = check_peer(bench)
+    works = {"verl": lambda: peer(bench, "W1")["seconds"], "tiny": bench.wall("tiny"), "full": bench.wall("W1")}
+    samples = interleave(works, max(3, bench.rounds // 2))
+    return figure(samples, lambda t: t["verl"] / (t["full"] - t["tiny"]), "s", agreed)
 
 
 def p3(bench: Bench) -> Figure:
@@ -221,6 +247,12 @@ def p6(bench: Bench) -> Figure:
         "full": lambda: cost([*command, lines]).cpu,
     }
     return cpu_figure(interleave(works, bench.rounds), lambda t: (t["full"] - t["tiny"]) / t["parse"])
+
+
+def p5m(bench: Bench) -> Figure:
+    """Peak memory of filter on W1h that keeps every row."""
+    full = _filtering(bench, "W1h", "--rejected", "keep")
+    return figure(interleave({"W1h": lambda: full().peak}, min(bench.rounds, 3)), lambda t: t["W1h"], "MB")
 
 
 def plot(bench: Bench) -> Figure:
@@ -394,6 +426,26 @@ def wall(*command: str | Path) -> float:
 def decode(dump: Path, columns: Sequence[str], *how: str) -> dict[str, float]:
     """What reading the columns and doing nothing takes: seconds, and cpu."""
     return answer("decode.py", dump, *columns, *how)
+
+
+def peer(bench: Bench, name: str) -> dict[str, Any]:
+    """What verl's helper takes, and finds in the first batch."""
+    return answer("peer_verl.py", bench.peer_site, bench.dump(name))
+
+
+def check_peer(bench: Bench) -> str:
+    """That both compute the same: one batch's metrics, verl in float32."""
+    theirs = peer(bench, "check")["first"]
+    config = bench.directory / "peer.json"
+    config.write_text(json.dumps({"rollout_is": "token", "rollout_is_threshold": 2.0}))
+    command = [RLCORR, "analyze", bench.dump("check"), "--profile", PEER_PROFILE, "--plan", config, "--json"]
+    ours = json.loads(cost(command).printed)["metrics"]
+    ours = {name.rpartition("/")[2]: value for name, value in ours.items()}
+    for name in PEER_METRICS:
+        if not math.isclose(ours[name], theirs[name], rel_tol=1e-4, abs_tol=1e-6):
+            raise AssertionError(f"{name}: verl finds {theirs[name]}, rlcorr {ours[name]}: not the same work")
+    shown = (f"{name} {theirs[name]:.6g} / {ours[name]:.6g}" for name in ("kl", "rollout_is_mean"))
+    return f"same numbers on one batch, verl / rlcorr: {', '.join(shown)}; {len(PEER_METRICS)} metrics agree"
 
 
 def interleave(works: dict[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:

@@ -2,8 +2,9 @@
 
     python tests/benchmarks/run.py [P1 P2 ...] [--dir DIR] [--markdown]
 
-Without names, all are measured: half an hour on two cores, and 2 GB of dumps in DIR, which stay there for the next
-run.  A busy machine disturbs what is timed by the clock; the load is printed.  Exits with 1 when a figure is missed.
+Without names, all are measured: half an hour on two cores, 2 GB of dumps in DIR, and verl fetched from the package
+index for P2.  Dumps and verl stay in DIR for the next run.  A busy machine disturbs what is timed by the clock; the
+load is printed.  Exits with 1 when a figure is missed.
 """
 
 import argparse
@@ -44,6 +45,7 @@ NET = "net of start-up"
 TARGETS = {
     "P1": Target(f"analyze W1 by two workers, {NET} / decode", 1.9, 1.6, "", figures.p1),
     "P1c": Target(f"CPU of analyze W1 by one worker, {NET} / decode", 3.0, 2.3, "", figures.p1c),
+    "P2": Target(f"verl 0.9.1's helper on W1 / analyze, {NET}", 2.8, 4.5, "", figures.p2, at_least=True),
     "P3": Target("peak memory W2 / W1", 1.10, 1.02, "", figures.p3),
     "P4": Target("peak memory W1", 280, 220, " MB", figures.p4),
     "P4r": Target("peak memory of a million rows of one token", 400, 300, " MB", figures.rows),
@@ -51,12 +53,15 @@ TARGETS = {
     "P5k": Target(
         f"CPU of filter W1h keeping all, {NET} / copying", 1.9, 1.6, "", partial(figures.p5, rejected="keep")
     ),
+    "P5m": Target("filter's peak memory, W1h, keeping all", 550, 400, " MB", figures.p5m),
     "P6": Target(f"CPU of analyze W3 (JSON lines), {NET} / msgspec", 2.0, 1.6, "", figures.p6),
     "P7": Target(f"CPU of compare 20 presets W1 / analyze one, {NET}", 1.5, 1.3, "", figures.p7),
     "P8": Target("slowest of --help, presets, explain kl / import typer", 1.3, 1.1, "", figures.p8),
     "P9": Target(f"CPU of analyze W2 / W1, {NET}", 10.5, 10, "", figures.p9),
     "P10": Target("analyze W2 as 20 files by two on Ray / by two threads", 1.1, 1.0, "", engine_figures.p10),
     "P11": Target("core compute / copy bandwidth of the GPU", 30, 60, " %", figures.p11, at_least=True),
+    "P11b": Target(f"analyze W2 on a GPU / by a process a core, {NET}", 0.5, 0.3, "", engine_figures.on_a_gpu),
+    "P12": Target("analyze W2 by two processes / by two threads", 1.15, 1.0, "", engine_figures.p12),
     "P13": Target("a worker's time under the interpreter lock", 10, 5, " %", lock.p13),
     "P14": Target("CPU of analyze, filter on ten rows / their imports", 1.6, 1.4, "", figures.p14),
     "P16": Target(f"CPU of diagnose W1 / analyze W1, {NET}", 0.6, 0.4, "", figures.p16),
@@ -96,10 +101,10 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="P", help=f"of {', '.join(TARGETS)}; all when none is named")
-    parser.add_argument("--dir", type=Path, default=figures.default_directory(), help="where dumps are kept")
+    parser.add_argument("--dir", type=Path, default=figures.default_directory(), help="where dumps and verl are kept")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--rounds", type=int, default=5, help="repeats of each measurement (default 5)")
-    parser.add_argument("--device", default="cuda", help="P11: the device; torch tries the code path")
+    parser.add_argument("--device", default="cuda", help="P11, P11b: the device; torch tries the code path")
     parser.add_argument("--tokens", type=int, default=50_000_000, help="P11: tokens in its batch")
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in TARGETS]:
