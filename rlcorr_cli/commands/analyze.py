@@ -156,7 +156,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
         clean_dump=options.clean_dump,
     )
     text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
-    from rlcorr_cli.metrics.settings import DiagnosticSettings
+    from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
     from rlcorr_cli.runs import analyze as analysis
 
     clips = DEFAULT_CLIPS["ppo"]

@@ -16,7 +16,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
-from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.divergence import DRIFT
 from rlcorr_cli.metrics.framework_names import (
     LOGGED,
     PROFILED,

@@ -3,21 +3,24 @@ schema and the manual speak.
 
 Formulas are Python on totals that were added up before, so the same row serves a whole dump, a group, what a plan
 keeps, and, for intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain`
-and `--help` can read the tables without it.  SYMBOLS are the letters that formulas are written in.
+and `--help` can read the tables without it.  The values of many groups stand in one MetricTable: a dict of each takes
+ten times as much room.  SYMBOLS are the letters that formulas are written in.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from rlcorr_cli.totals.exact import Floats
-    from rlcorr_cli.totals.families import Values
+    from rlcorr_cli.totals.families import Value, Values
     from rlcorr_cli.totals.view import Numbers
 
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
@@ -124,6 +127,79 @@ def std(numbers: "Numbers", first: str, second: str) -> Any:
     from rlcorr_cli.totals.families import variance
 
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5
+
+
+@frozen(eq=False)
+class MetricTable:
+    """places: metric -> its column.  numbers: f64[G, M]; NaN where a group has no value."""
+
+    places: Mapping[str, int]
+    numbers: "Floats"
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], n_groups: int) -> "MetricTable":
+        """columns: metric -> f64[G], or None where no group has a value."""
+        import numpy as np
+
+        numbers = np.full((n_groups, len(columns)), np.nan)
+        for place, column in enumerate(columns.values()):
+            if column is not None:
+                numbers[:, place] = column
+        return cls({name: place for place, name in enumerate(columns)}, numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, group: int) -> "MetricRow":
+        return MetricRow(self, group)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class MetricRow(Mapping[str, "Value"]):
+    """The metrics of one group of a table."""
+
+    table: MetricTable
+    group: int
+
+    def __getitem__(self, metric: str) -> "Value":
+        value = float(self.table.numbers[self.group, self.table.places[metric]])
+        return None if value != value else value  # NaN alone differs from itself
+
+    def items(self) -> "ItemsView[str, Value]":
+        """As of a dict, which is made of the whole row at once."""
+        row = self.table.numbers[self.group].tolist()
+        return {
+            name: None if value != value else value for name, value in zip(self.table.places, row, strict=True)
+        }.items()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table.places)
+
+    def __len__(self) -> int:
+        return len(self.table.places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class CountRow(Mapping[str, int]):
+    """The counts of one of many groups.  counts: name -> whole numbers, [G]."""
+
+    counts: "Mapping[str, NDArray[Any]]"
+    group: int
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.counts[name][self.group])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
 
 
 SYMBOLS: dict[str, str] = {

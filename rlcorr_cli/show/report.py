@@ -9,10 +9,10 @@ from itertools import pairwise
 from math import log
 
 from rlcorr_cli.metrics.catalog import DEFINITIONS, define, ideal, shown_at
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import GAP, symbols_in
-from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known, reliable
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first

@@ -6,7 +6,7 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.metrics.catalog import FAMILIES, ideal, possible
-from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.divergence import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
