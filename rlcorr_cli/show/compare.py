@@ -270,12 +270,12 @@ def agreement(comparison: Comparison) -> str:
 
 def picture(comparison: Comparison) -> Picture:
     """What each plan is worth, and what it keeps."""
-    from rlcorr_cli.show.figures import plans
+    from rlcorr_cli.show.figures import comparisons
 
     return Picture(
         panels=[
-            Panel("Worth of each plan", partial(plans.worth, comparison)),
-            Panel("What is kept, and how far apart it is", partial(plans.kept, comparison)),
+            Panel("Worth of each plan", partial(comparisons.worth, comparison)),
+            Panel("What is kept, and how far apart it is", partial(comparisons.kept, comparison)),
         ]
     )
 

@@ -348,12 +348,12 @@ def _panels(diff: Diff) -> Iterator[Panel]:
 
 
 def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
-    from rlcorr_cli.show.figures import differences
+    from rlcorr_cli.show.figures import comparisons
 
     known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
     for scale, heading in (("ratio", f"Ratio ({diff.name} / A)"), ("difference", f"Change ({diff.name} - A)")):
         if of_scale := [(name, change) for name, change in known if change.scale == scale]:
-            yield Panel(heading, partial(differences.forest, of_scale, caption if scale == known[0][1].scale else ""))
+            yield Panel(heading, partial(comparisons.forest, of_scale, caption if scale == known[0][1].scale else ""))
     if not known:
         return
     leading, of_whole = known[0]
@@ -364,4 +364,4 @@ def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
     ]
     if of_groups:
         left_out = f"{len(of_groups) - MOST_ROWS:,} groups are left out." if len(of_groups) > MOST_ROWS else ""
-        yield Panel(f"{of_dump}{leading} by group", partial(differences.forest, of_groups[:MOST_ROWS], left_out))
+        yield Panel(f"{of_dump}{leading} by group", partial(comparisons.forest, of_groups[:MOST_ROWS], left_out))

@@ -69,9 +69,9 @@ def _lines(sweep: Sweep) -> Iterator[Block]:
 
 
 def _sections(sweep: Sweep) -> Iterator[Section]:
-    from rlcorr_cli.show.figures import plans
+    from rlcorr_cli.show.figures import comparisons
 
-    curve = Panel(f"What bounds on {sweep.what} keep", partial(plans.curve, sweep))
+    curve = Panel(f"What bounds on {sweep.what} keep", partial(comparisons.curve, sweep))
     yield Section(pictures=[Picture(panels=[curve])])
     about = ["From the tightest bounds to the loosest."]
     yield Section(heading="Curve", about=about, tables=[point_table(sweep)], sorts=True)

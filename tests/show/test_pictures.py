@@ -29,7 +29,7 @@ from rlcorr_cli.results.trends import concentration, lorenz, profile
 from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.figures import KINDS, draw, panels
-from rlcorr_cli.show.figures.data import rebinned
+from rlcorr_cli.show.figures.panels import rebinned
 from rlcorr_cli.show.report import source
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves

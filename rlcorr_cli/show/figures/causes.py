@@ -17,7 +17,7 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.data import below
+from rlcorr_cli.show.figures.panels import counts_below
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.show.numbers import number, plural, share
 from rlcorr_cli.show.words import guilty
@@ -149,7 +149,7 @@ def quantile(counts: Floats, q: float) -> float:
 
 def between(counts: Floats, edges: Floats) -> Floats:
     """Counts of d between other edges than its bins', those beyond the outermost left out."""
-    return np.diff(below(counts, SPREAD_EDGES[:-1], SPREAD_EDGES[1:], edges))
+    return np.diff(counts_below(counts, SPREAD_EDGES[:-1], SPREAD_EDGES[1:], edges))
 
 
 def _spread(totals: GapTotals, low: float, high: float, part: str = "body") -> Floats:

@@ -28,7 +28,6 @@ from rlcorr_cli.results.trends import (
     turn,
 )
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.data import rebinned, unbroken, whole_centres
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.show.numbers import number, plural, share, signed
 from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
@@ -40,6 +39,33 @@ LONGER = 1.1
 """Responses of late steps are longer beyond this factor."""
 LINEAR_BELOW = 8.0
 """Weights that lie within this factor of one another stand on a linear axis."""
+WIDEST_GAP = 3.0
+"""Neighbours further apart than this factor are not joined by a line."""
+
+
+def rebinned(histogram: Histogram, edges: Floats) -> Floats:
+    """Counts between edges, whole numbers f64[K]: a bucket's values are taken to lie evenly over it.
+
+    Their sum is exact: the counts below each edge are rounded, and the differences of these taken.
+    """
+    if not len(histogram.bins):
+        return np.zeros(len(edges) - 1)
+    near, far = histogram.binning.ends(histogram.bins)
+    counts = histogram.counts.astype(np.float64)
+    return np.diff(np.round(counts_below(counts, np.minimum(near, far), np.maximum(near, far), edges)))
+
+
+def counts_below(counts: Floats, low: Floats, high: Floats, edges: Floats) -> Floats:
+    """How many lie below each edge, of counts that lie evenly over bins from low to high."""
+    width = np.maximum(high - low, 1e-300)
+    return np.array([(counts * np.clip((edge - low) / width, 0.0, 1.0)).sum() for edge in edges])
+
+
+def unbroken(places: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """A curve over a logarithmic axis, in pieces (NaN between them) where bins without enough tokens lie between."""
+    size = np.abs(places)
+    apart = 1 + np.flatnonzero(np.maximum(size[1:], size[:-1]) > WIDEST_GAP * np.minimum(size[1:], size[:-1]))
+    return np.insert(places, apart, np.nan), np.insert(values, apart, np.nan)
 
 
 def counted(report: Report) -> BinnedTotals:
@@ -249,7 +275,8 @@ def position(ax: Axes, report: Report) -> str:
     trend = position_trend(bins)
     if trend is None:
         raise Missing("Sequences are too short or too few for a course along them.")
-    places = whole_centres(POSITION, bins.bins)
+    # The mean of the whole numbers in each bin.
+    places = (np.ceil(POSITION.edges[bins.bins]) + np.ceil(POSITION.edges[bins.bins + 1]) - 1) / 2
     reached = spread["length"].bins == bins.bins[-1]
     if reached.any():
         # The last bin goes no further than the sequences do that end in it.
