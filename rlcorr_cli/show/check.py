@@ -33,9 +33,10 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
+from rlcorr_cli.show.forms.texts import escaped
 from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.show.numbers import NOTHING, more, plural
-from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+from rlcorr_cli.show.stdout import clean, clean_cut, disarmed, write_stderr
 from rlcorr_cli.show.words import APART, step_named
 
 SHOWN = 8
@@ -78,7 +79,7 @@ def _sections(checked: Checked) -> Iterator[Section]:
     columns = (
         Column(heading="section", cell=lambda finding: Cell(clean(where(finding.key, WHOLE)))),
         Column(heading="metric", cell=lambda finding: Cell(clean(finding.metric)), words=True),
-        Column(heading="value", cell=lambda finding: number_cell(finding.value, status=_status(finding))),
+        Column(heading="value", cell=lambda each: number_cell(each.value, status=each.status if each.broken else "")),
         Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
         Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
     )
@@ -107,10 +108,6 @@ def _broken(checked: Checked) -> "Iterator[tuple[list[Line], list[str]]]":
             said[first.remedy] = first.metric
             rest.append(first.remedy)
         yield lines[:SHOWN], [clean(text) for text in rest]
-
-
-def _status(finding: Finding) -> str:
-    return finding.status if finding.broken else ""
 
 
 def _record(finding: Finding) -> dict[str, object]:
@@ -217,16 +214,9 @@ def baseline_update(checked: Checked) -> str:
 
 def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
     """A section's name: 'whole dump', 'steps 3 to 8', or 'step 4, source math'."""
-    parts = (
-        step_named(_short(name, longest), _short(NOTHING if value is None else value, longest))
-        for name, value in key.items()
-    )
+    values = ((name, NOTHING if value is None else value) for name, value in key.items())
+    parts = (step_named(clean_cut(name, longest), clean_cut(value, longest)) for name, value in values)
     return ", ".join(parts) or "whole dump"
-
-
-def _short(value: object, longest: int) -> str:
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def counts(checked: Checked) -> str:
@@ -317,7 +307,8 @@ def _line_annotation(checked: Checked, command: str, line: Line) -> str:
 
 def _annotation(checked: Checked, command: str, subject: str, message: str) -> str:
     """A workflow command.  subject: what stands in the title after 'rlcorr check'."""
-    return f"::{command} title={_property(f'rlcorr {checked.command}{subject}')}::{_data(message)}"
+    title = _data(f"rlcorr {checked.command}{subject}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{command} title={title}::{_data(message)}"
 
 
 def annotate(checked: Checked) -> None:
@@ -328,8 +319,6 @@ def annotate(checked: Checked) -> None:
 def summary(checked: Checked) -> str:
     """The step's summary in Markdown: counts, notes, a table of what is broken, the worst first, each remedy once, and
     what passes, folded."""
-    from rlcorr_cli.show.forms.texts import escaped
-
     broken = list(together(checked, worst_first(checked.findings)))
     passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
     sentences = [last_step(checked), counts(checked), baseline_update(checked), of_rules(checked), *checked.notes]
@@ -345,8 +334,6 @@ def summary(checked: Checked) -> str:
 
 def _rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
     """A table of the first ROWS of them."""
-    from rlcorr_cli.show.forms.texts import escaped
-
     yield f"| | section | metric | found |{' remedy |' if with_remedy else ''}"
     yield f"|---|---|---|---|{'---|' if with_remedy else ''}"
     remedies = {""}
@@ -377,8 +364,3 @@ def append_summary(checked: Checked, path: str) -> None:
 def _data(value: object) -> str:
     """What stands behind the :: of a workflow command."""
     return disarmed(clean(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")))
-
-
-def _property(value: object) -> str:
-    """A property of a workflow command, such as its title."""
-    return _data(value).replace(":", "%3A").replace(",", "%2C")

@@ -24,7 +24,9 @@ from rlcorr_cli.show.document import (
     Table,
     json_text,
     key_columns,
+    key_words,
     number_cell,
+    scope_of,
     tabulated,
     what_was_read,
 )
@@ -193,7 +195,8 @@ def _group_objective_table(comparison: Comparison, most: int) -> Table | None:
         for plan in (plans[name] for name in (names if takes_each else [taken])):
             numbers = {name.rpartition("/")[2]: value for name, value in plan.objective_metrics.items()}
             rows.append((group, plan, numbers))
-    keys = [replace(column, cell=lambda row, column=column: column.cell(row[0])) for column in _keys(comparison)]
+    columns = key_columns(groups[0].key)
+    keys = [replace(column, cell=lambda row, column=column: column.cell(row[0])) for column in columns]
     plan_column = Column(heading="plan", cell=lambda row: Cell(clean(row[1].name)), words=True)
     rows += [(group, None, {}) for group in groups[most:]]
     n_shown = len(rows) - max(len(groups) - most, 0)
@@ -210,12 +213,8 @@ def _group_objective_note(comparison: Comparison, most: int) -> str:
 
 def _group_table(comparison: Comparison, most: int) -> Table:
     """A row per group: what is recommended there."""
-    keys = _keys(comparison)
+    keys = key_columns(comparison.groups[0].key)
     return tabulated(comparison.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
-
-
-def _keys(comparison: Comparison) -> list[Column]:
-    return key_columns(comparison.groups[0].key)
 
 
 def _worth_there(group: ComparedGroup) -> Value:
@@ -262,9 +261,8 @@ def agreement(comparison: Comparison) -> str:
             if not abstaining
             else f"It holds in all groups with enough data; {abstaining}."
         )
-    first = others[0]
-    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
-    where = f"In {len(others)} of {n} groups another plan is better: {clean(first.recommendation.plan)} at {key}"
+    example = f"{clean(others[0].recommendation.plan)} at {key_words(others[0].key)}"
+    where = f"In {len(others)} of {n} groups another plan is better: {example}"
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")
 
 
@@ -283,9 +281,9 @@ def picture(comparison: Comparison) -> Picture:
 def _records(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
     """A line for each value of every plan, of the whole dump and of each group."""
     keys = tuple(comparison.groups[0].key) if comparison.groups else ()
-    for scope, group in (("total", comparison.whole), *(("group", group) for group in comparison.groups)):
-        of_group: dict[str, Any] = {"scope": scope, **{name: group.key.get(name) for name in keys}}
+    for group in (comparison.whole, *comparison.groups):
         for plan in group.plans:
             for name, value in {**plan.values, **plan.objective_metrics}.items():
                 low, high = plan.intervals.get(name, (None, None))
-                yield of_group | {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}
+                values = {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}
+                yield scope_of(group.key, keys) | values

@@ -3,9 +3,10 @@
 And what an objective makes of it: its numbers, what mistakes make of them, its batches.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
 from rlcorr_cli.results.objective import MISTAKES, ObjectiveReport
@@ -26,20 +27,22 @@ def statuses(findings: Iterable[Finding]) -> dict[str, str]:
     return {finding.metric: finding.status for finding in reversed(worst_first(findings))}
 
 
-def marks(report: Report) -> dict[str, str]:
-    """The same of the whole dump, where a value that cannot be fails, too."""
+@frozen
+class MarkedValues:
+    """The numbers of the whole dump.  status_of: metric -> the status of the worst rule that it breaks."""
+
+    values: Mapping[str, float | None]
+    status_of: Mapping[str, str]
+
+    def cell(self, name: str, show: Callable[[float | None], str] = number, status: str = "") -> Cell:
+        """A metric's number, marked where a rule on it is broken, or with another's status."""
+        return number_cell(self.values.get(name), show, self.status_of.get(name, status))
+
+
+def marked_values(report: Report) -> MarkedValues:
+    """What is marked in a report: what breaks a rule, and a value that cannot be, which fails, too."""
     impossible = {} if report.impossible is None else {report.impossible.metric: "fail"}
-    return {**statuses(report.health), **impossible}
-
-
-def value_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
-    """A metric's number, marked where a rule on it is broken."""
-    return number_cell(values.get(name), number, status_of.get(name, ""))
-
-
-def share_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
-    """The same of a metric that is a share, as a percentage."""
-    return number_cell(values.get(name), share, status_of.get(name, ""))
+    return MarkedValues(report.whole.values, {**statuses(report.health), **impossible})
 
 
 def correction(report: Report) -> tuple[Table, ...]:
@@ -51,47 +54,37 @@ def rejections(report: Report) -> tuple[Table, ...]:
     """What each rejection takes, then the batch before and after; nothing without rejections."""
     if not report.plan.rules:
         return ()
-    values, status_of = report.whole.values, marks(report)
-    for rejection in report.plan.rules:
-        if rejection.is_veto:  # the rule on its share has another name of the same number
-            name = f"rollout_rs_{rejection.name}_seq_masked_fraction"
-            status_of.setdefault(name, status_of.get("rollout_is_veto_fraction", ""))
+    whole, counts = marked_values(report), report.whole.counts
+    # The rule on the share of a veto has another name of the same number.
+    of_veto = whole.status_of.get("rollout_is_veto_fraction", "")
     taken = [
         (
             Cell(clean(rejection.name)),
             Cell(rejection.rule),
-            share_cell(f"rollout_rs_{rejection.name}_masked_fraction", values, status_of),
-            share_cell(f"rollout_rs_{rejection.name}_seq_masked_fraction", values, status_of),
+            whole.cell(f"rollout_rs_{rejection.name}_masked_fraction", share),
+            whole.cell(f"rollout_rs_{rejection.name}_seq_masked_fraction", share, of_veto if rejection.is_veto else ""),
         )
         for rejection in report.plan.rules
     ]
-    together = (
-        Cell("all together"),
-        EMPTY,
-        share_cell("rollout_rs_masked_fraction", values, status_of),
-        share_cell("rollout_rs_seq_masked_fraction", values, status_of),
-    )
-    headings = ("rejected by", "keeps", "tokens lost", "sequences hit")
-    return Table(headings=headings, rows=(*taken, together), words=("keeps",), has_total=True), _kept(report)
-
-
-def _kept(report: Report) -> Table:
-    """The batch before and after all rejections."""
-    values, status_of = report.whole.values, marks(report)
-    counts = [
-        (Cell(name), number_cell(report.whole.counts[name], _whole), number_cell(values[f"kept_{name}"] or 0, _whole))
+    lost = (whole.cell(f"rollout_rs_{of}masked_fraction", share) for of in ("", "seq_"))
+    kept = [
+        (Cell(name), *(number_cell(n, "{:,.0f}".format) for n in (counts[name], whole.values[f"kept_{name}"] or 0)))
         for name in ("tokens", "sequences")
     ]
-    metrics = [
-        (Cell(name), value_cell(name, values, status_of), value_cell(f"kept_{name}", values, status_of))
+    kept += [
+        (Cell(name), whole.cell(name), whole.cell(f"kept_{name}"))
         for name in shown_at("kept")
-        if values[name] is not None
+        if whole.values[name] is not None
     ]
-    return Table(headings=("what is kept", "before", "after"), rows=(*counts, *metrics))
-
-
-def _whole(count: float | None) -> str:
-    return f"{count:,.0f}"
+    return (
+        Table(
+            headings=("rejected by", "keeps", "tokens lost", "sequences hit"),
+            rows=(*taken, (Cell("all together"), EMPTY, *lost)),
+            words=("keeps",),
+            has_total=True,
+        ),
+        Table(headings=("what is kept", "before", "after"), rows=tuple(kept)),
+    )
 
 
 def weights(report: Report) -> tuple[Table, ...]:
@@ -99,16 +92,15 @@ def weights(report: Report) -> tuple[Table, ...]:
     weighting = report.plan.weighting
     if weighting is None:
         return ()
-    values, status_of = report.whole.values, marks(report)
+    whole = marked_values(report)
     units = Cell(f"of {'tokens' if weighting.scope == 'token' else 'sequences'}")
     bound = Cell(_bound_words(weighting))
 
     def numbers(label: str, raw: str, applied: str, remark: Cell = EMPTY) -> tuple[Cell, ...]:
-        cells = [value_cell(name, values, status_of) if name else EMPTY for name in (raw, applied)]
-        return Cell(label), *cells, remark
+        return Cell(label), *(whole.cell(name) if name else EMPTY for name in (raw, applied)), remark
 
     def shares(label: str, raw: str) -> tuple[Cell, ...]:
-        return Cell(label), share_cell(raw, values, status_of), EMPTY, units
+        return Cell(label), whole.cell(raw, share), EMPTY, units
 
     rows = (
         numbers("mean", "rollout_is_mean", "rollout_is_applied_mean"),

@@ -27,12 +27,14 @@ from rlcorr_cli.show.document import (
     json_text,
     key_cell,
     key_columns,
+    key_words,
     number_cell,
+    scope_of,
     tabulated,
     what_was_read,
 )
 from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, interval, number, plural, thousands
+from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import (
     anomaly_cause,
@@ -77,8 +79,7 @@ def document(dump: DiagnosedDump) -> Document:
         command="diagnose",
         title=named(dump.inputs),
         summary=joined(
-            plural(counts["sequences"], "sequence"),
-            plural(counts["tokens"], "token"),
+            *amounts(counts, None),
             f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}",
             f"sd of log-ratio {number(diagnosis.gap.sd)}",
             last_change(dump.inputs),
@@ -96,13 +97,8 @@ def document(dump: DiagnosedDump) -> Document:
 
 def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
-    read = (named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token"))
-    yield Facts(
-        [
-            *read,
-            f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}",
-        ]
-    )
+    gap = f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}"
+    yield Facts([named(dump.inputs), *amounts(counts, None), gap])
     yield from left_out_notes(counts)
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
@@ -110,11 +106,7 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
         yield Note(sentence, "bold")
         yield BLANK
     yield Note(headline(dump), "bold")
-    for cause in sorted(told(dump), key=lambda each: each.name != dump.story.first):
-        if cause.name != dump.story.first:
-            yield Note(f"Also: {cause.headline}")
-        for words in () if cause.is_minor else (cause.evidence, cause.advice):
-            yield from [Note(words, indent=4)] if words else []
+    yield from (Note(sentence, indent=indent) for sentence, indent in _evidence_and_advice(dump))
     yield BLANK
     guilty = {each.parameters.get("column") for each in diagnosis.causes}
     for column in (column for column in diagnosis.columns if column.column in guilty):
@@ -150,13 +142,17 @@ def _explained(dump: DiagnosedDump) -> list[str]:
     return notes if dump.whole.diagnosis.gap.sample is None else [SAMPLE_NOTE, *notes]
 
 
+def _evidence_and_advice(dump: DiagnosedDump) -> Iterator[tuple[str, int]]:
+    """Sentences on the verdict, then on every other cause, and how far each is indented on a terminal."""
+    for cause in sorted(told(dump), key=lambda each: each.name != dump.story.first):
+        if cause.name != dump.story.first:
+            yield f"Also: {cause.headline}", 2
+        yield from ((words, 4) for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
+
+
 def _reasons(dump: DiagnosedDump) -> Iterator[str]:
     """Evidence and advice of the verdict, every other cause, what is left, and what was looked at."""
-    causes = told(dump)
-    for cause in sorted(causes, key=lambda each: each.name != dump.story.first):
-        if cause.name != dump.story.first:
-            yield f"Also: {cause.headline}"
-        yield from (words for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
+    yield from (sentence for sentence, _ in _evidence_and_advice(dump))
     yield from (words for words in (rest(dump), looked_at(dump.whole.diagnosis)) if words)
 
 
@@ -217,6 +213,7 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
     voiding = [each for each in dump.anomalies if each.voids]
     again = {SAID_AGAIN.get(each.name) for each in voiding}
     others = [each for each in dump.causes if each.cause not in again]
+    shown = [each for each in others if each.cause != NOISE or dump.whole.diagnosis.verdict == NOISE]
     of_files = [
         CauseWords(
             name=each.name,
@@ -231,11 +228,7 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
         for fault in dump.story.faults
         if fault.name not in ALL_CAUSES
     ]
-    return [*of_files, *of_ratio, *(_words(each) for each in others if not _is_rest(each, dump))]
-
-
-def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:
-    return finding.cause == NOISE and dump.whole.diagnosis.verdict != NOISE
+    return [*of_files, *of_ratio, *map(_words, shown)]
 
 
 def _words(finding: CauseFinding) -> CauseWords:
@@ -270,10 +263,10 @@ def looked_at(diagnosis: Diagnosis) -> str:
     there is too little to say anything."""
     if diagnosis.verdict == TOO_FEW:
         return ""
-    return " ".join((*_columns(diagnosis), *_not_looked_for(diagnosis)))
+    return " ".join(_looked_at(diagnosis))
 
 
-def _columns(diagnosis: Diagnosis) -> Iterator[str]:
+def _looked_at(diagnosis: Diagnosis) -> Iterator[str]:
     named = {each.parameters.get("column") for each in diagnosis.causes}
     tried = [column for column in diagnosis.columns if not column.too_many]
     standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
@@ -289,9 +282,6 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
     crowded = [clean(column.column) for column in diagnosis.columns if column.too_many]
     if crowded:
         yield f"Not checked, because of too many values: {', '.join(crowded)}."
-
-
-def _not_looked_for(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.not_looked_for:
         causes = (f"{each.cause} (needs {clean(each.needs)})" for each in diagnosis.not_looked_for)
         yield f"Not checked: {', '.join(causes)}."
@@ -383,10 +373,10 @@ def verdict_name(verdict: str) -> str:
     return {UNCLEAR: "no cause", CLEAN: "none", TOO_FEW: "too few"}.get(verdict, verdict)
 
 
-def parameter(finding: CauseFinding) -> str:
+def parameter(finding: CauseFinding | None) -> str:
     """'0.794 (0.787 to 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
     cause's own, with its interval; empty without any."""
-    if not finding.parameters:
+    if finding is None or not finding.parameters:
         return ""
     name, value = next(iter(finding.parameters.items()))
     text = clean(value) if isinstance(value, str) else number(value)
@@ -413,21 +403,15 @@ def agreement(dump: DiagnosedDump) -> str:
         return " ".join(
             filter(None, (words if not silent else words.replace("groups", "groups with enough data"), few))
         )
-    first = others[0]
-    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
     words = f"{len(others)} of {plural(len(able), 'group')} show another cause: "
     if len(others) == len(able):
         words = "No single group shows this cause: "
-    words += f"{verdict_name(first.diagnosis.verdict)} at {key}{', for example' if len(others) > 1 else ''}."
+    words += f"{verdict_name(others[0].diagnosis.verdict)} at {key_words(others[0].key)}"
+    words += ", for example." if len(others) > 1 else "."
     return " ".join(filter(None, (words, few)))
 
 
-def _parameter(group: DiagnosedGroup) -> Cell:
-    cause = group.diagnosis.cause
-    return Cell("" if cause is None else parameter(cause))
-
-
-def _share(group: DiagnosedGroup) -> Cell:
+def _share_cell(group: DiagnosedGroup) -> Cell:
     cause = group.diagnosis.cause
     return Cell(NOTHING) if cause is None else number_cell(cause.share, _part)
 
@@ -436,8 +420,8 @@ GROUP_COLUMNS = (
     Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands)),
     Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.gap.k3_kl)),
     Column(heading="verdict", cell=lambda group: Cell(verdict_name(group.diagnosis.verdict)), words=True),
-    Column(heading="parameter", cell=_parameter, words=True),
-    Column(heading="share", cell=_share),
+    Column(heading="parameter", cell=lambda group: Cell(parameter(group.diagnosis.cause)), words=True),
+    Column(heading="share", cell=_share_cell),
 )
 SAMPLED = Column(heading="in sample", cell=lambda group: number_cell(group.diagnosis.gap.sample.tokens, thousands))
 
@@ -445,9 +429,8 @@ SAMPLED = Column(heading="in sample", cell=lambda group: number_cell(group.diagn
 def _records(dump: DiagnosedDump) -> Iterator[Mapping[str, object]]:
     """A line for each parameter of every cause, of the whole dump and of each group; one where there is no cause."""
     keys = tuple(dump.groups[0].key) if dump.groups else ()
-    for scope, group in (("total", dump.whole), *(("group", group) for group in dump.groups)):
-        of_group = {"scope": scope, **{name: group.key.get(name) for name in keys}}
-        of_group |= {"tokens": group.counts["tokens"], "verdict": group.diagnosis.verdict}
+    for group in (dump.whole, *dump.groups):
+        of_group = {**scope_of(group.key, keys), "tokens": group.counts["tokens"], "verdict": group.diagnosis.verdict}
         yield from (of_group | record for record in _of_group(group))
 
 

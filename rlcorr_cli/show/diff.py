@@ -8,7 +8,6 @@ from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
-from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.check import where
 from rlcorr_cli.show.document import (
     BLANK,
@@ -46,11 +45,15 @@ SINGLE = "Each interval is for one metric; what moved is judged over all metrics
 
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
-    of_dumps = {name: of_report(report) for name, report in diff.dumps.items()}
+    of_dumps = {
+        name: "  ".join((named(report.inputs), *amounts(report.whole.counts, report.clusters)))
+        for name, report in diff.dumps.items()
+    }
+    first, *others = (text.split("  ")[0] for text in of_dumps.values())
     return Document(
         lines=_lines(diff, of_dumps),
         command="diff",
-        title=_title([text.split("  ")[0] for text in of_dumps.values()]),
+        title=f"{first} against {listed(others)}",
         summary="; ".join(
             joined(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
             for name, text in of_dumps.items()
@@ -68,11 +71,6 @@ def document(diff: Diff) -> Document:
         json=json_text(diff.to_dict),
         records=_records(diff),
     )
-
-
-def _title(names: Sequence[str]) -> str:
-    """'a against b, c': the first dump, and those that are compared with it."""
-    return f"{names[0]} against {listed(names[1:])}"
 
 
 def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
@@ -192,7 +190,8 @@ def headline(diff: Diff) -> str:
 
 
 def _sentences(diff: Diff) -> list[str]:
-    return [sentence for sentence in (_what_moved(diff), paired(diff), _which_side(diff)) if sentence]
+    side = SIDES[diff.side.moved] if diff.side is not None and diff.moved else ""
+    return [sentence for sentence in (_what_moved(diff), paired(diff), side) if sentence]
 
 
 def verdicts(diff: Diff) -> list[str]:
@@ -209,16 +208,12 @@ def _what_moved(diff: Diff) -> str:
     if not change.moved:
         groups = len({tuple(key.items()) for key, _, _ in diff.moved})
         return f"Moved in {plural(groups, 'group')}, not as a whole." if groups else _nothing_moved(diff)
-    signs = {_is_farther(change) for _, change in whole if change.moved}
-    what = "differs from A" if len(signs) > 1 else "is farther apart" if signs.pop() else "is closer"
+    is_farther = {abs(change.b or 0.0) > abs(change.a or 0.0) for _, change in whole if change.moved}
+    what = "differs from A" if len(is_farther) > 1 else "is farther apart" if is_farther.pop() else "is closer"
     if change.scale == "ratio" and not change.is_vast:
         return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
     by = "" if change.scale == "ratio" else f" (change {ends(change)})"
     return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)}{by}."
-
-
-def _is_farther(change: Change) -> bool:
-    return abs(change.b or 0.0) > abs(change.a or 0.0)
 
 
 def _nothing_moved(diff: Diff) -> str:
@@ -263,12 +258,6 @@ def _matching_clusters(diff: Diff) -> str:
     if shared == of_a.n == of_b.n:
         return f", but {'the one ' + of_a.unit if shared == 1 else f'all {of_a.counted}'} {do}"
     return f", but {shared:,} of A's {of_a.counted} {do}"
-
-
-def _which_side(diff: Diff) -> str:
-    if diff.side is None or not diff.moved:
-        return ""
-    return SIDES[diff.side.moved]
 
 
 def ends(change: Change) -> str:
@@ -322,11 +311,6 @@ def _seen(change: Change, min_effect: float) -> str:
     if change.scale == "ratio":
         return f"x {_factor(max(smallest, 1 + min_effect))}"
     return f"±{number(max(smallest, min_effect * max(abs(change.a or 0.0), abs(change.b or 0.0))))}"
-
-
-def of_report(report: Report) -> str:
-    """The name of a dump and how much it holds."""
-    return "  ".join((named(report.inputs), *amounts(report.whole.counts, report.clusters)))
 
 
 def _records(diff: Diff) -> Iterator[Mapping[str, object]]:

@@ -7,19 +7,12 @@ from typing import Protocol
 from rlcorr_cli import __version__
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.numbers import more, plural
-from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.stdout import clean, clean_cut
 
-LONGEST = 120
 PICTURED = 40
-"""Characters of a text from the dump, in a file and below a picture."""
+"""Characters of the name of a dump, or of a plan, below a picture."""
 FILES = 20
 """As many files stand in a list of what was read."""
-
-
-def shortened(value: object, longest: int = LONGEST) -> str:
-    """Text from a dump in one printable line of at most so many characters."""
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class HasPath(Protocol):
@@ -45,11 +38,11 @@ def named(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
     'a.parquet and 2 more files'."""
     first, *others = (source.path for source in inputs)
     if not others:
-        return "stdin" if first == "-" else shortened(os.path.basename(first) or first, longest)
+        return "stdin" if first == "-" else clean_cut(os.path.basename(first) or first, longest)
     folder = os.path.basename(os.path.commonpath([os.path.dirname(first), *map(os.path.dirname, others)]))
     if "" in map(os.path.dirname, (first, *others)) or folder in ("", ".", ".."):
-        return f"{shortened(os.path.basename(first), longest)} {more(len(others), 'file')}"
-    return f"{shortened(folder, longest)}/ ({plural(len(inputs), 'file')})"
+        return f"{clean_cut(os.path.basename(first), longest)} {more(len(others), 'file')}"
+    return f"{clean_cut(folder, longest)}/ ({plural(len(inputs), 'file')})"
 
 
 def last_change(inputs: Sequence[HasChange]) -> str:
@@ -77,5 +70,5 @@ def joined(*parts: str) -> str:
 def source(report: Report) -> str:
     """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
     tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    parts = (named(report.inputs, PICTURED), f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
+    parts = (named(report.inputs, PICTURED), f"plan {clean_cut(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
     return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

@@ -11,7 +11,6 @@ from rlcorr_cli.show.stdout import emit, emit_json
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.read import PlanFile
     from rlcorr_cli.frameworks.write import Lines
-    from rlcorr_cli.plans.preset_configs import PeerConfig
 
 DEEDS = {
     "look": "change nothing",
@@ -109,7 +108,8 @@ def print_preset(name: str) -> None:
     config = CONFIGS.get(row.name)
     lines = about_preset(row)
     if config is not None:
-        lines += ["", f"# In the framework's own words{_how_to_read(config)}:", config.text]
+        profile = f"--profile {config.reader} " if config.reader else ""
+        lines += ["", f"# In the framework's own words ({profile}--plan FILE reads it):", config.text]
     emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(row.plan)]))
 
 
@@ -118,7 +118,8 @@ def print_lines(name: str | None, framework: str) -> None:
     that `compare` takes."""
     from rlcorr_cli.frameworks.write import lines_of
 
-    plans = [_plan_called(name)] if name else [row.plan for row in COMPARED]
+    file = _read(name) if name else None
+    plans = [file.plan] if file else [preset(name).plan] if name else [row.plan for row in COMPARED]
     written = [(plan, lines_of(plan, framework)) for plan in plans]
     blocks = [_as_lines(plan, lines) for plan, lines in written if lines is not None]
     none = [plan for plan, lines in written if lines is None]
@@ -131,12 +132,6 @@ def print_lines(name: str | None, framework: str) -> None:
             _comment(f"{names}: {framework}'s config cannot express {'it' if name else 'these'}: {what}.{also}")
         )
     emit("\n\n".join("\n".join(block) for block in blocks) + "\n")
-
-
-def _plan_called(name: str) -> Plan:
-    """The plan of a preset, or of a file."""
-    file = _read(name)
-    return preset(name).plan if file is None else file.plan
 
 
 def _read(name: str) -> "PlanFile | None":
@@ -157,10 +152,6 @@ def _as_lines(plan: Plan, lines: "Lines") -> list[str]:
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
-
-
-def _how_to_read(config: "PeerConfig") -> str:
-    return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
 
 
 def about_preset(row: Preset) -> list[str]:

@@ -19,12 +19,11 @@ from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
 from rlcorr_cli.show.correction import (
     correction,
-    marks,
+    marked_values,
     objective_sentences,
     objective_tables,
     rejections,
     statuses,
-    value_cell,
     weights,
 )
 from rlcorr_cli.show.document import (
@@ -47,7 +46,8 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import FILES, LONGEST, joined, last_change, named, shortened, source
+from rlcorr_cli.show.forms.texts import report_json, report_table
+from rlcorr_cli.show.inputs import FILES, joined, last_change, named, source
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
@@ -62,7 +62,7 @@ from rlcorr_cli.show.numbers import (
     sparkline,
     thousands,
 )
-from rlcorr_cli.show.stdout import clean, is_unicode
+from rlcorr_cli.show.stdout import LONGEST, clean, clean_cut, is_unicode
 from rlcorr_cli.show.words import (
     LITTLE_KEPT,
     anomaly_cause,
@@ -102,8 +102,8 @@ def document(report: Report) -> Document:
         source=source(report),
         marks=MARKS,
         has_contents=True,
-        json=_json(report),
-        records=_records(report),
+        json=report_json(report),
+        records=report_table(report),
     )
 
 
@@ -113,18 +113,6 @@ def _status(report: Report) -> str:
     status = "fail" if "fail" in report.broken.values() else STATUS_OF_LEVEL.get(conclusion.level, "fail")
     keeps_little = conclusion.kept_fraction is not None and conclusion.kept_fraction < LITTLE_KEPT
     return "warn" if status == "ok" and (report.broken or keeps_little or report.advised_bounds) else status
-
-
-def _json(report: Report) -> Iterator[str]:
-    from rlcorr_cli.show.forms.texts import report_json
-
-    yield from report_json(report)
-
-
-def _records(report: Report) -> Iterator[str]:
-    from rlcorr_cli.show.forms.texts import report_table
-
-    yield from report_table(report)
 
 
 # On a terminal.
@@ -350,7 +338,7 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
 
 
 def _key(value: object) -> str:
-    return NOTHING if value is None else shortened(value, LONGEST_KEY)
+    return NOTHING if value is None else clean_cut(value, LONGEST_KEY)
 
 
 def _ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
@@ -422,7 +410,7 @@ def _summary(report: Report) -> str:
     parts += group_amounts(report)
     parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
-    return joined(f"{', '.join(parts)}; plan {shortened(report.plan.name)}{profile}", last_change(report.inputs))
+    return joined(f"{', '.join(parts)}; plan {clean_cut(report.plan.name)}{profile}", last_change(report.inputs))
 
 
 def _causes(report: Report) -> list[Cause]:
@@ -478,14 +466,14 @@ LOST = "rollout_rs_masked_fraction"
 
 def key_figures(report: Report) -> list[KeyFigure]:
     """The distance of the policies and the samples that are left; under a plan what it keeps, and its weights."""
-    values, status_of, figures = report.whole.values, marks(report), list[KeyFigure]()
+    values, whole, figures = report.whole.values, marked_values(report), list[KeyFigure]()
     for name in (name for name in shown_at("figures") if name in values):
         ends, best = report.intervals.get(name), ideal(name)
         figures.append(
             KeyFigure(
                 name=name,
                 about=DEFINITIONS[name].figure,
-                value=value_cell(name, values, status_of),
+                value=whole.cell(name),
                 ends=interval(*ends) if ends else "",
                 ideal="" if best is None else number(best),
                 limit=_limit(name, report),
@@ -498,7 +486,7 @@ def key_figures(report: Report) -> list[KeyFigure]:
             KeyFigure(
                 name="kept tokens",
                 about="share that rejections keep",
-                value=number_cell(1 - lost, share, status_of.get(LOST, "")),
+                value=number_cell(1 - lost, share, whole.status_of.get(LOST, "")),
                 ends="",
                 ideal="100%",
                 limit=asked and f"on the share lost: {asked}",
@@ -562,8 +550,7 @@ def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: st
         groups = _ends_and_worst(groups, MOST_IN_FILE)
     rows = list[tuple[Cell, ...]]()
     for group in groups:
-        keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
-                for value in group.key.values()]  # fmt: skip
+        keys = [key_cell(clean_cut(value) if isinstance(value, str) else value) for value in group.key.values()]
         counts = [number_cell(group.counts[name], thousands) for name in ("sequences", "tokens")]
         status_of = statuses(report.findings_on(group))
         shown = {name: reliable(name, group) if name in group.values else group.metrics[name] for name in names}
@@ -572,7 +559,7 @@ def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: st
             for name, value in shown.items()
         )
         rows.append((*keys, *counts, *values))
-    headings = (*map(shortened, groups[0].key), "sequences", "tokens", *names)
+    headings = (*map(clean_cut, groups[0].key), "sequences", "tokens", *names)
     table = Table(headings=headings, rows=tuple(rows), n_keys=len(groups[0].key))
     return Section(heading=heading, anchor=anchor, about=about, tables=[table], sorts=True)
 
@@ -586,43 +573,34 @@ _CANONICAL = {row.name: row.canonical for row in LOGGED}
 
 def metric_tables(report: Report) -> list[Table]:
     """Every metric of a report, in tables by what it is about, with interval, ideal, limit and formula."""
-    status_of, values = marks(report), report.whole.metrics
+    whole, values = marked_values(report), report.whole.metrics
+    definitions = {name: define(name) for name in values}
+
+    def value(name: str) -> str:
+        """What is counted has all its digits and no decimals, but a mean of counts keeps its own."""
+        definition, value = definitions[name], values[name]
+        is_count = definition is not None and definition.unit in ("tokens", "sequences")
+        is_whole = is_count and value is not None and float(value).is_integer()
+        return thousands(int(value)) if is_whole and value is not None else metric_value(value, report.profile)
+
+    def formula(name: str) -> str:
+        definition = definitions[name]
+        return "" if definition is None else definition.formula
+
     columns = (
         Column(heading="metric", cell=Cell),
-        Column(
-            heading="value",
-            cell=lambda name: Cell(_in_table(name, values[name], report), values[name], status_of.get(name, "")),
-        ),
+        Column(heading="value", cell=lambda name: Cell(value(name), values[name], whole.status_of.get(name, ""))),
         Column(heading="95% interval", cell=lambda name: _ends(report.intervals.get(name))),
-        Column(heading="ideal", cell=lambda name: Cell("" if (best := _ideal(name)) is None else number(best), best)),
+        Column(heading="ideal", cell=lambda name: Cell("" if (best := ideal(name)) is None else number(best), best)),
         Column(heading="limit", cell=lambda name: Cell(_limit(name, report)), words=True),
-        Column(heading="formula", cell=lambda name: Cell(_formula(name)), words=True),
+        Column(heading="formula", cell=lambda name: Cell(formula(name)), words=True),
     )
     by_section = {section: [name for name in values if _section(name) == section] for section in SECTIONS}
     return [tabulated(names, columns, heading=section) for section, names in by_section.items() if names]
 
 
-def _in_table(name: str, value: Value, report: Report) -> str:
-    """A metric's value; what is counted has all its digits and no decimals, but a mean of counts keeps its own."""
-    definition = define(name)
-    is_count = definition is not None and definition.unit in ("tokens", "sequences")
-    if is_count and value is not None and float(value).is_integer():
-        return thousands(int(value))
-    return metric_value(value, report.profile)
-
-
 def _ends(ends: tuple[float, float] | None) -> Cell:
     return Cell("") if ends is None else Cell(interval(*ends), ends[0])
-
-
-def _ideal(name: str) -> float | None:
-    definition = define(name)
-    return None if definition is None else definition.ideal
-
-
-def _formula(name: str) -> str:
-    definition = define(name)
-    return "" if definition is None else definition.formula
 
 
 def _section(name: str) -> str:
@@ -649,7 +627,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     facts.append(("profile", report.profile))
     for file in report.inputs[:FILES]:
         size = f"{plural(file.rows, 'row')}, {plural(file.n_bytes, 'byte')}"
-        facts.append(("input", joined(shortened(file.path), size, last_change([file]))))
+        facts.append(("input", joined(clean_cut(file.path), size, last_change([file]))))
     if len(report.inputs) > FILES:
         facts.append(("input", f"and {len(report.inputs) - FILES:,} more"))
     return facts
@@ -657,4 +635,4 @@ def _facts(report: Report) -> list[tuple[str, str]]:
 
 def _column(name: str, column: str) -> str:
     """'reward from score'; the name alone where the column has it."""
-    return shortened(name) if name == column else f"{shortened(name)} from {shortened(column)}"
+    return clean_cut(name) if name == column else f"{clean_cut(name)} from {clean_cut(column)}"

@@ -212,3 +212,13 @@ def is_unicode() -> bool:
 def clean(value: object) -> str:
     """Text from a dump as one printable line: control characters and escape sequences are shown, not sent."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+LONGEST = 120
+"""Characters of a text from the dump in a file."""
+
+
+def clean_cut(value: object, longest: int = LONGEST) -> str:
+    """The same in at most so many characters."""
+    text = clean(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -22,7 +22,7 @@ from rlcorr_cli.show.document import (
     what_was_read,
 )
 from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, decimals, duration, number, plural, share
+from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, number, plural, share
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, story_notes
 from rlcorr_cli.totals.families import Value
@@ -30,15 +30,14 @@ from rlcorr_cli.totals.families import Value
 
 def document(sweep: Sweep) -> Document:
     """What a sweep says."""
-    counts, target = sweep.counts, sweep.target
+    target = sweep.target
     reached = target is not None and target.reached
     return Document(
         lines=_lines(sweep),
         command="sweep",
         title=named(sweep.inputs),
         summary=joined(
-            plural(counts["sequences"], "sequence"),
-            f"{plural(counts['tokens'], 'token')}; {sweep.what}",
+            f"{', '.join(amounts(sweep.counts, None))}; {sweep.what}",
             last_change(sweep.inputs),
         ),
         headline=f"{headline(sweep)} `{target.option}`" if target is not None and reached else headline(sweep),
@@ -52,9 +51,8 @@ def document(sweep: Sweep) -> Document:
 
 
 def _lines(sweep: Sweep) -> Iterator[Block]:
-    counts, target = sweep.counts, sweep.target
-    amounts = plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")
-    yield Facts([named(sweep.inputs), *amounts, duration(sweep.seconds)])
+    target = sweep.target
+    yield Facts([named(sweep.inputs), *amounts(sweep.counts, None), duration(sweep.seconds)])
     yield BLANK
     yield from story_notes(sweep.story)
     reached = target is not None and target.reached

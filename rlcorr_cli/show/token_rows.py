@@ -26,7 +26,7 @@ from rlcorr_cli.show.document import (
 )
 from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
 from rlcorr_cli.show.numbers import number, signed
-from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.stdout import clean, clean_cut
 from rlcorr_cli.totals.limits import exp
 
 N_FAR = 5
@@ -249,9 +249,7 @@ def far_table(row: OneRow) -> Table:
 
 
 def _exp(value: Any) -> float | None:
-    if not isinstance(value, int | float):
-        return None
-    return exp(value)
+    return exp(value) if isinstance(value, int | float) else None
 
 
 def _cell(value: Any) -> Cell:
@@ -260,14 +258,12 @@ def _cell(value: Any) -> Cell:
 
 def _quoted(token: OneToken) -> str:
     """A token's text in quotes, in one line."""
-    text = clean(token.shown or "")
-    return f"'{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}'"
+    return f"'{clean_cut(token.shown or '', LONGEST)}'"
 
 
 def short(value: object, longest: int = LONGEST) -> str:
     """A value in one line of few characters."""
-    text = number(value) if isinstance(value, float) else clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return clean_cut(number(value) if isinstance(value, float) else value, longest)
 
 
 def _last_lines(prompt: str) -> str:

@@ -112,10 +112,6 @@ def document(watched: Watched) -> Document:
     )
 
 
-def _verdict_cell(line: StepLine) -> Cell:
-    return Cell(verdict(line), status=line.status if line.status in ("fail", "warn") else "")
-
-
 def _sections(watched: Watched) -> Iterator[Section]:
     columns = (
         Column(heading="step", cell=lambda line: key_cell(line.step)),
@@ -123,7 +119,11 @@ def _sections(watched: Watched) -> Iterator[Section]:
         Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
         Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
         Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),
-        Column(heading="verdict", cell=_verdict_cell, words=True),
+        Column(
+            heading="verdict",
+            cell=lambda line: Cell(verdict(line), status=line.status if line.status in LOOKS else ""),
+            words=True,
+        ),
     )
     table = tabulated(watched.steps, columns, most=MOST_IN_FILE, noun="step")
     yield Section(heading="Steps", about=[*_story(watched)], tables=[table], sorts=True)

@@ -77,7 +77,9 @@ def verdict(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
-        level = level_sentence(conclusion, report.clusters, _over(report), report.story.act)
+        course = report.course
+        over = "" if course is None else f" over all {course.steps:,} {clean(course.column)}s"
+        level = level_sentence(conclusion, report.clusters, over, report.story.act)
         sentences = [level, "" if _fails_at_end(report) else _next(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
@@ -92,11 +94,6 @@ def verdict_alone(report: Report) -> str:
     if fault is not None:
         return _at_fault(report, fault)
     return level_sentence(report.verdict, report.clusters, act=report.story.act)
-
-
-def _over(report: Report) -> str:
-    """That a verdict is of all steps together, where there are several."""
-    return "" if report.course is None else f" over all {report.course.steps:,} {clean(report.course.column)}s"
 
 
 def _fault(report: Report) -> str | None:

@@ -115,7 +115,6 @@ def forest(changes: Sequence[tuple[str, Change]], words: str, ax: Axes) -> str:
     for place, (_, change) in enumerate(changes):
         low, middle, high = (float(end or 0.0) for end in (change.low, change.change, change.high))
         color, label = (style.RED, "moved") if change.moved else (style.GREY, "no evidence")
-        known_labels = ax.get_legend_handles_labels()[1]
         ax.plot([low, high], [place, place], color=color, linewidth=2)
         ax.plot(
             middle,
@@ -124,7 +123,7 @@ def forest(changes: Sequence[tuple[str, Change]], words: str, ax: Axes) -> str:
             color=color,
             markersize=6,
             markerfacecolor=color if change.moved else style.PAPER,
-            label="_" if label in known_labels else label,
+            label=style.once_in_legend(ax, label),
         )
     ax.axvline(1.0 if is_ratio else 0.0, color=style.INK, linewidth=1)
     ax.set_yticks(range(len(changes)), [style.label(name) for name, _ in changes])

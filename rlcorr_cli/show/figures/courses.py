@@ -97,7 +97,9 @@ def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
             if line != "-":
                 ax.plot(curves.places[rough], values[rough], point, color=color, markerfacecolor="none")
     for name, _, color in drawn:
-        _band(ax, curves.places, curves.intervals[name], color)
+        if np.isfinite(curves.intervals[name]).any():
+            label = style.once_in_legend(ax, INTERVAL)
+            ax.fill_between(curves.places, *curves.intervals[name], color=color, alpha=0.25, linewidth=0, label=label)
     ax.set_xlabel(style.label(curves.name))
     _place_ticks(ax, curves.places)
 
@@ -122,14 +124,6 @@ def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None
     ax.grid(visible=False, axis="x")
     left_out = f" (of {len(labels) + curves.n_left_out:,}, the largest k3_kl)" if curves.n_left_out else ""
     ax.set_xlabel(f"{style.label(curves.name)}{left_out}")
-
-
-def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
-    """The 95% interval around a line, where groups have one."""
-    if np.isfinite(ends).any():
-        labels = ax.get_legend_handles_labels()[1]
-        named = "_" if INTERVAL in labels else INTERVAL
-        ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
 
 
 def _rule_lines(

@@ -1,7 +1,6 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from io import BytesIO
 
 from matplotlib.axes import Axes
@@ -114,7 +113,7 @@ def picture(kind: str, report: Report) -> Picture:
     """A kind of picture."""
     layout = KINDS[kind]
     shown = _of_plan(layout.panels, report.plan) if kind == "overview" else layout.panels
-    drawn = [Panel(title, partial(_on_axes, panel, report)) for title, panel in shown]
+    drawn = [Panel(title, lambda ax, panel=panel: panel(ax, report)) for title, panel in shown]
     return Picture(panels=drawn, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
 
 
@@ -127,10 +126,6 @@ def _of_plan(every: Sequence[tuple[str, ReportPanel]], plan: Plan) -> Iterator[t
             yield "Tokens kept by length", panels.length_kept
         else:
             yield title, panel
-
-
-def _on_axes(panel: ReportPanel, report: Report, ax: Axes) -> str:
-    return panel(ax, report)
 
 
 def draw(kind: str, report: Report) -> Drawn:

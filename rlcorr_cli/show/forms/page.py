@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, Template
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from rlcorr_cli.frozen import frozen
@@ -63,23 +63,23 @@ def text(document: Document) -> str:
     styled = _templates().get_template("style.html").render()
     if has_tokens:
         styled += _templates().get_template("tokens_style.html").render(shades=list(shades()))
-    shown = [section for section in sections if _has_something(section, drawings)]
-    return _template().render(
-        d=document,
-        sections=shown,
-        parts=_parts(shown, drawings),
-        drawings=drawings,
-        script=Markup(script),
-        digest=_digest(script),
-        style=Markup(styled),
-        # Drawings of matplotlib have their styles in their elements, which only this lets pass.
-        style_source=Markup("'unsafe-inline'" if drawings else f"'sha256-{_digest(styled)}'"),
-        token_rows=viewer,
+    shown = [s for s in sections if not s.pictures or any(picture.name in drawings for picture in s.pictures)]
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            d=document,
+            sections=shown,
+            parts=_parts(shown, drawings),
+            drawings=drawings,
+            script=Markup(script),
+            digest=_digest(script),
+            style=Markup(styled),
+            # Drawings of matplotlib have their styles in their elements, which only this lets pass.
+            style_source=Markup("'unsafe-inline'" if drawings else f"'sha256-{_digest(styled)}'"),
+            token_rows=viewer,
+        )
     )
-
-
-def _has_something(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
-    return not section.pictures or any(picture.name in drawings for picture in section.pictures)
 
 
 def _parts(sections: Sequence[Section], drawings: dict[str, list[Drawing]]) -> list[tuple[bool, list[Section]]]:
@@ -104,18 +104,13 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _template() -> Template:
-    """The template of all pages."""
-    return _templates().get_template("page.html")
-
-
 @cache
 def _templates() -> Environment:
     """All templates, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
     filters: dict[str, Any] = {
         "breakable": _breakable,
-        "label": _label,
+        "label": lambda name: _broken(name, "\u200b"),  # in an attribute a space of no width stands for the element
         "width": _width,
         "prose": _prose,
         "filled": _filled,
@@ -146,11 +141,6 @@ def _prose(sentence: str) -> Markup:
 def _with_whole_options(html: str) -> Markup:
     """No line ends between the hyphens of an option, such as --kind."""
     return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', html))
-
-
-def _label(name: str) -> str:
-    """The same for a name in an attribute, where a space of no width stands for the element."""
-    return _broken(name, "\u200b")
 
 
 def _filled(table: Table) -> Table:

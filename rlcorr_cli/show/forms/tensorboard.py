@@ -65,7 +65,7 @@ def events(scalars: dict[int, dict[str, float]], wall_time: float, *, begins: bo
     records = [first] if begins else []
     for step, values in scalars.items():
         summary = b"".join(_bytes(1, _bytes(1, name.encode()) + _float(2, value)) for name, value in values.items())
-        records.append(_double(1, wall_time) + _varint(2 << 3) + _varint(step % 2**64) + _bytes(5, summary))
+        records.append(_double(1, wall_time) + varint(2 << 3) + varint(step % 2**64) + _bytes(5, summary))
     return b"".join(map(_record, records))
 
 
@@ -101,7 +101,7 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
         return WRITER in file.read(HEAD_BYTES).partition(VERSION)[2]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first, the eighth set where more follow."""
     encoded = bytearray()
     while number > 0x7F:
@@ -111,17 +111,17 @@ def _varint(number: int) -> bytes:
 
 
 def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
+    return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", value)
+    return varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _float(field: int, value: float) -> bytes:
     if abs(value) > LARGEST_VALUE:
         value = math.copysign(math.inf, value)
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
+    return varint(field << 3 | 5) + struct.pack("<f", value)
 
 
 def _record(content: bytes) -> bytes:

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.inspected import OneRow, TokenRows
 from rlcorr_cli.show.document import Table
+from rlcorr_cli.show.forms.tensorboard import varint
 from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.token_rows import (
     face,
@@ -197,14 +198,8 @@ def _floats(values: Iterable[Any]) -> str:
 
 
 def _integers(values: Sequence[int]) -> str:
-    """Whole numbers as base 64: seven bits a byte, the lowest first, the eighth set where more follow."""
-    parts = bytearray()
-    for value in values:
-        while value >= 0x80:
-            parts.append(value & 0x7F | 0x80)
-            value >>= 7
-        parts.append(value)
-    return base64.b64encode(parts).decode()
+    """Whole numbers as base 64 of their bytes."""
+    return base64.b64encode(b"".join(map(varint, values))).decode()
 
 
 def _histogram(result: TokenRows) -> tuple[float, list[Bar]]:
