@@ -197,8 +197,8 @@ OPEN_INSTRUCT = JsonLayout(
         "A response without a token is one end token, whose log-prob is NaN.",
     ),
     missing_policy_hint="open-instruct saves the engine's log-probs only, and has no option for the trainer's. Score "
-    "the same tokens with the trained policy, and pair the two: rlcorr convert DUMP --join SCORED --on step,sample_id "
-    "-o dump.parquet.",
+    "the same tokens with the trained policy, and pair the two: ⟦convert(DUMP)⟧ ⟦join SCORED⟧ ⟦on step,sample_id⟧ "
+    "⟦output dump.parquet⟧.",
     files_of_a_step=lambda paths: each_alone([path for path in paths if not _describes_a_run(path)] or paths),
     left_out="it describes the run.",
 )
@@ -340,7 +340,7 @@ def _sglang(start: FileStart) -> str | None:
 
 ENGINE_HINT = (
     "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
-    "rlcorr convert DUMP --join SCORED --on {on} -o dump.parquet."
+    "⟦convert(DUMP)⟧ ⟦join SCORED⟧ ⟦on {on}⟧ ⟦output dump.parquet⟧."
 )
 NO_LOG_PROBS = LeftOut(
     note="left out: they have no output_token_logprobs, as of a request that failed or did not ask for them",

@@ -48,7 +48,7 @@ ALTERNATIVES = (
     *chain(*((name, *ALIASES[name]) for name in ("prefill_log_probs", "advantages"))),
 )
 """Columns of which those are read that are the first of their kind that all files have."""
-APART = "Read such files apart, or use --map to name a column that all of them have."
+APART = "Read such files apart, or use ⟦map⟧ to name a column that all of them have."
 
 
 @frozen(kw_only=True)
@@ -183,7 +183,7 @@ def _resolved(
                 notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
                 del columns[name]
                 continue
-            hint = f"Name another column with --map {name}=COLUMN, or write this one in that form."
+            hint = f"Name another column with ⟦map {name}=COLUMN⟧, or write this one in that form."
             if is_list(type) and is_list(type.value_type):
                 hint = (
                     "Write it flat, one list of numbers per row: join lists of one, or of turns; of several responses, "
