@@ -124,7 +124,7 @@ def in_notebook(pictures: Iterable[Picture]) -> str:
     """The HTML of pictures."""
     from rlcorr_cli.show import notebook
 
-    return "".join(notebook.picture(each.figure, each.caption) for each in pictures)
+    return "".join(notebook.html_of_picture(each.figure, each.caption) for each in pictures)
 
 
 def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[str, Path]:
@@ -216,7 +216,7 @@ def to_html(result: "Result") -> str:
     from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.text(document_of(_a_result(result)))
+    return page.page_html(document_of(_a_result(result)))
 
 
 def save(result: "Result | Picture", path: str | Path) -> Path:
@@ -328,13 +328,13 @@ def _read(
 
         whole = replace(_again(reading) if drawn else reading, group_by=())
         comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
-        drawn[COMPARE] = forms.picture(document_of(comparison), COMPARE)
+        drawn[COMPARE] = forms.whole_picture(document_of(comparison), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.runs.diagnose import diagnose
 
         whole = replace(_again(reading) if drawn else reading, group_by=())
         diagnosis = diagnose(whole, computing=computing, watch=watch, staging=staging)
-        drawn[DIAGNOSE] = forms.picture(document_of(diagnosis), DIAGNOSE)
+        drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis), DIAGNOSE)
     return drawn
 
 

@@ -47,7 +47,7 @@ RETENTION_BANDS: tuple[tuple[float, float], ...] = ((0.999, 1.002), (0.99, 1.01)
 QUANTILES = {"p01": 0.001, "p1": 0.01, "p5": 0.05, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
-def _ess(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
+def _effective_share(log_sum: Any, log_sum_sq: Any, count: Any) -> Any:
     """(sum w)^2 / (count sum w^2), from logs."""
     import numpy as np
 
@@ -177,7 +177,7 @@ SAMPLES: tuple[Metric, ...] = (
         worry="At 1 / B: a single sequence has all the weight.",
         measured=(0.707, 0.439, 1.0),
         source=_KISH,
-        value=lambda n: _ess(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
+        value=lambda n: _effective_share(n.log("sequence_ratio"), n.log("sequence_ratio_sq"), n.sequences),
         resampled=False,
         shown={"terminal": 9, "figures": 7, "course": 3, "groups": 4, "kept": 5},
         figure="effective share of sequences",
@@ -192,7 +192,7 @@ SAMPLES: tuple[Metric, ...] = (
         worry="Below 0.9: some tokens are far out (`inspect --worst`), or the policies are far apart.",
         measured=(0.998, 0.992, 1.0),
         source=_KISH,
-        value=lambda n: _ess(n.log("rho"), n.log("rho_sq"), n.tokens),
+        value=lambda n: _effective_share(n.log("rho"), n.log("rho_sq"), n.tokens),
         fewest_clusters=20,
         shown={"terminal": 8, "figures": 6},
         figure="effective share of tokens",
@@ -251,7 +251,7 @@ def diagnostics(numbers: "Numbers") -> "Values":
     return evaluated(METRICS, numbers)
 
 
-def intervals(values: "Mapping[str, Value]", replicates: "Replicates | None") -> dict[str, interval.Interval]:
+def metric_intervals(values: "Mapping[str, Value]", replicates: "Replicates | None") -> dict[str, interval.Interval]:
     """95% intervals of the diagnostics of these values that are made of sums, by name."""
     if replicates is None:
         return {}

@@ -6,7 +6,7 @@ dump has both.
 
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.metric import Metric, std
+from rlcorr_cli.metrics.metric import Metric, std_over_tokens
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -288,7 +288,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="The width of the histogram of log-ratios: the size of the noise between the policies.",
         worry="k3_kl far above half its square: the gap is not noise; a few tokens are far out.",
         measured=(0.0479, 0.0905, 3.7e-06),
-        value=lambda n: std(n, "log_ratio", "log_ratio_sq"),
+        value=lambda n: std_over_tokens(n, "log_ratio", "log_ratio_sq"),
         fewest_clusters=20,
     ),
     Metric(
@@ -309,7 +309,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="How unequal these differences are from token to token.",
         worry="Many times logprob_abs_diff_mean: a few tokens carry the gap.",
         measured=(0.0358, 0.0716, 2.82e-06),
-        value=lambda n: std(n, "abs_log_ratio", "log_ratio_sq"),
+        value=lambda n: std_over_tokens(n, "abs_log_ratio", "log_ratio_sq"),
         has_interval=False,
     ),
     Metric(
@@ -355,7 +355,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="How unequal these differences are from token to token.",
         measured=(0.00917, 0.0147, 6.71e-07),
         source=_PROBS,
-        value=lambda n: std(n, "abs_prob_gap", "prob_gap_sq"),
+        value=lambda n: std_over_tokens(n, "abs_prob_gap", "prob_gap_sq"),
         has_interval=False,
     ),
     Metric(

@@ -30,7 +30,7 @@ from rlcorr_cli.show.document import (
     tabulated,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
@@ -45,7 +45,7 @@ STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "fa
 NAMES_SHOWN = 3
 
 
-def _shift(values: Mapping[str, Value]) -> Cell:
+def _shift_cell(values: Mapping[str, Value]) -> Cell:
     """'+0.05 ±0.17': with the half-width of a 95% interval."""
     shift, error = values["shift"], values["shift_se"]
     if shift is None or error is None:
@@ -53,17 +53,17 @@ def _shift(values: Mapping[str, Value]) -> Cell:
     return Cell(f"{round(shift, 2) + 0.0:+.2f} ±{1.96 * error:.2f}", shift)
 
 
-def _names(plan: PlanValues) -> Cell:
+def _plan_names(plan: PlanValues) -> Cell:
     return Cell(clean(", ".join((plan.name, *plan.also[:NAMES_SHOWN]))), short=clean(plan.name))
 
 
 SHIFT = "advantage error"
 PLAN_COLUMNS: tuple[Column, ...] = (
-    Column(heading="plan", cell=_names),
+    Column(heading="plan", cell=_plan_names),
     Column(heading="kept", cell=lambda plan: number_cell(plan.values["kept"], share), drop=1),
     Column(heading="info", cell=lambda plan: number_cell(plan.values["info"], decimals(3)), drop=2),
     Column(heading="worth", cell=lambda plan: number_cell(plan.values["worth"], decimals(3))),
-    Column(heading=SHIFT, cell=lambda plan: _shift(plan.values), drop=3),
+    Column(heading=SHIFT, cell=lambda plan: _shift_cell(plan.values), drop=3),
     Column(heading="top 1%", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
     Column(heading="length", cell=lambda plan: number_cell(plan.values["length"], decimals(2)), wide=True),
     Column(heading="k3 left", cell=lambda plan: number_cell(plan.values["k3_left"]), wide=True),
@@ -92,8 +92,8 @@ def document(comparison: Comparison) -> Document:
     return Document(
         lines=_lines(comparison),
         command="compare",
-        title=named(comparison.inputs),
-        summary=joined(
+        title=name_of_inputs(comparison.inputs),
+        summary=with_commas(
             *amounts(counts, comparison.clusters),
             plural(len(comparison.whole.plans), "plan"),
             last_change(comparison.inputs),
@@ -103,7 +103,7 @@ def document(comparison: Comparison) -> Document:
             *(anomaly_cause(each) for each in comparison.anomalies),
         ],
         headline=best.headline,
-        status=_status(comparison),
+        status=_recommendation_status(comparison),
         reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in best.reasons],
         sections=_sections(comparison),
         json=json_text(comparison.to_dict),
@@ -111,7 +111,7 @@ def document(comparison: Comparison) -> Document:
     )
 
 
-def _status(comparison: Comparison) -> str:
+def _recommendation_status(comparison: Comparison) -> str:
     """Of the recommendation: "ok" where it may be taken as it is, "fail" where something else comes first."""
     best = comparison.recommendation
     if best.plan is None or comparison.story.is_fault:
@@ -121,7 +121,7 @@ def _status(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[Block]:
-    facts = [named(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
+    facts = [name_of_inputs(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
     yield Facts([*facts, plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)])
     yield BLANK
     story = comparison.story
@@ -132,7 +132,7 @@ def _lines(comparison: Comparison) -> Iterator[Block]:
     for reason in comparison.recommendation.reasons:
         yield Note(reason.text, bullet=True, option=reason.option)
     if comparison.groups:
-        yield Note(agreement(comparison), bullet=True)
+        yield Note(plans_agreement(comparison), bullet=True)
     yield BLANK
     yield plan_table(comparison)
     if (objective := _objective_table(comparison)) is not None:
@@ -142,12 +142,12 @@ def _lines(comparison: Comparison) -> Iterator[Block]:
     if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL)) is not None:
         yield of_groups
         yield Note(_group_objective_note(comparison, MOST_ON_TERMINAL), "dim")
-    for note in (*_objective_notes(comparison), *_notes(comparison), PLAN_NOTE):
+    for note in (*_objective_notes(comparison), *_left_out_and_notes(comparison), PLAN_NOTE):
         yield Note(note, "dim")
 
 
 def _sections(comparison: Comparison) -> Iterator[Section]:
-    yield Section(pictures=[picture(comparison)])
+    yield Section(pictures=[comparison_picture(comparison)])
     yield Section(heading="Plans", about=[PLAN_NOTE], tables=[plan_table(comparison)], sorts=True)
     objective, of_groups = _objective_table(comparison), _group_objective_table(comparison, MOST_IN_FILE)
     if objective is not None:
@@ -155,12 +155,12 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         yield Section(heading="Objective", about=about, tables=[objective], sorts=True)
     if comparison.groups:
         table = _group_table(comparison, MOST_IN_FILE)
-        yield Section(heading="Groups", about=[agreement(comparison)], tables=[table], sorts=True)
+        yield Section(heading="Groups", about=[plans_agreement(comparison)], tables=[table], sorts=True)
     if of_groups is not None:
         about = [_group_objective_note(comparison, MOST_IN_FILE)]
         yield Section(heading="Objective by group", about=about, tables=[of_groups], sorts=True)
     columns = comparison.inputs[0].columns.values()
-    yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _notes(comparison))
+    yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _left_out_and_notes(comparison))
 
 
 def plan_table(comparison: Comparison) -> Table:
@@ -238,7 +238,7 @@ def _objective_notes(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(sentence for report in reports for sentence in settings_sentences(report)))
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _left_out_and_notes(comparison: Comparison) -> list[str]:
     """A sentence for each reason why plans are left out, then the comparison's own notes."""
     by_reason: dict[str, list[str]] = {}
     for plan in comparison.skipped:
@@ -247,7 +247,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return [*skipped, *map(clean, comparison.notes)]
 
 
-def agreement(comparison: Comparison) -> str:
+def plans_agreement(comparison: Comparison) -> str:
     """Whether the recommendation holds in all groups."""
     n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
     if len(undecided) == n:
@@ -266,7 +266,7 @@ def agreement(comparison: Comparison) -> str:
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")
 
 
-def picture(comparison: Comparison) -> Picture:
+def comparison_picture(comparison: Comparison) -> Picture:
     """What each plan is worth, and what it keeps."""
     from rlcorr_cli.show.figures import comparisons
 

@@ -22,7 +22,7 @@ OF_BATCH = ("loss", "clip_fraction", "effective_sequences", "cos_to_none")
 MOST_BATCHES = 24
 
 
-def statuses(findings: Iterable[Finding]) -> dict[str, str]:
+def worst_status(findings: Iterable[Finding]) -> dict[str, str]:
     """Metric -> the status of the worst rule that it breaks."""
     return {finding.metric: finding.status for finding in reversed(worst_first(findings))}
 
@@ -42,15 +42,15 @@ class MarkedValues:
 def marked_values(report: Report) -> MarkedValues:
     """What is marked in a report: what breaks a rule, and a value that cannot be, which fails, too."""
     impossible = {} if report.impossible is None else {report.impossible.metric: "fail"}
-    return MarkedValues(report.whole.values, {**statuses(report.health), **impossible})
+    return MarkedValues(report.whole.values, {**worst_status(report.health), **impossible})
 
 
-def correction(report: Report) -> tuple[Table, ...]:
+def plan_tables(report: Report) -> tuple[Table, ...]:
     """Every table of a report's plan; none for a plan that neither weights nor rejects."""
-    return (*rejections(report), *weights(report))
+    return (*rejection_tables(report), *weight_tables(report))
 
 
-def rejections(report: Report) -> tuple[Table, ...]:
+def rejection_tables(report: Report) -> tuple[Table, ...]:
     """What each rejection takes, then the batch before and after; nothing without rejections."""
     if not report.plan.rules:
         return ()
@@ -87,7 +87,7 @@ def rejections(report: Report) -> tuple[Table, ...]:
     )
 
 
-def weights(report: Report) -> tuple[Table, ...]:
+def weight_tables(report: Report) -> tuple[Table, ...]:
     """The plan's weights, raw and as applied; nothing without weights."""
     weighting = report.plan.weighting
     if weighting is None:
@@ -131,17 +131,17 @@ def objective_tables(report: Report) -> tuple[Table, ...]:
     if made is None:
         return ()
     numbers = tuple((Cell(name), number_cell(value)) for name, value in made.metrics.items())
-    tables = [Table(headings=("objective", made.objective.name), rows=numbers), _mistakes(made)]
+    tables = [Table(headings=("objective", made.objective.name), rows=numbers), _mistakes_table(made)]
     if len(made.batches) > 1:
         of_batch = [
             Column(heading=name, cell=lambda batch, name=name: number_cell(batch.metrics[name])) for name in OF_BATCH
         ]
         batch = Column(heading=clean(made.batch_by or "batch"), cell=lambda batch: key_cell(batch.batch))
-        tables.append(tabulated(_ends(made.batches), [batch, *of_batch]))
-    if _has_groups(report, made):
+        tables.append(tabulated(_first_and_last(made.batches), [batch, *of_batch]))
+    if _has_other_groups(report, made):
         keys = key_columns(report.groups[0].key)
-        of_group = [_of_group(name, made.objective.name) for name in OF_BATCH]
-        tables.append(tabulated(_ends(report.groups), [*keys, *of_group], n_keys=len(keys)))
+        of_group = [_group_objective_column(name, made.objective.name) for name in OF_BATCH]
+        tables.append(tabulated(_first_and_last(report.groups), [*keys, *of_group], n_keys=len(keys)))
     return tuple(tables)
 
 
@@ -156,9 +156,9 @@ def objective_sentences(report: Report) -> list[str]:
             "size: gradient length relative to the plan's. cos: cosine with the plan's gradient. `rlcorr help "
             "objectives` explains each mistake."
         )
-    if _has_groups(report, made):
+    if _has_other_groups(report, made):
         sentences.append("Numbers of a group use its rows alone, as if they were the training batch.")
-    if _has_groups(report, made) and len(report.groups) > MOST_BATCHES:
+    if _has_other_groups(report, made) and len(report.groups) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
     if len(made.batches) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(made.batches):,} batches are shown; --json has all.")
@@ -167,7 +167,7 @@ def objective_sentences(report: Report) -> list[str]:
 
 def settings_sentences(made: ObjectiveReport) -> list[str]:
     """Which objective it is, of which batches, and whether anything can be clipped."""
-    sentences = [f"{_settings(made)}; {_scope(made)}."]
+    sentences = [f"{_objective_in_words(made)}; {_batches_in_words(made)}."]
     if not made.moved and made.objective.name != "reinforce":
         sentences.append(
             "Without current_log_probs every ratio is 1, as in the first minibatch of a batch: nothing is clipped."
@@ -175,7 +175,7 @@ def settings_sentences(made: ObjectiveReport) -> list[str]:
     return sentences
 
 
-def _settings(made: ObjectiveReport) -> str:
+def _objective_in_words(made: ObjectiveReport) -> str:
     """'ppo in decoupled mode, clip 0.2 down and 0.2 up, token-mean over kept tokens'."""
     objective = made.objective
     parts = [f"{objective.name} in {objective.mode} mode"]
@@ -191,7 +191,7 @@ def _settings(made: ObjectiveReport) -> str:
     return ", ".join(parts)
 
 
-def _scope(made: ObjectiveReport) -> str:
+def _batches_in_words(made: ObjectiveReport) -> str:
     """Of how many batches the numbers are."""
     if made.batch_by is None:
         return "the whole dump as one batch, --batch-by COLUMN makes several"
@@ -200,7 +200,7 @@ def _scope(made: ObjectiveReport) -> str:
     return f"means over {len(made.batches):,} batches by {clean(made.batch_by)}"
 
 
-def _mistakes(made: ObjectiveReport) -> Table:
+def _mistakes_table(made: ObjectiveReport) -> Table:
     """The plan's own loss first, then each mistake beside it."""
     labels = {mistake.name: mistake.label for mistake in MISTAKES}
     planned = (Cell("none, as the plan says"), number_cell(made.metrics["loss"]), Cell("1", 1.0), Cell("1", 1.0))
@@ -211,16 +211,16 @@ def _mistakes(made: ObjectiveReport) -> Table:
     return Table(headings=("mistake", "loss", "size", "cos"), rows=(planned, *rows))
 
 
-def _ends(rows: Sequence[T]) -> Sequence[T]:
+def _first_and_last(rows: Sequence[T]) -> Sequence[T]:
     """All of them, of many the first and the last."""
     half = MOST_BATCHES // 2
     return rows if len(rows) <= MOST_BATCHES else [*rows[:half], *rows[-half:]]
 
 
-def _has_groups(report: Report, made: ObjectiveReport) -> bool:
+def _has_other_groups(report: Report, made: ObjectiveReport) -> bool:
     """Whether groups say more than the training batches do."""
     return any(group.objective for group in report.groups) and list(report.groups[0].key) != [made.batch_by]
 
 
-def _of_group(name: str, objective: str) -> Column:
+def _group_objective_column(name: str, objective: str) -> Column:
     return Column(heading=name, cell=lambda group: number_cell(group.objective.get(f"objective/{objective}/{name}")))

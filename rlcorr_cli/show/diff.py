@@ -8,7 +8,7 @@ from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
-from rlcorr_cli.show.check import where
+from rlcorr_cli.show.check import section_name
 from rlcorr_cli.show.document import (
     BLANK,
     Block,
@@ -22,7 +22,7 @@ from rlcorr_cli.show.document import (
     ending,
     json_text,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, verdict_alone
@@ -46,7 +46,7 @@ SINGLE = "Each interval is for one metric; what moved is judged over all metrics
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
     of_dumps = {
-        name: "  ".join((named(report.inputs), *amounts(report.whole.counts, report.clusters)))
+        name: "  ".join((name_of_inputs(report.inputs), *amounts(report.whole.counts, report.clusters)))
         for name, report in diff.dumps.items()
     }
     first, *others = (text.split("  ")[0] for text in of_dumps.values())
@@ -55,7 +55,7 @@ def document(diff: Diff) -> Document:
         command="diff",
         title=f"{first} against {listed(others)}",
         summary="; ".join(
-            joined(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
+            with_commas(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
             for name, text in of_dumps.items()
         ),
         causes=[
@@ -64,9 +64,9 @@ def document(diff: Diff) -> Document:
             if report.story.effect != "none"
             for cause in (story_cause(report.story),)
         ],
-        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _sentences(each))),
+        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _diff_sentences(each))),
         status="warn" if diff.any_moved else "ok",
-        reasons=verdicts(diff),
+        reasons=verdicts_of_dumps(diff),
         sections=_sections(diff),
         json=json_text(diff.to_dict),
         records=_records(diff),
@@ -78,8 +78,8 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield Note(f"{name}  {text}", indent=0)
     yield BLANK
     for each in diff.comparisons:
-        yield Note(headline(each), "bold")
-    yield from map(Note, verdicts(diff))
+        yield Note(diff_headline(each), "bold")
+    yield from map(Note, verdicts_of_dumps(diff))
     for story in diff.stories:
         yield Note(clean(story), "yellow", lead="? ", lead_look="yellow")
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
@@ -93,11 +93,10 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
                 continue  # it stands in the table of all dumps
             yield BLANK
             if section.key or diff.others:
-                yield Note(
-                    clean(", ".join([each.name] * bool(diff.others) + [where(section.key)] * bool(section.key))), "bold"
-                )
+                parts = (each.name if diff.others else "", section_name(section.key) if section.key else "")
+                yield Note(clean(with_commas(*parts)), "bold")
             explained = {name for name, change in section.metrics.items() if _is_off_alone(change)}
-            yield _on_terminal(_table(each, section), explained)
+            yield _on_terminal(_changes_table(each, section), explained)
             if words := detectable(section, each.min_effect):
                 yield Note(words, "dim")
             if explained:
@@ -105,7 +104,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
             if section.not_tested:
                 yield BLANK
                 yield Note("not tested", "bold")
-                yield _on_terminal(_table(each, section, tested=False))
+                yield _on_terminal(_changes_table(each, section, tested=False))
 
 
 def _sections(diff: Diff) -> Iterator[Section]:
@@ -117,15 +116,15 @@ def _sections(diff: Diff) -> Iterator[Section]:
         )
     for each in diff.comparisons:
         for section in each.sections:
-            name = where(section.key, 100) if not diff.others else f"{each.name} and A, {where(section.key, 100)}"
+            name = f"{each.name} and A, " * bool(diff.others) + section_name(section.key, 100)
             about = [words] if (words := detectable(section, each.min_effect)) else []
-            yield Section(
-                heading=f"{name[0].upper()}{name[1:]}", about=about, tables=[_table(each, section)], sorts=True
-            )
+            heading = f"{name[0].upper()}{name[1:]}"
+            yield Section(heading=heading, about=about, tables=[_changes_table(each, section)], sorts=True)
             if section.not_tested:
-                yield Section(heading=f"Not tested: {name}", tables=[_table(each, section, tested=False)], sorts=True)
+                untested = _changes_table(each, section, tested=False)
+                yield Section(heading=f"Not tested: {name}", tables=[untested], sorts=True)
     facts = [
-        (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
+        (f"{name}, {clean(source.path)}", with_commas(plural(source.rows, "row"), last_change([source])))
         for name, report in diff.dumps.items()
         for source in report.inputs
     ]
@@ -133,7 +132,7 @@ def _sections(diff: Diff) -> Iterator[Section]:
     yield from ending(facts, [*notes, METHOD])
 
 
-def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
+def _changes_table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
     """The changes of a section: of the family, what moved first, or of the other metrics, which have no p."""
     changes = ordered(section.metrics) if tested else list(section.not_tested.items())
     rows = [
@@ -141,8 +140,8 @@ def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
             Cell(name),
             Cell(number(change.a), change.a),
             Cell(number(change.b), change.b),
-            Cell(_changed(change), change.change),
-            Cell(ends(change), change.low),
+            Cell(_change_in_words(change), change.change),
+            Cell(change_interval(change), change.low),
             Cell(_evidence(change), change.p_holm, "warn" if change.moved else ""),
         )
         for name, change in changes
@@ -177,24 +176,24 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
         cells = [Cell(name), Cell(number(first.a), first.a)]
         for each in comparisons:
             change = each.whole.metrics[name]
-            text = _changed(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
+            text = _change_in_words(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
             cells += [Cell(number(change.b), change.b), Cell(text, change.change)]
         rows.append(tuple(cells))
     headings = ("metric", "A", *(text for each in comparisons for text in (each.name, f"{each.name} moved")))
     return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, together=2, gap=1, is_tight=True)
 
 
-def headline(diff: Diff) -> str:
+def diff_headline(diff: Diff) -> str:
     """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
-    return " ".join(_sentences(diff))
+    return " ".join(_diff_sentences(diff))
 
 
-def _sentences(diff: Diff) -> list[str]:
+def _diff_sentences(diff: Diff) -> list[str]:
     side = SIDES[diff.side.moved] if diff.side is not None and diff.moved else ""
-    return [sentence for sentence in (_what_moved(diff), paired(diff), side) if sentence]
+    return [sentence for sentence in (_what_moved(diff), rows_that_match(diff), side) if sentence]
 
 
-def verdicts(diff: Diff) -> list[str]:
+def verdicts_of_dumps(diff: Diff) -> list[str]:
     """How far apart the policies of dumps are, and which weights are usable there; those of one verdict together."""
     names: dict[str, list[str]] = {}
     for name, report in diff.dumps.items():
@@ -211,8 +210,8 @@ def _what_moved(diff: Diff) -> str:
     is_farther = {abs(change.b or 0.0) > abs(change.a or 0.0) for _, change in whole if change.moved}
     what = "differs from A" if len(is_farther) > 1 else "is farther apart" if is_farther.pop() else "is closer"
     if change.scale == "ratio" and not change.is_vast:
-        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
-    by = "" if change.scale == "ratio" else f" (change {ends(change)})"
+        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({change_interval(change)})."
+    by = "" if change.scale == "ratio" else f" (change {change_interval(change)})"
     return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)}{by}."
 
 
@@ -231,7 +230,7 @@ def _nothing_moved(diff: Diff) -> str:
     return f"No evidence that {diff.name} differs from A; a change of {GAP} by {share:.0f}% would have shown."
 
 
-def paired(diff: Diff) -> str:
+def rows_that_match(diff: Diff) -> str:
     """Which rows both hold."""
     pairs = diff.pairs
     if pairs is None:
@@ -260,7 +259,7 @@ def _matching_clusters(diff: Diff) -> str:
     return f", but {shared:,} of A's {of_a.counted} {do}"
 
 
-def ends(change: Change) -> str:
+def change_interval(change: Change) -> str:
     """Its 95% interval."""
     if change.low is None or change.high is None:
         return NOTHING
@@ -269,7 +268,7 @@ def ends(change: Change) -> str:
     return interval(change.low, change.high)
 
 
-def _changed(change: Change) -> str:
+def _change_in_words(change: Change) -> str:
     if change.change is None:
         return NOTHING
     return f"x {_factor(change.change)}" if change.scale == "ratio" else signed(change.change)
@@ -298,14 +297,14 @@ def _is_off_alone(change: Change) -> bool:
 def detectable(section: DiffSection, min_effect: float) -> str:
     """What would have been seen of the metrics without evidence."""
     unseen = [
-        f"{name} {_seen(change, min_effect)}"
+        f"{name} {_smallest_change(change, min_effect)}"
         for name, change in section.metrics.items()
         if change.p_holm is not None and change.p_holm >= LEVEL
     ]
     return f"Smallest detectable changes: {', '.join(unseen)}." if unseen else ""
 
 
-def _seen(change: Change, min_effect: float) -> str:
+def _smallest_change(change: Change, min_effect: float) -> str:
     """The smallest change that would have been taken for one."""
     smallest = change.smallest or 0.0
     if change.scale == "ratio":
@@ -342,7 +341,7 @@ def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
         return
     leading, of_whole = known[0]
     of_groups = [
-        (where(section.key), section.metrics[leading])
+        (section_name(section.key), section.metrics[leading])
         for section in diff.sections[1:]
         if section.metrics[leading].low is not None and section.metrics[leading].scale == of_whole.scale
     ]

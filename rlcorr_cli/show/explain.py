@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.errors import UsageError, as_flags, nearest
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_as, names
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, explained_names, logged_as
 from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import MEASURED_ON, SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.plan import STATISTICS
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.pages import MANUAL
-from rlcorr_cli.show.paragraphs import indented, where, where_in
+from rlcorr_cli.show.paragraphs import indented, symbol_lines, symbol_lines_of_prose
 from rlcorr_cli.show.stdout import emit
 
 if TYPE_CHECKING:
@@ -101,22 +101,22 @@ BY_KEY: Mapping[str, Term] = {
 def print_explanation(asked: str) -> None:
     """Print all that a name stands for; an unknown name is a UsageError with similar names."""
     name, key = asked.strip(), key_of(asked)
-    lines = _explained(name, key)
+    lines = _lines_on(name, key)
     if not lines:  # of what stands before a slash frameworks make groups
         name, key = (_OF_A_PATH.sub("", text).rsplit("/", 1)[-1] for text in (name, key))
-        lines = _explained(name, key) or _key_of_json(key)
+        lines = _lines_on(name, key) or _key_of_json(key)
     if not lines:
         close = near_misses(key_of(asked), explainable_names())
         raise UsageError(f"Unknown name '{asked}'.", f"Nearest: {', '.join(close)}." if close else LISTS)
     emit("\n".join(lines) + "\n")
 
 
-def _explained(name: str, key: str) -> list[str]:
+def _lines_on(name: str, key: str) -> list[str]:
     """The lines on everything of this name; a symbol only in its own case, as S and s are not the same."""
     definition = define(key)
     # No other table has a metric's name.
     others = list(_of_no_metric(name, key)) if definition is None else [about_metric(definition)]
-    parts = (*others, _statistic(key), _glossary_word(name, key, definition), _symbol(name))
+    parts = (*others, _statistic_lines(key), _glossary_word(name, key, definition), _symbol_lines(name))
     return [line for part in parts if part for line in (*part, "")][:-1]
 
 
@@ -129,7 +129,7 @@ def explainable_names() -> list[str]:
 
     words = [key for key in BY_KEY if re.fullmatch(r"\w{2,}", key)]
     problems = (*(row.name for row in PROBLEMS), *ALL_CAUSES)
-    tables = (names(), STATISTICS, PRESETS, ALIASES, problems, COLUMNS, RELEASES, words)
+    tables = (explained_names(), STATISTICS, PRESETS, ALIASES, problems, COLUMNS, RELEASES, words)
     return list(dict.fromkeys(name for table in tables for name in table))
 
 
@@ -154,7 +154,7 @@ def _edit_distance(first: str, second: str) -> int:
 
 def about_metric(definition: Metric) -> list[str]:
     """A metric's definition, the default rules on it, and who else logs it, as lines."""
-    lines = [definition.name, *indented(definition.formula), *where(definition.formula)]
+    lines = [definition.name, *indented(definition.formula), *symbol_lines(definition.formula)]
     return [*lines, *indented(definition.meaning, definition.note, *metric_facts(definition))]
 
 
@@ -172,20 +172,20 @@ def metric_facts(definition: Metric) -> list[str]:
     return [line for line in lines if line]
 
 
-def _symbol(name: str) -> list[str]:
+def _symbol_lines(name: str) -> list[str]:
     """The lines on a symbol, with those that its meaning is said in."""
     if name not in SYMBOLS:
         return []
-    return [name, *indented(f"Symbol: {SYMBOLS[name]}."), *where(" ".join(list(symbols_in(name))[1:]))]
+    return [name, *indented(f"Symbol: {SYMBOLS[name]}."), *symbol_lines(" ".join(list(symbols_in(name))[1:]))]
 
 
-def _statistic(name: str) -> list[str]:
+def _statistic_lines(name: str) -> list[str]:
     """The lines on a statistic that rejections can bound."""
     if name not in STATISTICS:
         return []
     row = STATISTICS[name]
     budget = " A budget may be kept on it, too." if row.budgetable else ""
-    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}"), *where(row.formula)]
+    return [name, *indented(f"Rejection statistic: {row.formula}.{budget}"), *symbol_lines(row.formula)]
 
 
 def _of_no_metric(name: str, key: str) -> Iterator[list[str]]:
@@ -193,22 +193,22 @@ def _of_no_metric(name: str, key: str) -> Iterator[list[str]]:
     from rlcorr_cli.causes.table import ALL_CAUSES
     from rlcorr_cli.plans.presets import ALIASES, PRESETS
     from rlcorr_cli.reading.bad_rows import PROBLEMS
-    from rlcorr_cli.show.presets import about_preset, records
+    from rlcorr_cli.show.presets import about_preset, plan_in_one_line
 
     preset = PRESETS.get(ALIASES.get(key, key))
     if preset is not None:
-        yield [*about_preset(preset), *where_in(preset.when, records(preset.plan))]
+        yield [*about_preset(preset), *symbol_lines_of_prose(preset.when, plan_in_one_line(preset.plan))]
     for row in (row for row in PROBLEMS if row.name == key):
         kind = "Class of bad rows: --on-bad-row says what is done about them."
         yield [key, *indented(row.meaning, kind, f"Fix: {as_flags(row.fix)}", f"Seen in: {row.seen_in}.")]
     if key in ALL_CAUSES:
-        yield _cause(ALL_CAUSES[key])
-    yield _column(name)
+        yield _cause_lines(ALL_CAUSES[key])
+    yield _column_lines(name)
     if name in RELEASES:
         yield [name, *indented(f"--profile {name}: {RELEASES[name]}")]
 
 
-def _cause(row: "Cause") -> list[str]:
+def _cause_lines(row: "Cause") -> list[str]:
     """The lines on a cause: what it is, how it looks, how sure one can be, what else looks like it, and what to do."""
     from rlcorr_cli.causes.table import KINDS
 
@@ -224,7 +224,7 @@ def _cause(row: "Cause") -> list[str]:
     return [row.name, *indented(*texts)]
 
 
-def _column(name: str) -> list[str]:
+def _column_lines(name: str) -> list[str]:
     """The lines on a column of a dump, by its canonical name or a framework's."""
     from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 
@@ -247,7 +247,7 @@ def _glossary_word(name: str, key: str, shown: Metric | None) -> list[str]:
     if term is None or (metric is not None and metric is shown):
         return []
     also = f"Also: {', '.join(other for other in term.names if other != name)}." if len(term.names) > 1 else ""
-    lines = [name, *indented(term.meaning, also), *where_in(term.meaning)]
+    lines = [name, *indented(term.meaning, also), *symbol_lines_of_prose(term.meaning)]
     return lines if metric is None else [*lines, "", *about_metric(metric)]
 
 

@@ -12,7 +12,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
 from rlcorr_cli.show.figures import courses, panels, style, ticks
-from rlcorr_cli.show.inputs import source
+from rlcorr_cli.show.inputs import picture_source
 
 ReportPanel = Callable[[Axes, Report], str]
 
@@ -130,10 +130,10 @@ def _of_plan(every: Sequence[tuple[str, ReportPanel]], plan: Plan) -> Iterator[t
 
 def draw(kind: str, report: Report) -> Drawn:
     """One picture of a report."""
-    return drawn(picture(kind, report), source=source(report))
+    return drawn_picture(picture(kind, report), source=picture_source(report))
 
 
-def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
+def drawn_picture(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
     """A picture.  A panel without data is left out; if all are, there is no picture.
 
     Below it stands what it is of (the source), and its caption unless the document around it shows that.

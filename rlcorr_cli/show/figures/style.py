@@ -142,14 +142,14 @@ def _legend(ax: Axes) -> int:
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return 0
-    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _width(labels, n) <= LEGEND_ROOM)
+    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _legend_width(labels, n) <= LEGEND_ROOM)
     n_rows = math.ceil(len(labels) / n_columns)
     # As many columns as rows of that many need: matplotlib would leave the last rows of more columns short.
     ax.legend(handles, labels, ncols=math.ceil(len(labels) / n_rows), **LEGEND)
     return n_rows
 
 
-def _width(labels: Sequence[str], n_columns: int) -> int:
+def _legend_width(labels: Sequence[str], n_columns: int) -> int:
     """Characters that a legend of so many columns is wide; its entries run down the columns."""
     n_rows = math.ceil(len(labels) / n_columns)
     columns = [labels[i : i + n_rows] for i in range(0, len(labels), n_rows)]

@@ -51,7 +51,7 @@ class Drawing:
     sentence: str
 
 
-def text(document: Document) -> str:
+def page_html(document: Document) -> str:
     """The page of a document."""
     sections = [section for section in document.sections if section.on_page]
     pictures = [picture for section in sections for picture in section.pictures]
@@ -95,7 +95,7 @@ def _is_narrow(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
     if any(others) or section.folds:
         return False
     if section.tables:
-        return len(section.tables) == 1 and not n_drawings and _width(section.tables[0]) == "small"
+        return len(section.tables) == 1 and not n_drawings and _width_class(section.tables[0]) == "small"
     return n_drawings == 1
 
 
@@ -111,7 +111,7 @@ def _templates() -> Environment:
     filters: dict[str, Any] = {
         "breakable": _breakable,
         "label": lambda name: _broken(name, "\u200b"),  # in an attribute a space of no width stands for the element
-        "width": _width,
+        "width": _width_class,
         "prose": _prose,
         "filled": _filled,
     }
@@ -151,7 +151,7 @@ def _filled(table: Table) -> Table:
     )
 
 
-def _width(table: Table) -> str:
+def _width_class(table: Table) -> str:
     """The class of a table by its number of columns."""
     return next((name for most, name in WIDTHS if len(table.headings) <= most), "widest")
 

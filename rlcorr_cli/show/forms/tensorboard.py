@@ -46,7 +46,7 @@ def write(report: Report, path: Path, staging: Outputs) -> None:
 def append(file: Path, groups: Mapping[int, Group]) -> None:
     """Add the scalars of steps to an event file, which begins with the first of them."""
     now, is_new = time.time(), not file.exists()
-    scalars = {step: _named(group, OWN) for step, group in groups.items()}
+    scalars = {step: _scalars_of_group(group, OWN) for step, group in groups.items()}
     with file.open("ab") as opened:
         opened.write(events(scalars, now, begins=is_new))
 
@@ -73,13 +73,13 @@ def _scalars(report: Report) -> dict[int, dict[str, float]]:
     prefix = OWN if report.profile == "canonical" else ""
     scalars: dict[int, dict[str, float]] = {}
     for group in report.groups or report.by_step:
-        scalars[_step(group)] = _named(group, prefix)
+        scalars[_step(group)] = _scalars_of_group(group, prefix)
     if not scalars:
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add ⟦group_by step⟧.")
     return scalars
 
 
-def _named(group: Group, prefix: str) -> dict[str, float]:
+def _scalars_of_group(group: Group, prefix: str) -> dict[str, float]:
     """The numbers of a step under TensorBoard's names."""
     metrics = {f"{prefix}{name}": value for name, value in group.metrics.items() if value is not None}
     return metrics | {f"{OWN}{name}": value for name, value in group.objective.items() if value is not None}
