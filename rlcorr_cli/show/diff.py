@@ -78,7 +78,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield Note(f"{name}  {text}", indent=0)
     yield BLANK
     for each in diff.comparisons:
-        yield Note(diff_headline(each), "bold")
+        yield Note(" ".join(_diff_sentences(each)), "bold")
     yield from map(Note, verdicts_of_dumps(diff))
     for story in diff.stories:
         yield Note(clean(story), "yellow", lead="? ", lead_look="yellow")
@@ -183,12 +183,8 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
     return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, together=2, gap=1, is_tight=True)
 
 
-def diff_headline(diff: Diff) -> str:
-    """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
-    return " ".join(_diff_sentences(diff))
-
-
 def _diff_sentences(diff: Diff) -> list[str]:
+    """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
     side = SIDES[diff.side.moved] if diff.side is not None and diff.moved else ""
     return [sentence for sentence in (_what_moved(diff), rows_that_match(diff), side) if sentence]
 

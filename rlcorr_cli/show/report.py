@@ -46,7 +46,6 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.forms.texts import report_json, report_table
 from rlcorr_cli.show.inputs import FILES, last_change, name_of_inputs, picture_source, with_commas
 from rlcorr_cli.show.numbers import (
     NOTHING,
@@ -102,8 +101,8 @@ def document(report: Report) -> Document:
         source=picture_source(report),
         marks=MARKS,
         has_contents=True,
-        json=report_json(report),
-        records=report_table(report),
+        json=_json(report),
+        records=_records(report),
     )
 
 
@@ -113,6 +112,18 @@ def _status(report: Report) -> str:
     status = "fail" if "fail" in report.broken.values() else STATUS_OF_LEVEL.get(conclusion.level, "fail")
     keeps_little = conclusion.kept_fraction is not None and conclusion.kept_fraction < LITTLE_KEPT
     return "warn" if status == "ok" and (report.broken or keeps_little or report.advised_bounds) else status
+
+
+def _json(report: Report) -> Iterator[str]:
+    from rlcorr_cli.show.forms.texts import report_json
+
+    yield from report_json(report)
+
+
+def _records(report: Report) -> Iterator[str]:
+    from rlcorr_cli.show.forms.texts import report_table
+
+    yield from report_table(report)
 
 
 # On a terminal.
@@ -320,10 +331,7 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
 
         return Column(heading=heading, cell=cell, drop=drop)
 
-    keys = [
-        Column(heading=clean(key), cell=lambda group, key=key: Cell(_short_key(group.key[key])))
-        for key in groups[0].key
-    ]
+    keys = [Column(heading=clean(k), cell=lambda group, k=k: Cell(_short_key(group.key[k]))) for k in groups[0].key]
     columns = [
         *keys,
         Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], thousands), drop=5),
@@ -591,17 +599,16 @@ def metric_tables(report: Report) -> list[Table]:
     columns = (
         Column(heading="metric", cell=Cell),
         Column(heading="value", cell=lambda name: Cell(value(name), values[name], whole.status_of.get(name, ""))),
-        Column(heading="95% interval", cell=lambda name: _interval_cell(report.intervals.get(name))),
+        Column(
+            heading="95% interval",
+            cell=lambda name: Cell(interval(*ends), ends[0]) if (ends := report.intervals.get(name)) else Cell(""),
+        ),
         Column(heading="ideal", cell=lambda name: Cell("" if (best := ideal(name)) is None else number(best), best)),
         Column(heading="limit", cell=lambda name: Cell(_limit_in_words(name, report)), words=True),
         Column(heading="formula", cell=lambda name: Cell(formula(name)), words=True),
     )
     by_section = {section: [name for name in values if _section_of(name) == section] for section in SECTIONS}
     return [tabulated(names, columns, heading=section) for section, names in by_section.items() if names]
-
-
-def _interval_cell(ends: tuple[float, float] | None) -> Cell:
-    return Cell("") if ends is None else Cell(interval(*ends), ends[0])
 
 
 def _section_of(name: str) -> str:

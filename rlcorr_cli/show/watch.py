@@ -66,15 +66,10 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
         yield Note(rest, look, indent=10)
 
 
-def level_in_words(line: StepLine) -> str:
-    """How far apart the policies of a step are, in a word or two."""
-    return LEVELS.get(line.level, line.level)
-
-
 def verdict_of_step(line: StepLine, *, brief: bool = False) -> str:
     """'apart; fails seq_ess', 'close; passes with steps 3 and 4'; in brief 'close', or 'passes with others'."""
     others = [step for step in line.of_steps if step != line.step]
-    level = "" if others and line.level == "too few" else level_in_words(line)
+    level = "" if others and line.level == "too few" else LEVELS.get(line.level, line.level)
     together = "" if not others or (brief and level) else f" with {'others' if brief else clean(steps_named(others))}"
     fails = f"fails {listed([clean(name) for name in line.breaks])}{together}" if line.breaks else ""
     named = f" of {listed([clean(name) for name in line.warns])}" if line.warns and not brief else ""
