@@ -3,25 +3,23 @@ schema and the manual speak.
 
 Formulas are Python on totals that were added up before, so the same row serves a whole dump, a group, what a plan
 keeps, and, for intervals, all bootstrap replicates at once.  NumPy is imported where formulas run, so that `explain`
-and `--help` can read the tables without it.  The values of many groups stand in one MetricTable: a dict of each takes
-ten times as much room.  SYMBOLS are the letters that formulas are written in.
+and `--help` can read the tables without it.  SYMBOLS are the letters that formulas are written in.
 """
 
 import math
 import re
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.exact import Floats
-    from rlcorr_cli.totals.families import Value, Values
+    from rlcorr_cli.totals.families import Values
     from rlcorr_cli.totals.view import Numbers
 
-T = TypeVar("T")
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
 """The three dumps of sample_data that `measured` is of: one model, sampled by engines of these precisions, and scored
 again in fp32.  Metrics of weights are those of the preset token_is."""
@@ -126,77 +124,6 @@ def std_over_tokens(numbers: "Numbers", first: str, second: str) -> Any:
     from rlcorr_cli.totals.families import variance
 
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5
-
-
-@frozen(eq=False)
-class MetricTable:
-    """places: metric -> its column.  numbers: f64[G, M]; NaN where a group has no value."""
-
-    places: Mapping[str, int]
-    numbers: "Floats"
-
-    @classmethod
-    def of(cls, columns: Mapping[str, Any], n_groups: int) -> "MetricTable":
-        """columns: metric -> f64[G], or None where no group has a value."""
-        import numpy as np
-
-        numbers = np.full((n_groups, len(columns)), np.nan)
-        for place, column in enumerate(columns.values()):
-            if column is not None:
-                numbers[:, place] = column
-        return cls({name: place for place, name in enumerate(columns)}, numbers)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, group: int) -> "MetricRow":
-        return MetricRow(self, group)
-
-
-class GroupRow(Mapping[str, T]):
-    """What one group of many has, by name; a plain class, because it is made for each.  columns: by name."""
-
-    __slots__ = ("columns", "group")
-
-    def __init__(self, columns: Mapping[str, Any], group: int) -> None:
-        self.columns, self.group = columns, group
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def __repr__(self) -> str:
-        return repr(dict(self.items()))
-
-
-class MetricRow(GroupRow["Value"]):
-    """The metrics of one group of a table."""
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, table: MetricTable, group: int) -> None:
-        super().__init__(table.places, group)
-        self.numbers = table.numbers
-
-    def __getitem__(self, metric: str) -> "Value":
-        value = float(self.numbers[self.group, self.columns[metric]])
-        return None if value != value else value  # NaN alone differs from itself
-
-    def items(self) -> "ItemsView[str, Value]":
-        """As of a dict, which is made of the whole row at once."""
-        row = self.numbers[self.group].tolist()
-        return {name: None if value != value else value for name, value in zip(self.columns, row, strict=True)}.items()
-
-
-class CountRow(GroupRow[int]):
-    """The counts of one of many groups.  columns: name -> whole numbers, [G]."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> int:
-        return int(self.columns[name][self.group])
 
 
 SYMBOLS: dict[str, str] = {

@@ -20,7 +20,7 @@ from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS
-from rlcorr_cli.metrics.metric import CountRow, MetricTable
+from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input

@@ -11,7 +11,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
-from rlcorr_cli.metrics.metric import MetricTable
+from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems

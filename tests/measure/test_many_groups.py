@@ -11,7 +11,7 @@ from oracle import Row
 from plain import plain
 
 from rlcorr_cli.metrics.catalog import canonical
-from rlcorr_cli.metrics.metric import MetricTable
+from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.histogram import Histogram, Histograms
