@@ -17,7 +17,7 @@ import numpy as np
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
-from rlcorr_cli.layouts.pickled import Foreign, UnbuiltObject, unpickle
+from rlcorr_cli.layouts.pickled import UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensordicts import JAGGED_TENSORS, TENSORDICTS, Jagged, fields, tensors
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, array, of_bytes, scalar
 from rlcorr_cli.layouts.torch_files import opened, read_torch
@@ -58,7 +58,7 @@ class ForeignNames:
         module, _, function = name.rpartition(".")
         builtin = module in ("builtins", "__builtin__") and function in RUNNERS
         if name.split(".")[0] in STARTERS or builtin:
-            raise Foreign(f"its pickle names {name[:80]}, which is in no dump of this kind.", NOT_RUN)
+            raise DataError(f"its pickle names {name[:80]}, which is in no dump of this kind.", NOT_RUN)
         self.names.add(name)
 
     @property
