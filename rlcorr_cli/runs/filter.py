@@ -28,7 +28,7 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.reading.tables import Table, one_table
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport
@@ -102,7 +102,9 @@ def filter_dump(
             rejected_rows=counts.rejected,
             prompts=None if target.resample is not None else PromptCounts.of(counts.groups),
             n_steps=len(counts.of_steps),
-            empty_steps=tuple(plain(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]),
+            empty_steps=tuple(
+                as_json(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]
+            ),
         )
         _finish(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)

@@ -26,7 +26,7 @@ from typing import Any
 from rlcorr_cli.causes.diagnosis import TOO_FEW
 from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
 from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
-from rlcorr_cli.causes.step_levels import step_levels
+from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
@@ -41,7 +41,7 @@ from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import is_judged, shift_of
@@ -316,7 +316,7 @@ def _added(runs: Sequence[Any]) -> Report | None:
 
 def _steps(report: Report, paths: Sequence[str]) -> tuple[Any, ...]:
     """The steps of a dump; one without any is a step, which is called as its file is."""
-    return tuple(plain(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
+    return tuple(as_json(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
 
 
 def step_of_name(path: str) -> str:
@@ -389,7 +389,7 @@ def _needed(together: _Together | None, read: _Read) -> tuple[Any, ...]:
     if together is None:
         return ()
     steps, report = _sized(together.report), together.report
-    names = [plain(value) for step in steps for value in step.key.values()]
+    names = [as_json(value) for step in steps for value in step.key.values()]
     start_of = {step: names.index(some.of_steps[0]) for some in report.ranges for step in some.of_steps}
     first = len(steps)
     while first and not is_judged(steps[first - 1]):
