@@ -39,6 +39,7 @@ from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
 from rlcorr_cli.runs.filter_passes import FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
 from rlcorr_cli.runs.reading import (
+    OpenDump,
     Reading,
     Watch,
     anomalies_of,
@@ -75,7 +76,10 @@ def filter_dump(
     writes = target.path is not None or target.rejected is not None
     work = filter_work(dump, chosen, target, computing=computing, budget_bounds=budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
-    with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
+    with (
+        one_reading(OpenDump(dump=dump, computing=computing, watch=watch), overwrite=target.overwrite) as reading,
+        ExitStack() as stack,
+    ):
         writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
         if writing.is_apart:
             counts, measured, outputs = written_apart(writing)

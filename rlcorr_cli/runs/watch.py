@@ -48,6 +48,7 @@ from rlcorr_cli.results.course import is_judged, shift_of
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
 from rlcorr_cli.results.rules import Finding
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.watched import (
     DOUBLED,
     UNREADABLE,
@@ -61,8 +62,9 @@ from rlcorr_cli.results.watched import (
     StepLine,
     StepStatus,
 )
-from rlcorr_cli.runs.analyze import analyze, opened
+from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import OpenDump
 
 OPEN = 3
 """How many dumps' totals are kept for files that may add to them."""
@@ -299,7 +301,7 @@ def _measured(job: Job, paths: Sequence[str]) -> Report:
         dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
         if dump.step is not None:
             dump = dump.with_request(group_by=STEPS[:1])
-        return analyze(dump, job.chosen, computing=job.computing, totals=True)
+        return _report(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))
     finally:
         for path in paths:
             filesystem(path).forget(path)
@@ -311,6 +313,11 @@ def _added(runs: Sequence[Any]) -> Report | None:
         run = type(runs[0]).added(runs)
     except (ValueError, UsageError):
         return None
+    return _report(run)
+
+
+def _report(run: RunTotals) -> Report:
+    """The report of totals, which it keeps."""
     return replace(report_of(run), totals=run)
 
 
