@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from made import dumps, edges, normed, observed, row, simulated
 from oracle import Row
-from rlcorr_cli.metrics.samples import QUANTILES
 
 from rlcorr_cli.measure.observe import Observed
 from rlcorr_cli.metrics.catalog import canonical
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
