@@ -31,7 +31,7 @@ from rlcorr_cli.causes.where import (
 )
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import TURN
 
 NEVER_HOT = ("length",)

@@ -30,7 +30,7 @@ from rlcorr_cli.causes.token_ids import (
 )
 from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import RowSample
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import RowSample
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")

@@ -16,8 +16,7 @@ from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, PARTS
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import EXP_LIMIT
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.lists import offsets_of
+from rlcorr_cli.totals.flat import Floats, offsets_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 Index = NDArray[np.int64]

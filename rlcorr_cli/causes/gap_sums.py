@@ -16,8 +16,7 @@ from rlcorr_cli.causes import gap
 from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
 from rlcorr_cli.causes.gap_rows import GapRows, sums_at
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.lists import first_of_each, starts_of
+from rlcorr_cli.totals.flat import Floats, first_of_each, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 MOST_ROWS, TOKENS_AT_ONCE = 4096, 1 << 16

@@ -20,7 +20,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.row_sampling import rollout_keys
 from rlcorr_cli.metrics.interval import t_quantile
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail

@@ -13,7 +13,7 @@ import numpy as np
 
 from rlcorr_cli.causes.gap import LINE_SUMS
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 
 Of = TypeVar("Of")
 Value = TypeVar("Value")

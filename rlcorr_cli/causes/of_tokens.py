@@ -12,8 +12,7 @@ from rlcorr_cli.causes.diagnosis import Fact, HeadGap, KeptGap, VersionGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.flat import Floats, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4

@@ -16,7 +16,7 @@ from rlcorr_cli.causes.numbers import ratio, ratios, typical
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 
 MIN_TOKENS = 40
 ERROR_FACTOR = 1.5

@@ -27,7 +27,7 @@ from rlcorr_cli.records.fields import Number
 from rlcorr_cli.records.record import Record
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.exact import Floats
+    from rlcorr_cli.totals.flat import Floats
 
 RISES = 2.0
 """A shift by such a factor is told, and a smaller one where its 95% interval on that side reaches so far."""

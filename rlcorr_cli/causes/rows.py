@@ -21,8 +21,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.flat import Floats, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 FAR_TOKENS, FAR_LOG_RATIO, FAR_SHARE = 30, 1.0, 0.01

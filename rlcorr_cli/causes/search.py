@@ -31,7 +31,7 @@ from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.lists import offsets_of, starts_of
+from rlcorr_cli.totals.flat import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals

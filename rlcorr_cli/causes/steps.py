@@ -23,8 +23,7 @@ from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.causes.rises import StepLevel, shift
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.lists import first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 

@@ -17,7 +17,7 @@ from rlcorr_cli.causes.gap import Vocabulary
 from rlcorr_cli.causes.gap_sums import ID_LIMIT
 from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_PAIRS = 30

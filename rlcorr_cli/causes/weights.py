@@ -16,7 +16,7 @@ from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.token_ids import scored_again
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.lists import starts_of
+from rlcorr_cli.totals.flat import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99
 VERDICT_SHARE = 0.5

@@ -27,7 +27,7 @@ from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 Index = NDArray[np.int64]

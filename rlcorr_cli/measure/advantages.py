@@ -7,7 +7,7 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.advantages import PREFIX
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import PARTS
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 
 def advantage_columns(advantages: Floats, log_ratio_sum: Floats) -> Columns:

@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.lists import offsets_of, ranges
+from rlcorr_cli.totals.flat import Floats, offsets_of, ranges
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""

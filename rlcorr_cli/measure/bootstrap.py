@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.measure.quantities import Columns
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.lists import first_of_each
+from rlcorr_cli.totals.flat import Floats, first_of_each
 from rlcorr_cli.totals.replicates import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,

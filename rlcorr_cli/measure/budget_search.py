@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetGroup, Crossing, binned_values
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 
 @np.errstate(all="ignore")

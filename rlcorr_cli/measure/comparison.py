@@ -24,7 +24,7 @@ from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
 from rlcorr_cli.totals.comparison import DEGREES, LOGS, plan_name, reference_name
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 NEAR_WEIGHT = 8.0
 """The largest weight of a baseline."""

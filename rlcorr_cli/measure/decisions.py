@@ -11,7 +11,7 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.reading.batch import Batch, Decision
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]

@@ -17,7 +17,7 @@ from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens, exp_as_rho
 from rlcorr_cli.plans.plan import STATISTICS, Bounds
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 Ends = tuple[float | None, float | None]
 """A statistic's bounds, low and high; None for none."""

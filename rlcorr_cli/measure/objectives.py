@@ -16,7 +16,7 @@ from rlcorr_cli.measure.correct import Corrected
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 CHANGE_LIMIT = 20.0
 """d is clamped to this on either side before r = e^d, and a clamped token has no gradient."""

@@ -35,9 +35,8 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.binned import BinnedTotals
 from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats, by_group
 from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.lists import by_group
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals

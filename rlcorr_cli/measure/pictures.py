@@ -13,9 +13,8 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats, ranges
 from rlcorr_cli.totals.histogram import Histogram
-from rlcorr_cli.totals.lists import ranges
 
 
 def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:

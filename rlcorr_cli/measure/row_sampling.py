@@ -14,7 +14,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import prefill, token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.lists import offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 

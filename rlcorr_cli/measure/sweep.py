@@ -18,7 +18,7 @@ from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import LEVELS, Plan, Rejection, Weighting
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.sweep import CAPPED, DEGREES, UnitTotals, distances
 
 LOG_NOTHING = -700.0

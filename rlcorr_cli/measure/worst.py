@@ -7,7 +7,7 @@ from rlcorr_cli.measure.arrays import Device, host
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 
 def largest_gaps(batch: Batch, device: Device, mode: Mode) -> Floats:

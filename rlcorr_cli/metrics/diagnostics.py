@@ -18,8 +18,8 @@ from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.exact import Floats
     from rlcorr_cli.totals.families import Value, Values
+    from rlcorr_cli.totals.flat import Floats
     from rlcorr_cli.totals.replicates import Replicates
     from rlcorr_cli.totals.view import Numbers
 

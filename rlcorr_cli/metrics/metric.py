@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.exact import Floats
     from rlcorr_cli.totals.families import Values
+    from rlcorr_cli.totals.flat import Floats
     from rlcorr_cli.totals.view import Numbers
 
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")

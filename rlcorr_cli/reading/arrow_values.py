@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
 
 from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
-from rlcorr_cli.totals.lists import offsets_of
+from rlcorr_cli.totals.flat import offsets_of
 
 
 def call(name: str, *values: Any) -> Any:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened, is_list
 from rlcorr_cli.reading.heads import MOST_IDS, Floats, Index, TokenLists, coded_pairs, whole
-from rlcorr_cli.totals.lists import offsets_of
+from rlcorr_cli.totals.flat import offsets_of
 
 LOG_ROUNDING = 1e-3
 """A set of more than e to this is no distribution's."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, is_list
-from rlcorr_cli.totals.lists import offsets_of
+from rlcorr_cli.totals.flat import offsets_of
 
 PORTION_BYTES = 1 << 22
 """The most that is written out at once, but for one row that takes more.  Larger portions are slower: the system clears

@@ -16,7 +16,7 @@ from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.kept_sets import kept_sets
 from rlcorr_cli.reading.names import KEPT_OFFSETS
 from rlcorr_cli.reading.values import coded, coded_lags
-from rlcorr_cli.totals.lists import offsets_of, ranges
+from rlcorr_cli.totals.flat import offsets_of, ranges
 
 N = TypeVar("N", bound=np.generic)
 

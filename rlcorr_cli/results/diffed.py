@@ -27,7 +27,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, Section, Severity
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.usable import Usable
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import in_both

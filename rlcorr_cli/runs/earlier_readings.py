@@ -22,7 +22,7 @@ from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, check_rereadable
 from rlcorr_cli.totals.bins import Binned, FloatBits
 from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import check_few
 from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.totals import GroupKey

@@ -31,7 +31,7 @@ from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import IdsAcrossShards, Reading, ReadingNotes, RetriedSmallerStream, ShardReading, running
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.histogram import Histogram
 
 SCATTER = 64

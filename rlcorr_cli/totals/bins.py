@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats, check_counts
-from rlcorr_cli.totals.lists import first_of_each
+from rlcorr_cli.totals.flat import Floats, check_counts, first_of_each
 
 Bins = NDArray[np.uint16]
 Counts = NDArray[np.integer[Any]]

@@ -15,7 +15,7 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits, added_up
-from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.lists import Ints, first_of_each
+from rlcorr_cli.totals.flat import Floats, Ints, first_of_each
 
 HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""

@@ -1,4 +1,4 @@
-"""Limits that several parts go by."""
+"""Limits that several parts go by: of float64, of tails of weights and of sample sizes; read without NumPy."""
 
 import math
 import sys

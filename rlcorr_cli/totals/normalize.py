@@ -15,8 +15,8 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.families import family_of
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
 from rlcorr_cli.totals.totals import Merge, Totals
 from rlcorr_cli.totals.view import Numbers, plan_block

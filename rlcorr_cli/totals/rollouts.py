@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_keys import Keys
 
 ROLLOUT, EMPTY = "rollout", "empty"

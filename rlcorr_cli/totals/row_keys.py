@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.lists import first_of_each
+from rlcorr_cli.totals.flat import first_of_each
 
 Keys = NDArray[np.uint64]
 SKETCH_SIZE, MOST_GROUPS = 1024, 1 << 18

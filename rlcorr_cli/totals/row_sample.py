@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
-from rlcorr_cli.totals.lists import ranges, starts_of
+from rlcorr_cli.totals.flat import ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 
 MOST_TOKENS = 550_000

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats, Ints, offsets_of
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
-from rlcorr_cli.totals.lists import Ints, offsets_of
 
 WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.exact import Floats, check_counts
+from rlcorr_cli.totals.flat import Floats, Ints, check_counts, first_of_each
 from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.lists import Ints, first_of_each
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
 
 GroupKey = tuple[Any, ...]

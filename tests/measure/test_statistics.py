@@ -8,7 +8,7 @@ import pytest
 
 from rlcorr_cli.measure.statistics import LINEAR, OF_PROBABILITIES, STATISTICS, k2, k3, k3_reverse
 from rlcorr_cli.plans import plan as plans
-from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.flat import Floats
 
 LN2 = math.log(2.0)
 

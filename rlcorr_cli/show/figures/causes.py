@@ -41,7 +41,7 @@ from rlcorr_cli.show.figures.panels import counts_below
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.show.numbers import number, plural, share
 from rlcorr_cli.show.words import column_at_fault
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 
 Finding = CauseFinding | None
 Panel = Callable[[Axes, DiagnosedDump, Finding], str]

@@ -17,7 +17,7 @@ from rlcorr_cli.results.trends import Course, Missing, course, lags
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
 from rlcorr_cli.show.numbers import number, plural
-from rlcorr_cli.totals.histogram import Floats
+from rlcorr_cli.totals.flat import Floats
 
 DENSE = 60
 """From so many places on, a curve has no markers."""

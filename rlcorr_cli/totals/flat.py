@@ -1,11 +1,18 @@
-"""Lists of many rows in flat arrays, one row's values after the other's: where each begins and ends."""
+"""Flat arrays: their types, counts, and the lists of many rows in them, one row's values after the other's."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def check_counts(*numbers: NDArray[Any]) -> None:
+    """A ValueError of numbers that count nothing: below 0, not finite, or beyond what a float counts exactly."""
+    if not all(np.all((values >= 0) & (values < 1 << 53)) for values in numbers):
+        raise ValueError("a count is no number of things")
 
 
 def first_of_each(ordered: NDArray[Any]) -> Ints:
