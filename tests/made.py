@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from oracle import Row
 
 from rlcorr_cli.measure.arrays import CPU, Device
-from rlcorr_cli.measure.budget_search import candidates
-from rlcorr_cli.measure.budget_search import totals as budget_totals
+from rlcorr_cli.measure.decisions import budget_candidates, budget_totals
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.budget_search import crossing, cut
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.earlier_readings import crossing, cut
 from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors, normalize
 from rlcorr_cli.totals.totals import GroupKey, Totals
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values
 
 HAS_CUDA = importlib.util.find_spec("torch") is not None and importlib.import_module("torch").cuda.is_available()
 DEVICES = (CPU, Device("torch"), *((Device("cuda"),) if HAS_CUDA else ()))
@@ -96,7 +94,7 @@ def bounds(one: Batch, plan: Plan) -> BudgetBounds:
     totals = budget_totals(one, plan, library())
     limit_of = {budget.name: budget.mean_below for budget in plan.budgets}
     crossing_of = {key: crossing(total, limit_of[key.budget]) for key, total in totals.items()}
-    for key, values in candidates(one, plan, library(), crossing_of).items():
+    for key, values in budget_candidates(one, plan, library(), crossing_of).items():
         found[key.budget][key.group], _ = cut(crossing_of[key], [values], limit_of[key.budget])
     return found
 

@@ -15,8 +15,7 @@ import numpy as np
 from rlcorr_cli.causes import gap
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals
-from rlcorr_cli.causes.gap_rows import TokenGaps
-from rlcorr_cli.causes.gap_sums import gap_totals
+from rlcorr_cli.causes.gap_sums import TokenGaps, gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.token_ids import (
     Beyond,

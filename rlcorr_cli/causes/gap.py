@@ -9,7 +9,7 @@ spread of d at all levels of surprise, another temperature is a straight line, a
 
 What is counted stands by a token's *part* (PARTS) and by the bin of its u.  A row is *odd* where its two columns do not
 belong to each other.  Everything adds but a maximum and two short lists of rows.
-`gap_rows` works the letters out for some rows, `gap_sums` sums them, and the rules read the sums (`features`).
+`gap_sums` works the letters out for some rows and sums them, and the rules read the sums (`features`).
 """
 
 from collections.abc import Iterable, Mapping

@@ -34,7 +34,7 @@ from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
-from rlcorr_cli.measure.worst import largest
+from rlcorr_cli.measure.row_sampling import largest
 from rlcorr_cli.totals.flat import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 

@@ -23,8 +23,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.fields import Number
-from rlcorr_cli.records.record import Record
+from rlcorr_cli.records.record import Number, Record
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.flat import Floats

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.diagnosis import StepChange
 from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
-from rlcorr_cli.causes.gap_rows import logit
+from rlcorr_cli.causes.gap_sums import logit
 from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.causes.rises import StepLevel, shift
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys

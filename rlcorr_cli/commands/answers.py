@@ -146,8 +146,7 @@ def yardstick(how: How) -> "Yardstick | None":
     clean = getattr(how, "clean_dump", None)
     if clean is None:
         return None
-    from rlcorr_cli.results.saved import is_report
-    from rlcorr_cli.results.yardstick import yardstick_in, yardstick_of
+    from rlcorr_cli.results.saved import is_report, yardstick_in, yardstick_of
 
     named = paths(clean)
     if is_report(named):

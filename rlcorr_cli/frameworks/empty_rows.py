@@ -6,8 +6,7 @@ rlcorr's own leave such rows out.  Without any valid token at all there is no st
 import math
 from collections.abc import Callable
 
-from rlcorr_cli.totals.families import StatisticFamily, Value
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, StatisticFamily, Value
 
 
 def with_empty(mean: Value, numbers: Numbers, value: float) -> Value:

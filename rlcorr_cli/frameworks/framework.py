@@ -16,10 +16,9 @@ from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
 from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
-from rlcorr_cli.totals.families import Values
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values
 
 Config = Mapping[str, Any]
 Option = TypeVar("Option", bound=str)

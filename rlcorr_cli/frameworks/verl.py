@@ -37,9 +37,8 @@ from rlcorr_cli.frameworks.framework import (
 )
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
-from rlcorr_cli.totals.families import family_of
 from rlcorr_cli.totals.limits import exp
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, family_of
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",

@@ -9,8 +9,7 @@ from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import Config, Framework, checked, choice, number, positive, ratio_level
 from rlcorr_cli.frameworks.verl_metrics import off_policy, ratio_family, veto_metrics
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.families import Values, family_of
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values, family_of
 
 KEYS = (
     "rollout_is_level",

@@ -23,16 +23,16 @@ from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.totals.flat import Floats, first_of_each
-from rlcorr_cli.totals.replicates import (
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
+from rlcorr_cli.totals.totals import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,
     MOST_RESAMPLED,
     MOST_STEP_CLUSTERS,
     GroupReplicates,
     Replicates,
+    Table,
 )
-from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
-from rlcorr_cli.totals.totals import Table
 
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""

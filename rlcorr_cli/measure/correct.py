@@ -2,7 +2,7 @@
 
 Each rejection is statistic -> scope -> inside bounds; the weighting is reduce -> limit -> exp -> clamp or zero.
 Values live on *units*: tokens [V] at token scope, sequences [B] otherwise.  A budget's bound is a number per sequence,
-found beforehand by `budget_search.py`.
+found beforehand (`totals/earlier_readings.py`).
 """
 
 import math

@@ -1,16 +1,22 @@
-"""What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down."""
+"""What a plan decides about each row and each of its tokens, as plain arrays: what `filter` writes down.
 
-from collections.abc import Mapping
+And a batch's share in finding the bounds of the plan's budgets: `totals/earlier_readings.py` says how they follow.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
 from rlcorr_cli.measure.arrays import Device, Flags, host, joined, row_blocks
-from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, correct
+from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, budgeted, correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.reading.batch import Batch, Decision
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
+from rlcorr_cli.totals.earlier_readings import BudgetGroup, Crossing, binned_values
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.totals import GroupKey
 
@@ -87,3 +93,33 @@ def rule_results(
     tokens = Tokens.of(batch, device, plan.mode)
     rejected = correct(tokens, plan, bounds_of_sequences(batch, budget_bounds)).rejected
     return [(each.rejection, host(each.value), host(each.on_tokens(tokens.rows))) for each in rejected]
+
+
+@np.errstate(all="ignore")
+def budget_totals(batch: Batch, plan: Plan, device: Device) -> dict[BudgetGroup, Binned[FloatBits]]:
+    """Counts and sums by bucket of every budget's statistic in every group."""
+    return {key: binned_values(values) for key, values in _budget_values(batch, plan, device)}
+
+
+@np.errstate(all="ignore")
+def budget_candidates(
+    batch: Batch, plan: Plan, device: Device, crossing_of: Mapping[BudgetGroup, Crossing]
+) -> dict[BudgetGroup, Floats]:
+    """The values in the bucket that holds the bound."""
+    return {
+        key: values[FLOAT_BITS.bins_of(values) == crossing_of[key].bucket]
+        for key, values in _budget_values(batch, plan, device)
+    }
+
+
+def _budget_values(batch: Batch, plan: Plan, device: Device) -> Iterator[tuple[BudgetGroup, Floats]]:
+    if not batch.n_tokens:
+        return
+    lengths = batch.lengths
+    tokens, group_index = Tokens.of(batch, device, plan.mode), np.repeat(batch.group_index, lengths)
+    order = np.argsort(group_index, kind="stable") if len(batch.group_keys) > 1 else slice(None)
+    cuts = np.searchsorted(group_index[order], np.arange(len(batch.group_keys) + 1)).tolist()
+    for budget in plan.budgets:
+        values = host(budgeted(tokens, budget, plan))[order]
+        for key, (start, end) in zip(batch.group_keys, pairwise(cuts), strict=True):
+            yield BudgetGroup(budget.name, key), values[start:end]

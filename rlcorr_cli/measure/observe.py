@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.advantages import advantage_columns, mean_advantages
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
-from rlcorr_cli.measure.comparison import Comparing
+from rlcorr_cli.measure.comparison import Comparing, advantage_columns, mean_advantages
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
@@ -34,16 +33,15 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.bins import Histogram, Histograms
 from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
+from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.flat import Floats, by_group
-from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.measured import WholeDump
-from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
-from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails
-from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, OfGroups, T, Totals
+from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, GroupReplicates, OfGroups, Replicates, T, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
 
 KEPT = "kept"

@@ -12,9 +12,8 @@ from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_su
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
-from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.bins import Binned, Grid, Histogram, Octaves
 from rlcorr_cli.totals.flat import Floats, ranges
-from rlcorr_cli.totals.histogram import Histogram
 
 
 def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:

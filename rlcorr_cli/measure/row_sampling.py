@@ -1,4 +1,7 @@
-"""Rows of checked batches into a RowSample; what rows are known by: hashes of how they begin, and of all they hold."""
+"""Rows that are picked: of checked batches into a RowSample, and the worst ones; what rows are known by.
+
+Hashes of how they begin, and of all they hold, tell rows apart.  The worst have the largest of some number of each.
+"""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.tokens import trained_policies
+from rlcorr_cli.measure.arrays import Device, host
+from rlcorr_cli.measure.tokens import Tokens, trained_policies
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.arrow_values import as_numpy, call, take
 from rlcorr_cli.reading.batch import Batch
@@ -14,7 +18,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import prefill, token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.flat import offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import Floats, offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
@@ -180,3 +184,21 @@ def content_sample(batch: Batch) -> KeySample:
     for logp in (each for each in trained if each is not None):
         keys = joined(keys, keys_of_floats(logp, offsets))
     return KeySample.of(keys)
+
+
+def largest_gaps(batch: Batch, device: Device, mode: Mode) -> Floats:
+    """The largest |log-ratio| of a token in each row of a batch, f64[B]; NaN of a row without a valid token."""
+    values, filled = np.full(batch.n_rows, np.nan), batch.filled
+    if batch.n_tokens:
+        gaps = np.abs(host(Tokens.of(batch, device, mode).log_ratio))
+        values[filled] = np.maximum.reduceat(gaps, batch.offsets[:-1][filled])
+    return values
+
+
+def largest(values: Floats, n: int) -> NDArray[np.int64]:
+    """Indices of the n largest that are numbers, largest first, the earlier one first among equals."""
+    known = np.flatnonzero(~np.isnan(values))
+    if n < len(known):
+        bound = np.partition(values[known], len(known) - n)[len(known) - n]
+        known = known[values[known] >= bound]
+    return known[np.argsort(-values[known], kind="stable")][:n]

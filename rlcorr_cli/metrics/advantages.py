@@ -43,7 +43,7 @@ def shift_and_error(n: Any, sums: Named, logs: Named) -> tuple[Any, Any]:
 
 def variance_over_sequences(n: Any, sums: Named) -> Any:
     """Of the advantages; 0 where only rounding tells them apart, NaN where float64 does not hold their squares."""
-    from rlcorr_cli.totals.families import variance
+    from rlcorr_cli.totals.view import variance
 
     return variance(sums("advantage") / n, sums("advantage_squared") / n)
 

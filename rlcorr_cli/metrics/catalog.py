@@ -41,8 +41,7 @@ from rlcorr_cli.metrics.weights import FACTOR, KEPT_SIZE, OOB, WEIGHTS
 from rlcorr_cli.plans.plan import RESERVED, Plan
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Values
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import Numbers, Values
 
 ANY = "NAME"
 """What stands for a rejection's name."""
@@ -85,7 +84,7 @@ def _has_rules(plan: Plan) -> bool:
 
 
 def _weights(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
-    from rlcorr_cli.totals.families import Weights
+    from rlcorr_cli.totals.view import Weights
 
     return {"": Weights.of(numbers, plan)}
 

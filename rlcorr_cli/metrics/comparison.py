@@ -22,8 +22,8 @@ from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.comparison import ComparedTotals
-    from rlcorr_cli.totals.families import Value, Values
-    from rlcorr_cli.totals.replicates import Replicates
+    from rlcorr_cli.totals.totals import Replicates
+    from rlcorr_cli.totals.view import Value, Values
 
 
 def _info(totals: "ComparedTotals") -> Any:

@@ -18,10 +18,9 @@ from rlcorr_cli.metrics.metric import Metric, draws, evaluated
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Value, Values
     from rlcorr_cli.totals.flat import Floats
-    from rlcorr_cli.totals.replicates import Replicates
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.totals import Replicates
+    from rlcorr_cli.totals.view import Numbers, Value, Values
 
 CHI2_LIMIT = 20.0
 """chi2_token and chi2_seq clamp the log-ratio (the sum, for a sequence) to +-20, as verl does."""

@@ -16,7 +16,7 @@ def _pearson(n: "Numbers") -> Any:
     """Correlation of e^a with e^b; nothing where a column is constant (to rounding)."""
     import numpy as np
 
-    from rlcorr_cli.totals.families import variance
+    from rlcorr_cli.totals.view import variance
 
     p, q = n.per_token("rollout_prob"), n.per_token("train_prob")
     var_p = variance(p, n.per_token("rollout_prob_sq"))

@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING
 from rlcorr_cli.metrics.metric import GAP, Metric
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Value
     from rlcorr_cli.totals.flat import Floats
+    from rlcorr_cli.totals.view import Value
 
 Interval = tuple[float, float]
 FEWEST_CLUSTERS = 5

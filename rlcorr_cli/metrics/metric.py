@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Values
     from rlcorr_cli.totals.flat import Floats
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import Numbers, Values
 
 MEASURED_ON = ("bf16 engine", "int8 weights", "fp32")
 """The three dumps of sample_data that `measured` is of: one model, sampled by engines of these precisions, and scored
@@ -101,7 +100,7 @@ class Metric:
 
 def evaluated(metrics: Iterable[Metric], totals: Any) -> "Values":
     """The metrics' values by name; None where there is nothing to take one of and where float64 does not hold it."""
-    from rlcorr_cli.totals.families import finite
+    from rlcorr_cli.totals.view import finite
 
     return {metric.name: finite(partial(metric.value, totals)) for metric in metrics}
 
@@ -121,7 +120,7 @@ def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":
 
 def std_over_tokens(numbers: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
-    from rlcorr_cli.totals.families import variance
+    from rlcorr_cli.totals.view import variance
 
     return variance(numbers.per_token(first), numbers.per_token(second)) ** 0.5
 

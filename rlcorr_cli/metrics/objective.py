@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from rlcorr_cli.metrics.metric import Metric
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Value, Values
+    from rlcorr_cli.totals.view import Value, Values
 
 OBJECTIVE: tuple[Metric, ...] = (
     Metric(

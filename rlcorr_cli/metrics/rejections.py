@@ -6,13 +6,12 @@ from rlcorr_cli.metrics.metric import Metric
 from rlcorr_cli.plans.plan import STATISTICS, Plan
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import StatisticFamily
-    from rlcorr_cli.totals.view import Numbers
+    from rlcorr_cli.totals.view import Numbers, StatisticFamily
 
 
 def each_rejection(numbers: "Numbers", plan: Plan) -> "dict[str, StatisticFamily]":
     """The statistic of every rejection and budget of a plan, by what its metrics' names begin with."""
-    from rlcorr_cli.totals.families import family_of
+    from rlcorr_cli.totals.view import family_of
 
     families: dict[str, StatisticFamily] = {}
     for rule in plan.rules:
@@ -24,14 +23,14 @@ def each_rejection(numbers: "Numbers", plan: Plan) -> "dict[str, StatisticFamily
 
 def all_rejections(numbers: "Numbers") -> "StatisticFamily":
     """What all rejections together drop."""
-    from rlcorr_cli.totals.families import family_of
+    from rlcorr_cli.totals.view import family_of
 
     return family_of(numbers, "rs.", True, 0.0)
 
 
 def veto_of(numbers: "Numbers", plan: Plan) -> "StatisticFamily":
     """What the veto of a plan that has one drops."""
-    from rlcorr_cli.totals.families import family_of
+    from rlcorr_cli.totals.view import family_of
 
     veto = next(rejection for rejection in plan.rejections if rejection.is_veto)
     return family_of(numbers, f"rs.{veto.name}.", False, 1.0)

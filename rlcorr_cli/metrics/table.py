@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
-    from rlcorr_cli.totals.families import Value
     from rlcorr_cli.totals.flat import Floats
+    from rlcorr_cli.totals.view import Value
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """WEIGHTS: rollout_is_*, of a plan's importance weights, raw and as applied.
 
-Formulas read `Weights` of `totals/families.py`.
+Formulas read `Weights` of `totals/view.py`.
 """
 
 from rlcorr_cli.metrics.metric import Metric

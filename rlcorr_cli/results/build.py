@@ -25,7 +25,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
-from rlcorr_cli.records.fields import as_json
+from rlcorr_cli.records.record import as_json
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
 from rlcorr_cli.results.groups import (
     COUNTED,
@@ -45,15 +45,13 @@ from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.story import story_of
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.families import Value, Values
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
-from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
-from rlcorr_cli.totals.totals import Totals
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.totals import Replicates, Totals
+from rlcorr_cli.totals.view import Numbers, Value, Values
 
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""

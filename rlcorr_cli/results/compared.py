@@ -15,8 +15,7 @@ from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.fields import HIDDEN, Form, computed
-from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.records.record import HIDDEN, Form, Output, Record, computed
 from rlcorr_cli.results.build import course_of_sample, sequence_distances
 from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (
@@ -51,10 +50,9 @@ from rlcorr_cli.totals.comparison import (
     uncorrected,
     weight_means,
 )
-from rlcorr_cli.totals.families import Values, finite
 from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.totals import Totals
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values, finite
 
 NO_SHIFT = (
     "Advantage shift not computed: the advantages are all equal, or too few effective sequences carry the weight "

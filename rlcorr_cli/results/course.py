@@ -22,14 +22,13 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, shown_at
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
-from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, as_json
-from rlcorr_cli.records.record import Record
+from rlcorr_cli.records.record import HIDDEN, Key, Number, Record, Scalar, as_json
 from rlcorr_cli.results.groups import Group, key_as_json
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.measured import MOST_STEPS
 from rlcorr_cli.totals.row_keys import DistinctKeys
+from rlcorr_cli.totals.view import Value
 
 POOLED = (
     f"There are over {MOST_STEPS:,} steps: all are taken together. Name some of the files at a time, or group by step."

@@ -16,14 +16,11 @@ from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
-from rlcorr_cli.records.fields import HIDDEN, Form, Interval, Key, Number, Scalar, as_json, computed
-from rlcorr_cli.records.record import Record
-from rlcorr_cli.totals.families import Value
+from rlcorr_cli.records.record import HIDDEN, Form, Interval, Key, Number, Record, Scalar, as_json, computed
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 from rlcorr_cli.totals.measured import WholeDump
-from rlcorr_cli.totals.replicates import Replicates
-from rlcorr_cli.totals.totals import EMPTY, MASKED, MOST_LISTED, ROWS, Totals
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.totals import EMPTY, MASKED, MOST_LISTED, ROWS, Replicates, Totals
+from rlcorr_cli.totals.view import Numbers, Value
 
 UNEVEN = 1.5
 """Clusters that are alike are less overdispersed, but by chance."""

@@ -10,8 +10,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.fields import HIDDEN, Key, Plain, computed
-from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.records.record import HIDDEN, Key, Output, Plain, Record, computed
 from rlcorr_cli.results.groups import Counts, Inputs, Suspicions, amount_words, of_inputs
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

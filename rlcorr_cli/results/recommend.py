@@ -15,15 +15,14 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
-from rlcorr_cli.records.record import Record
+from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Record
 from rlcorr_cli.results.course import BREAKS_AT_END
 from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
 from rlcorr_cli.results.usable import Usable, tail_answer
-from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.view import Value
 
 Flag = Literal["moved", "outliers", "far", "near", "weight"]
 FLAGS: tuple[Flag, ...] = ("moved", "outliers", "far", "near", "weight")

@@ -17,8 +17,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
-from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.records.record import HIDDEN, Form, Key, Output, Record, computed
 from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps
 from rlcorr_cli.results.groups import (
     Clusters,
@@ -49,7 +48,7 @@ from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.verdict import StepVerdict, Verdict, refuses_sequences, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
-from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.bins import HISTOGRAM_RELATIVE_ERROR, Histogram
 
 if TYPE_CHECKING:
     import polars

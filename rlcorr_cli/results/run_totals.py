@@ -13,9 +13,8 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.results.saved_runs import MeasuredRun
-from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupReplicates, regrouped
 from rlcorr_cli.totals.tail import GROUP_SIZE
-from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.totals import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupReplicates, Totals, regrouped
 from rlcorr_cli.totals.view import diagnostics_block
 
 

@@ -14,10 +14,10 @@ from rlcorr_cli.errors import plain
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Rejection
 from rlcorr_cli.records.record import Record
-from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.bins import HISTOGRAM_RELATIVE_ERROR, Histogram
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.tail import Tail
+from rlcorr_cli.totals.view import Value
 
 TARGET = 0.9
 """The share of its units that a suggested bound keeps."""

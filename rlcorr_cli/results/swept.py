@@ -16,19 +16,18 @@ from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SH
 from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
-from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Output, Record, computed
 from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, with_bad_rows
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, ess, place_of_share
 from rlcorr_cli.totals.totals import Totals
+from rlcorr_cli.totals.view import Value
 
 N_POINTS = 25
 """Of a curve."""

@@ -17,9 +17,8 @@ from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
 from rlcorr_cli.results.groups import Group
 from rlcorr_cli.totals.binned import POSITION, BinnedTotals
-from rlcorr_cli.totals.bins import Binned, Bins, Octaves
+from rlcorr_cli.totals.bins import Binned, Bins, Histogram, Octaves
 from rlcorr_cli.totals.flat import Floats
-from rlcorr_cli.totals.histogram import Histogram
 
 MIN_BIN_COUNT = 20
 """Bins with fewer values are left out: their spread says nothing."""

@@ -47,8 +47,8 @@ from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.reading.names import NO_CLUSTERS
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
+from rlcorr_cli.totals.view import Value
 
 Answer = Literal["no", "unsure", "yes"]
 ANSWERS: tuple[Answer, ...] = ("no", "unsure", "yes")

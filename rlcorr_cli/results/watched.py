@@ -12,8 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
-from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.records.record import HIDDEN, Key, Number, Output, Record, Scalar, computed
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved_runs import SavedRun

@@ -37,9 +37,9 @@ from rlcorr_cli.runs.reading import (
     check_quarantine,
     one_reading,
 )
+from rlcorr_cli.totals.earlier_readings import RolloutTotals
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
 MANY_FILES = 10

@@ -20,7 +20,7 @@ from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals
 from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import OpenDump, Watch
-from rlcorr_cli.totals.replicates import MOST_RESAMPLED
+from rlcorr_cli.totals.totals import MOST_RESAMPLED
 
 
 @frozen(kw_only=True)

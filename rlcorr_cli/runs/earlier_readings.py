@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure import budget_search as bins
+from rlcorr_cli.measure.decisions import budget_candidates, budget_totals
 from rlcorr_cli.measure.observe import BudgetBounds
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
@@ -21,10 +21,9 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, check_rereadable
 from rlcorr_cli.totals.bins import Binned, FloatBits
-from rlcorr_cli.totals.budget_search import BudgetBatch, BudgetGroup, Crossing, crossing, cut
+from rlcorr_cli.totals.earlier_readings import BudgetBatch, BudgetGroup, Crossing, RolloutTotals, crossing, cut
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import check_few
-from rlcorr_cli.totals.rollouts import RolloutTotals
 from rlcorr_cli.totals.totals import GroupKey
 
 K = TypeVar("K", bound=Hashable)
@@ -76,7 +75,7 @@ class BudgetTotals(ShardWork[dict[BudgetGroup, Binned[FloatBits]]]):
 
     def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> dict[BudgetGroup, Binned[FloatBits]]:
         """Count one shard."""
-        return add_up(bins.totals(rows.batch, self.plan, self.reading.device) for rows in batches)
+        return add_up(budget_totals(rows.batch, self.plan, self.reading.device) for rows in batches)
 
 
 @frozen(kw_only=True)
@@ -88,7 +87,7 @@ class BudgetCandidates(ShardWork[list[dict[BudgetGroup, Floats]]]):
 
     def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> list[dict[BudgetGroup, Floats]]:
         """Pick one shard's values."""
-        return [bins.candidates(rows.batch, self.plan, self.reading.device, self.crossings) for rows in batches]
+        return [budget_candidates(rows.batch, self.plan, self.reading.device, self.crossings) for rows in batches]
 
 
 def add_up(parts: Iterable[Mapping[K, Binned[FloatBits]]]) -> dict[K, Binned[FloatBits]]:

@@ -28,7 +28,7 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.reading.tables import Table, one_table
-from rlcorr_cli.records.fields import as_json
+from rlcorr_cli.records.record import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport

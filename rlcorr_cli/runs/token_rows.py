@@ -21,8 +21,8 @@ from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.measure.decisions import decide_batch, rule_results
 from rlcorr_cli.measure.observe import BudgetBounds
+from rlcorr_cli.measure.row_sampling import largest, largest_gaps
 from rlcorr_cli.measure.tokens import trained_policies
-from rlcorr_cli.measure.worst import largest, largest_gaps
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard

@@ -34,7 +34,7 @@ from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
-from rlcorr_cli.totals.families import Value, Values
+from rlcorr_cli.totals.view import Value, Values
 
 PLAN_NOTE = (
     "`rlcorr presets PLAN --for verl` prints a plan's lines for a framework's config. `rlcorr explain worth` defines a "

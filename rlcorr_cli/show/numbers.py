@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlcorr_cli.errors import plural as plural
 from rlcorr_cli.results.groups import Clusters
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import Histogram
 
 NOTHING = "–"
 BLOCKS = "▁▂▃▄▅▆▇█"

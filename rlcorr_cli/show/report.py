@@ -78,8 +78,8 @@ from rlcorr_cli.show.words import (
     suggestion_notes,
     verdict_sentences,
 )
-from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.bins import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.view import Value
 
 MARKS = "! marks a value outside its limit."
 STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", "too few": "warn"}

@@ -25,7 +25,7 @@ from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, number, plural, share
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, story_notes
-from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.view import Value
 
 
 def document(sweep: Sweep) -> Document:

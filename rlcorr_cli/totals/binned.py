@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.bins import Binned, Grid, Histogram, Octaves
 from rlcorr_cli.totals.flat import Floats
-from rlcorr_cli.totals.histogram import Histogram
 
 SCATTER = 64
 """Bins along either axis of a scatter."""

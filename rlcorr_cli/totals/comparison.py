@@ -13,9 +13,8 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tail
-from rlcorr_cli.totals.totals import Merge, Table, Totals
+from rlcorr_cli.totals.totals import Merge, Replicates, Table, Totals
 from rlcorr_cli.totals.view import Numbers
 
 MASS = "mass"

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.bins import Histogram
 from rlcorr_cli.totals.comparison import COMPARISON
-from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
-from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
-from rlcorr_cli.totals.totals import Sum, Totals
+from rlcorr_cli.totals.totals import MOST_RESAMPLED, GroupReplicates, Replicates, Sum, Totals, add_replicates
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes some 3 kB, of up to MOST_LISTED some 20 kB."""

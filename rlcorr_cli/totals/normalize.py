@@ -15,11 +15,10 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.families import family_of
+from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT
 from rlcorr_cli.totals.flat import Floats
-from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT
 from rlcorr_cli.totals.totals import Merge, Totals
-from rlcorr_cli.totals.view import Numbers, plan_block
+from rlcorr_cli.totals.view import Numbers, family_of, plan_block
 
 _UNITS = {"tok": ("tokens", "unit"), "seq": ("sequences", "seq")}
 """Moment -> what it counts, and whose extremes are its own."""

@@ -1,15 +1,21 @@
 """Numbers: totals as formulas read them, by name, over all tokens or over what a plan keeps.
 
 The same formula reads those of one group (floats), of all groups at once (f64[G]) and of replicates (f64[R]).
+
+StatisticFamily: one statistic's family of them, read as mean, spread, extremes and shares.  Families are made in
+`measure/effects.py` for raw and applied weights and for each rejection; metrics and peers' profiles read them here.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.replicates import Replicates
-from rlcorr_cli.totals.totals import Merge, Totals
+import numpy as np
+
+from rlcorr_cli.frozen import frozen
+from rlcorr_cli.plans.plan import Bounds, Mode, Plan
+from rlcorr_cli.totals.totals import Merge, Replicates, Totals
 
 
 def diagnostics_block(mode: Mode) -> str:
@@ -124,3 +130,167 @@ class Numbers:
             if (full := block + self.prefix + name) in names:
                 return full
         raise UnknownTotalError(self.prefix + name)
+
+
+Value = float | None
+Values = dict[str, Value]
+
+
+@frozen(kw_only=True)
+class StatisticFamily:
+    """One statistic's family of totals, read under its prefix: mean, spread, extremes and shares.
+
+    Units are tokens at token scope and non-empty sequences otherwise; `seq_*` is of each sequence's token mean.
+    bounds: what a plan holds the units to.  Every result is None where there is nothing to take it of; of totals of
+    many groups at once it is an f64[G], NaN there.  A spread below 1e-6 of the distances from the centre or from 0 (the
+    smaller root mean square) is 0: two sums do not tell it from rounding.
+    """
+
+    numbers: Numbers
+    prefix: str
+    token_scope: bool
+    centre: float
+    bounds: Bounds
+
+    def per_token(self, name: str) -> Value:
+        """A total over N."""
+        return finite(lambda: self.numbers.per_token(self.prefix + name))
+
+    def per_sequence(self, name: str) -> Value:
+        """A total over B."""
+        return finite(lambda: self.numbers.per_sequence(self.prefix + name))
+
+    def mean(self, moment: str = "tok") -> Value:
+        """Mean over tokens; a sequence's value counts once for each of its tokens."""
+        return self.per_token(moment)
+
+    def std(self, moment: str = "tok") -> Value:
+        """Population standard deviation over tokens ("trim": of the clamped statistic)."""
+        return finite(lambda: self._variance(moment, self.numbers.tokens) ** 0.5)
+
+    def token_ess(self, moment: str = "tok") -> Value:
+        """(sum w)^2 / (N sum w^2) over tokens."""
+        return self._ess(moment, self.numbers.tokens)
+
+    def ess(self) -> Value:
+        """(sum w)^2 / (n sum w^2) over the units."""
+        return self._ess(self._unit, self._n_units)
+
+    def kept_ess(self) -> Value:
+        """The same once rejected units weigh 0."""
+        return self._ess("kept", self._n_units)
+
+    def unit_mean(self) -> Value:
+        """Mean over units."""
+        return finite(lambda: self.numbers.sum(self.prefix + self._unit) / self._n_units)
+
+    def unit_std(self) -> Value:
+        """Population standard deviation over units."""
+        return finite(lambda: self._variance(self._unit, self._n_units) ** 0.5)
+
+    def seq_mean(self) -> Value:
+        """Mean over sequences of the sequence's token mean."""
+        return self.per_sequence("seq")
+
+    def seq_std(self) -> Value:
+        """Sample standard deviation (n - 1) of the sequences' token means."""
+        n = self.numbers.sequences
+        return finite(lambda: (self._variance("seq", n) * n / (n - 1)) ** 0.5)
+
+    def seq_max_deviation(self) -> Value:
+        """Largest distance of a sequence's token mean from the centre."""
+        low, high = (end(f"{self.prefix}seq") for end in (self.numbers.min, self.numbers.max))
+        return finite(lambda: np.maximum(self.centre - low, high - self.centre))
+
+    def fraction(self, end: str) -> Value:
+        """Share of units beyond a bound."""
+        return finite(lambda: self.numbers.sum(self.prefix + end) / self._n_units)
+
+    def seq_fraction(self, end: str) -> Value:
+        """Share of sequences whose token mean lies beyond a bound."""
+        return self.per_sequence(f"seq_{end}")
+
+    def min(self, name: str = "unit") -> Value:
+        """Minimum over units ("seq": of the token means; "log": of the unlimited log ratio)."""
+        return finite(lambda: self.numbers.min(self.prefix + name))
+
+    def max(self, name: str = "unit") -> Value:
+        """Maximum, likewise."""
+        return finite(lambda: self.numbers.max(self.prefix + name))
+
+    def only(self, name: str) -> Value:
+        """The one value that a minimum and a maximum agree on, to rounding; None where they differ."""
+        low, high = (end(self.prefix + name) for end in (self.numbers.min, self.numbers.max))
+        return finite(lambda: np.where(np.isclose(low, high, rtol=1e-9, atol=0.0), low, np.nan))
+
+    @property
+    def _unit(self) -> str:
+        return "tok" if self.token_scope else "seq"
+
+    @property
+    def _n_units(self) -> Any:
+        return self.numbers.tokens if self.token_scope else self.numbers.sequences
+
+    def _variance(self, moment: str, n: Any) -> Any:
+        """From the sum of squares about the centre or about 0, whichever is smaller: it keeps more digits."""
+        mean = self.numbers.sum(self.prefix + moment) / n
+        about_centre, about_0 = (self.numbers.sum(f"{self.prefix}{moment}_{of}") / n for of in ("dev", "sq"))
+        nearest_0 = about_0 < about_centre
+        return variance(np.where(nearest_0, mean, mean - self.centre), np.where(nearest_0, about_0, about_centre))
+
+    def _ess(self, moment: str, n: Any) -> Value:
+        total, squares = self.numbers.sum(self.prefix + moment), self.numbers.sum(f"{self.prefix}{moment}_sq")
+        return finite(lambda: total * total / (n * squares))
+
+
+@frozen
+class Weights:
+    """A plan's weights.  raw: before bounds; bounded: after; applied: also divided by the batch mean, where the plan
+    says so."""
+
+    raw: StatisticFamily
+    bounded: StatisticFamily
+    applied: StatisticFamily
+
+    @classmethod
+    def of(cls, numbers: Numbers, plan: Plan) -> "Weights":
+        """Of a plan that has a weighting."""
+        assert plan.weighting is not None
+        token_scope, bounds = plan.weighting.scope == "token", plan.weighting.bounds
+        raw, bounded, normed = (
+            family_of(numbers, stage, token_scope, 1.0, bounds=bounds) for stage in ("weight.", "applied.", "normed.")
+        )
+        return cls(raw, bounded, normed if plan.normalizes else bounded)
+
+
+def family_of(
+    numbers: Numbers, prefix: str, token_scope: bool, centre: float, *, bounds: Bounds | None = None
+) -> StatisticFamily:
+    """One statistic's family of totals; see StatisticFamily."""
+    return StatisticFamily(
+        numbers=numbers, prefix=prefix, token_scope=token_scope, centre=centre, bounds=bounds or Bounds()
+    )
+
+
+def variance(mean: Any, mean_square: Any) -> Any:
+    """mean_square - mean^2; 0 where what is left is only rounding of the two, NaN where float64 cannot hold them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = mean_square - mean * mean
+        held = np.where(difference > 1e-12 * mean_square, difference, 0.0)
+        return np.where(np.isfinite(mean_square), held, np.nan)
+
+
+def finite(compute: Callable[[], Any]) -> Any:
+    """A number, or None for no data (a division by zero) and for what float64 cannot hold.
+
+    Of many groups' numbers, an f64[G], with NaN for None.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            value = compute()
+        if isinstance(value, np.ndarray) and value.ndim:
+            return np.where(np.isfinite(value), value, np.nan)
+        value = float(value)
+    except (ZeroDivisionError, OverflowError, TypeError):
+        return None
+    return value if math.isfinite(value) else None

@@ -100,7 +100,7 @@ def ours(name: str, data: Padded) -> Outcome:
 def m2po_bound(log_ratio: np.ndarray) -> float:
     """The largest squared log-ratio that M2PO's 0.04 lets stay, by the package's own search."""
     from rlcorr_cli.totals.bins import FLOAT_BITS
-    from rlcorr_cli.totals.budget_search import binned_values, crossing, cut
+    from rlcorr_cli.totals.earlier_readings import binned_values, crossing, cut
 
     squares = log_ratio**2
     at = crossing(binned_values(squares), 0.04)

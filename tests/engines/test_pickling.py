@@ -25,7 +25,7 @@ from rlcorr_cli.runs.earlier_readings import BudgetCandidates, BudgetTotals, sea
 from rlcorr_cli.runs.filter_passes import filter_work
 from rlcorr_cli.runs.inspect import InspectShard
 from rlcorr_cli.runs.reading import ShardReading
-from rlcorr_cli.totals.budget_search import crossing
+from rlcorr_cli.totals.earlier_readings import crossing
 
 N = 40
 

@@ -18,8 +18,7 @@ from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.catalog import canonical, logged_name
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values
 
 pytestmark = pytest.mark.usefixtures("every_library")
 

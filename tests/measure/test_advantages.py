@@ -13,8 +13,7 @@ from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.families import Values
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import Numbers, Values
 
 NAMES = ("advantage_shift", "advantage_shift_se")
 

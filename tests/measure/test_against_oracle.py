@@ -37,7 +37,7 @@ from rlcorr_cli.plans.plan import (
     veto,
 )
 from rlcorr_cli.plans.presets import PRESETS
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.view import Values
 
 pytestmark = pytest.mark.usefixtures("every_library")
 SIGNED = ("ratio", "log_ratio", "k1", "prob_gap", "binary_kl_signed")

@@ -15,8 +15,8 @@ from rlcorr_cli.measure.tokens import scored_rollout
 from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import Keys
+from rlcorr_cli.totals.totals import Replicates
 
 INTEGERS = ("sequences", "tokens", "rewarded", "extreme")
 

@@ -18,7 +18,7 @@ from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
 from rlcorr_cli.plans.plan import Bounds, Mode, Plan, Rejection, Weighting, veto
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals, normalized
-from rlcorr_cli.totals.families import Values
+from rlcorr_cli.totals.view import Values
 
 pytestmark = pytest.mark.usefixtures("every_library")
 

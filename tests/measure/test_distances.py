@@ -9,8 +9,7 @@ from made import observed, row, simulated
 from oracle import Row
 
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import FLOAT_BITS, Histogram
 from rlcorr_cli.totals.view import plan_block
 
 pytestmark = pytest.mark.usefixtures("every_library")

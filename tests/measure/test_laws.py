@@ -33,18 +33,16 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
-from rlcorr_cli.totals.budget_search import binned_values
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Histogram, Octaves
+from rlcorr_cli.totals.earlier_readings import binned_values
 from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
-from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, GroupRows, KeySample
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
-from rlcorr_cli.totals.totals import MOST_LISTED, Merge, Sum, Table, Totals
+from rlcorr_cli.totals.totals import MOST_LISTED, Merge, Replicates, Sum, Table, Totals
 
 OCTAVES = Octaves(-1, 2, 2)
 NAMES: dict[Merge, tuple[str, ...]] = {"sum": ("a", "b"), "min": ("low",), "max": ("high",), "log_sum_exp": ("c", "d")}

@@ -14,9 +14,8 @@ from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
-from rlcorr_cli.totals.bins import FLOAT_BITS
+from rlcorr_cli.totals.bins import FLOAT_BITS, Histogram, Histograms
 from rlcorr_cli.totals.flat import by_group
-from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import MOST_LISTED
 from rlcorr_cli.totals.view import Numbers, diagnostics_block, plan_block

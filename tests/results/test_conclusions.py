@@ -16,7 +16,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.records.fields import computed
+from rlcorr_cli.records.record import computed
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, with_remedies
 from rlcorr_cli.results.story import Story
@@ -28,8 +28,7 @@ from rlcorr_cli.show import print_result
 from rlcorr_cli.show.figures import draw
 from rlcorr_cli.show.numbers import share
 from rlcorr_cli.show.report import to_do
-from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import FLOAT_BITS, Histogram
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 STRICT = tuple(replace(rule, high=0.002, severity="fail") if rule.metric == "k3_kl" else rule for rule in RULES)

@@ -13,8 +13,8 @@ from rlcorr_cli.causes.wording import levels_named, steps_named
 from rlcorr_cli.results.course import AtStep, Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.show.words import rise_sentence, steps_that_break
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.row_keys import DistinctKeys
+from rlcorr_cli.totals.view import Value
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import pytest
 from rlcorr_cli import Plan, analyze, choose_plan, compare
 from rlcorr_cli.plans.plan import Bounds, Rejection
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
-from rlcorr_cli.totals.bins import FLOAT_BITS
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import FLOAT_BITS, Histogram
 from rlcorr_cli.totals.tail import Tail
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"

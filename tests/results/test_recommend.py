@@ -12,7 +12,7 @@ from rlcorr_cli.results.recommend import Evidence, PlanValues, Recommendation, f
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.suggest import GeometricBounds
 from rlcorr_cli.results.usable import Usable, usable_weights
-from rlcorr_cli.totals.families import Value
+from rlcorr_cli.totals.view import Value
 
 NOTHING = Plan("disabled")
 TOKEN = Plan("token", Weighting("token", Bounds(None, 2.0)))

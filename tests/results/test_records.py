@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import jsonschema_rs
 import pytest
 
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, Scalar, computed
 from rlcorr_cli.records.forms import schema
-from rlcorr_cli.records.record import Record
+from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Record, Scalar, computed
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from rlcorr_cli.show.figures import KINDS, draw, panels
 from rlcorr_cli.show.figures.panels import rebinned
 from rlcorr_cli.show.inputs import picture_source
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
-from rlcorr_cli.totals.histogram import Histogram
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Histogram, Octaves
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"

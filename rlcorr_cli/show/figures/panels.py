@@ -31,9 +31,8 @@ from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.show.numbers import number, plural, share, signed
 from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import Binned, Grid, Octaves
+from rlcorr_cli.totals.bins import Binned, Grid, Histogram, Octaves
 from rlcorr_cli.totals.flat import Floats
-from rlcorr_cli.totals.histogram import Histogram
 
 ASIDE = "Advantages are not counted: `rlcorr plot DUMP --kind weights` counts them where the dump has any."
 LONGER = 1.1
