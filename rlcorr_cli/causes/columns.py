@@ -34,7 +34,6 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import TURN
 
-NEVER_HOT = ("length",)
 MIN_TREND_LEVELS = 3
 """Two levels are compared, not drawn a line through."""
 
@@ -142,8 +141,7 @@ class Attribution:
 @once
 def attributions(case: Case) -> list[Attribution]:
     """Of each column of levels.  Of columns that part the rows alike only the first can be a cause."""
-    totals, place, sample = case.totals, case.place, case.sample
-    looked = totals.columns.keys() - {*NEVER_HOT} if sample is None else looked_at(sample).keys()
+    totals, place, looked = case.totals, case.place, looked_at(case.sample).keys()
     counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name in looked}
     # Prompts are many, and would hide what another column shows.
     tried = sum(n for name, n in counts.items() if name != PROMPT)

@@ -13,13 +13,11 @@ import numpy as np
 from rlcorr_cli.causes.columns import trending_column
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, Parameter
 from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
-from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.token_ids import SharedPrefixes
+from rlcorr_cli.causes.token_ids import SharedPrefixes, beyond_vocabulary, shared_prefixes
 from rlcorr_cli.causes.weights import leak
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
-from rlcorr_cli.totals.row_sample import RowSample
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
 """The mean of e^l - 1 must be below LOST_MASS, and below -LOST_ERRORS standard errors."""
@@ -113,8 +111,7 @@ def truncation(case: Case) -> CauseFinding | None:
 def _other_cuts(case: Case, found: CauseFinding) -> list[str]:
     """Which other cut it may be as well."""
     # Of the column that was cut: training's where that is what was found.
-    name, mirrored = found.cause, case.mirrored if "swapped_columns" in found.explains else None
-    step = (mirrored or case).step
+    name, step = found.cause, (case.mirrored if "swapped_columns" in found.explains else case).step
     if name == "temperature_and_truncation":
         return []
     if step is None or (name == "top_p" and not is_cut(step)):  # no token shows the bound
@@ -129,14 +126,15 @@ def _other_cuts(case: Case, found: CauseFinding) -> list[str]:
 
 
 def _or_padding(case: Case) -> list[str]:
-    """Of a leak: padding, where some tokens lose more than a cut takes, or the rows are not at hand."""
-    return ["padded_vocabulary"] if case.beyond is None or case.beyond.lost > case.beyond.gained else []
+    """Of a leak: padding, where some tokens lose more than a cut takes."""
+    beyond = beyond_vocabulary(case.sample)
+    return ["padded_vocabulary"] if beyond.lost > beyond.gained else []
 
 
 def bound_holds(case: Case, found: CauseFinding) -> bool:
     """Whether the tokens keep what a truncation says: sure ones are exactly 0, and no more of those near a top-p bound
     are on its wrong side than noise carries there; a min-p's are, and it leaves too little to be top-p's."""
-    step = (("swapped_columns" in found.explains and case.mirrored) or case).step
+    step = (case.mirrored if "swapped_columns" in found.explains else case).step
     if step is None or found.cause == "top_p":
         return step is not None and step.is_sharp
     return step.left <= MOST_LEFT and (found.cause != "min_p" or step.ratio_left * NEAR_BOUND <= TOP_P_LEFT)
@@ -145,7 +143,7 @@ def bound_holds(case: Case, found: CauseFinding) -> bool:
 def _truncation_of_rollout(case: Case) -> CauseFinding | None:
     step = case.step
     loses = loses_mass(case)
-    if is_in_part(step) and case.sample is not None and (found := _on_some_rows(case, case.sample)) is not None:
+    if is_in_part(step) and (found := _on_some_rows(case)) is not None:
         return found
     # What other weights add to the mean of e^l hides the loss, and not the step.
     if step is None or not is_cut(step) or not (loses or step.errors <= MOST_AGAINST * step.judged):
@@ -172,13 +170,14 @@ def is_in_part(step: Step | None) -> bool:
     return step is not None and step.left > MOST_LEFT and not step.is_sharp
 
 
-def _on_some_rows(case: Case, sample: RowSample) -> CauseFinding | None:
+def _on_some_rows(case: Case) -> CauseFinding | None:
     """The cut of those rows in which a token has b = 0 and a < -.001, if it is one of all of them."""
+    sample = case.sample
     zero = (sample.scored == 0) & (sample.train < -0.001)
     cut = np.unique(np.repeat(np.arange(sample.n_rows), sample.n_valid)[zero])
     if min(len(cut), n_other := sample.n_rows - len(cut)) < MIN_ROWS:
         return None
-    within = Case(totals=gap_totals(part := sample.rows(cut)).totals, context=case.context, sample=part)
+    within = Case(sample=sample.rows(cut), context=case.context)
     found = _truncation_of_rollout(within)
     if found is None or is_in_part(within.step):
         return None
@@ -199,10 +198,9 @@ def _without_number(case: Case, found: CauseFinding, where: str, evidence: str, 
 
 def _truncation_of_training(case: Case) -> CauseFinding | None:
     """The same of training's column, where tokens were drawn from it: a cut column where the raw one should stand."""
-    f, mirrored = case.features, None
-    if f.forward.value > GAINED and f.inverse.is_below(LOST, GAINED_ERRORS):
-        mirrored = case.mirrored
-    found = None if mirrored is None else _truncation_of_rollout(mirrored)
+    f = case.features
+    is_gain = f.forward.value > GAINED and f.inverse.is_below(LOST, GAINED_ERRORS)
+    found = _truncation_of_rollout(case.mirrored) if is_gain else None
     if found is None:
         return None
     rollout, train = case.context.rollout, case.context.train
@@ -308,7 +306,7 @@ def temperature(case: Case) -> CauseFinding | None:
     high = high if high.n >= MIN_HIGH else line
     if not is_sloped(line) or line.r2 < LINE_R2:
         return None
-    shared = case.shared_prefixes
+    shared = shared_prefixes(case.sample)
     alike = shared is not None and _is_of_prefixes(line, shared, raw=side == "training")
     r2_of_prefixes = shared.r2 if alike and shared is not None else 0.0
     if r2_of_prefixes < STRAIGHT:
@@ -342,7 +340,7 @@ def temperature(case: Case) -> CauseFinding | None:
 def temperature_beside(case: Case) -> CauseFinding | None:
     """Beside a penalty, which blurs the line: only tokens that share their prefix tell, because a penalty moves those
     that the response had before, and few stand so early."""
-    shared, side = case.shared_prefixes, drawn_from(case)
+    shared, side = shared_prefixes(case.sample), drawn_from(case)
     if shared is None or side is None or case.features.curve < MIN_CURVE or shared.r2 < BESIDE_R2:
         return None
     if abs(shared.ratio - 1) < max(MIN_SLOPE, BESIDE_ERRORS * shared.error):
@@ -416,9 +414,8 @@ def softcap(case: Case) -> CauseFinding | None:
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
     fans = features.fan >= CAP_FAN
-    may_be_line = (
-        case.shared_prefixes is None and features.fan < LINE_FAN if fans else not is_bent(features.lines["u_low"], line)
-    )
+    shared, low = shared_prefixes(case.sample), features.lines["u_low"]
+    may_be_line = shared is None and features.fan < LINE_FAN if fans else not is_bent(low, line)
     how = "along which they bend more than a temperature makes them."
     if fans:
         how = (
@@ -452,7 +449,7 @@ def _top_k(case: Case) -> CauseFinding | None:
     f, step = case.features, case.step
     if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (step is not None and step.unsure < MIN_UNSURE):
         return None
-    if case.beyond is not None and case.beyond.holds:
+    if beyond_vocabulary(case.sample).holds:
         return None
     most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
     for mean_of, excess, share_against, cut, whole in (
@@ -484,8 +481,8 @@ def _padded_vocabulary(case: Case) -> CauseFinding | None:
         return None
     if step is not None and step.cut >= MIN_CUT_SHARP:
         return None
-    beyond = case.beyond
-    if beyond is None or not beyond.holds:
+    beyond = beyond_vocabulary(case.sample)
+    if not beyond.holds:
         return None
     return leak(
         case,

@@ -18,14 +18,10 @@ from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, T
 from rlcorr_cli.causes.gap_sums import TokenGaps, gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.token_ids import (
-    Beyond,
     ByToken,
     Repetition,
-    SharedPrefixes,
-    beyond_vocabulary,
     by_token,
     repetition,
-    shared_prefixes,
 )
 from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.frozen import frozen
@@ -482,17 +478,20 @@ SITS_ON = {
 
 @frozen(kw_only=True)
 class Case:
-    """The totals of a dump with their context, and what follows from them.
+    """A sample of a dump's rows with their context, and what follows from them.
 
-    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.  place: at
-    which the gap sits.  is_part: whether these are the rows of such a place, or all others.
+    place: at which the gap sits.  is_part: whether these are the rows of such a place, or all others.
     """
 
-    totals: GapTotals
+    sample: RowSample
     context: Context
-    sample: RowSample | None = None
     place: PlaceOfGap | None = None
     is_part: bool = False
+
+    @property
+    def totals(self) -> GapTotals:
+        """The sums over the rows."""
+        return gap_totals(self.sample).totals
 
     @cached_property
     def features(self) -> Features:
@@ -503,8 +502,8 @@ class Case:
     def step(self) -> Step | None:
         """See Step; None as well where the bound is that of a grid."""
         step, sample = step_of(self.totals), self.sample
-        if step is None or sample is None:
-            return step
+        if step is None:
+            return None
         bound = -log(step.bound)
         near = (sample.scored < 0) & (sample.scored >= -NEAR_BOUND * bound)
         higher = sample.train[near] - sample.scored[near] > bound / 2
@@ -522,18 +521,11 @@ class Case:
         return None if self.totals.vocabulary is None else repetition(self.totals.vocabulary)
 
     @cached_property
-    def shared_prefixes(self) -> SharedPrefixes | None:
-        """None without enough tokens that share their prefix."""
-        return None if self.sample is None else shared_prefixes(self.sample)
-
-    @cached_property
-    def mirrored(self) -> "Case | None":
-        """The same rows with their two columns exchanged; None without the rows."""
-        if self.sample is None:
-            return None
+    def mirrored(self) -> "Case":
+        """The same rows with their two columns exchanged."""
         context = replace(self.context, rollout=self.context.train, train=self.context.rollout)
         sample = replace(self.sample, rollout=self.sample.train, train=self.sample.rollout)
-        return Case(totals=gap_totals(sample).totals, context=context, sample=sample)
+        return Case(sample=sample, context=context)
 
     @property
     def widest_noise(self) -> float:
@@ -566,12 +558,12 @@ class Case:
 
     @cached_property
     def distances(self) -> Floats | None:
-        """How far tokens are off: |d| over the `loud` of their bin of u, 0.0 outside; None without the rows.
+        """How far tokens are off: |d| over the `loud` of their bin of u, 0.0 outside; None where no bin has a spread.
 
         Of the FIRST_TOKENS of the sample, whose rows are in the order of their keys.  f64[V].
         """
         sample, spread = self.sample, self.features.spread
-        if sample is None or spread is None:
+        if spread is None:
             return None
         gaps = TokenGaps.of(*(each[:FIRST_TOKENS].astype(np.float64) for each in (sample.rollout, sample.train)))
         return np.abs(gaps.d) / spread.loud[gaps.surprise] * gaps.inside
@@ -581,7 +573,7 @@ class Case:
         """That of Spread; where it is above MOST_OVER_NOISE, no more than if a token may be as far off as its kind is:
         over the LOUD of its id, too, where the id has MIN_KIND tokens and is louder than their bins."""
         most, sample = self.features.over_noise, self.sample
-        if most < MOST_OVER_NOISE or sample is None or sample.token_ids is None or self.distances is None:
+        if most < MOST_OVER_NOISE or sample.token_ids is None or self.distances is None:
             return most
         off = self.distances
         ids = (sample.token_ids if sample.valid is None else sample.token_ids[sample.valid])[: len(off)]
@@ -602,11 +594,6 @@ class Case:
 
     def _size(self, omega2: float) -> float:
         return ratio(sqrt(max(0.0, omega2)) * self.features.core, self.features.lines["u"].spread)
-
-    @cached_property
-    def beyond(self) -> Beyond | None:
-        """None without the rows."""
-        return None if self.sample is None else beyond_vocabulary(self.sample)
 
     def tokens_at(self, *parts: str) -> dict[str, float]:
         """gap.PLACE_SUMS by name over some parts."""

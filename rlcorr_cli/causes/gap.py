@@ -8,11 +8,11 @@ Log-odds, because a change of a logit moves l by about (1 - p) times it (arXiv 2
 spread of d at all levels of surprise, another temperature is a straight line, and top-p a step.
 
 What is counted stands by a token's *part* (PARTS) and by the bin of its u.  A row is *odd* where its two columns do not
-belong to each other.  Everything adds but a maximum and two short lists of rows.
+belong to each other.  Everything adds but a maximum.
 `gap_sums` works the letters out for some rows and sums them, and the rules read the sums (`features`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, fields, replace
 from functools import partial
 from typing import Any
@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.places import Place
 from rlcorr_cli.totals.flat import Floats
-from rlcorr_cli.totals.row_sample import RowSample
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
 """Where a token stands: in an odd row; its row's first; its last; the first after a masked stretch inside the row; the
@@ -89,42 +87,6 @@ ODD_SUMS = ("n", "rho", "rho2", "inverse", "inverse2")
 """Over tokens of odd rows: how many, min(rho, e^HELD_RATIO) and its square, and the same of 1 / rho."""
 MOST_LEVELS = 256
 """A column of more levels is not looked at by level."""
-WORST = 8
-
-
-@frozen
-class WorstRow:
-    """A row by some value, and where it stands.  sample_id: None of a dump without ids."""
-
-    value: float
-    place: Place
-    sample_id: str | None
-    n_tokens: int
-
-    @classmethod
-    def of(cls, sample: RowSample, row: int, value: float = 0.0) -> "WorstRow":
-        """A row of a sample."""
-        return cls(value, sample.place(row), sample.name(row), int(sample.n_valid[row]))
-
-
-@frozen
-class WorstRows:
-    """The WORST rows by some value, largest first."""
-
-    rows: tuple[WorstRow, ...] = ()
-
-    @classmethod
-    def of(cls, rows: Iterable[WorstRow]) -> "WorstRows":
-        """Of any rows; those of one value in the order of their places."""
-
-        def order(row: WorstRow) -> tuple[Any, ...]:
-            place = row.place
-            return -row.value, place.path, place.start, place.number, row.sample_id or "", row.n_tokens
-
-        return cls(tuple(sorted(rows, key=order)[:WORST]))
-
-    def __add__(self, other: "WorstRows") -> "WorstRows":
-        return WorstRows.of((*self.rows, *other.rows))
 
 
 @frozen(kw_only=True, eq=False)
@@ -215,7 +177,7 @@ class GapTotals:
     f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.
     vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
     curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd:
-    f64[ODD_SUMS].  odd_rows: by the sum of l^2; far_rows: those not odd, by y.
+    f64[ODD_SUMS].
     """
 
     n_rows: int = 0
@@ -239,8 +201,6 @@ class GapTotals:
     curves: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), GROUPS, N_SURPRISE, 3)))
     lines: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), GROUPS, len(LINES), len(LINE_SUMS))))
     odd: Floats = field(default_factory=partial(np.zeros, (len(ODD_SUMS),)))
-    odd_rows: WorstRows = field(default_factory=WorstRows)
-    far_rows: WorstRows = field(default_factory=WorstRows)
 
     def __add__(self, other: "GapTotals") -> "GapTotals":
         names = dict.fromkeys((*self.columns, *other.columns))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes import gap
 from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
+from rlcorr_cli.causes.numbers import once
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import EXP_LIMIT
@@ -286,7 +287,7 @@ LN_2 = math.log(2)
 
 @frozen(kw_only=True)
 class RowGaps:
-    """GapTotals of B rows without the lists of worst ones, and what is known of each row, f64[B] but for its key.
+    """GapTotals of B rows, and what is known of each row, f64[B] but for its key.
 
     keys: as of GapRows, u64[B].  odd: the sum of l^2 of odd rows, far: y of the others; NaN of rows that are none.
     rho_minus_1, square: sums of e^l - 1 and of (e^l - 1)^2.  l2, e2: sums of l^2 and of e^2,
@@ -304,6 +305,7 @@ class RowGaps:
     rms: Floats
 
 
+@once
 @np.errstate(all="ignore")
 def gap_totals(sample: RowSample) -> RowGaps:
     """The statistics of a sample's rows, in their order."""
@@ -411,7 +413,7 @@ class _Sums:
         )
 
     def totals(self) -> GapTotals:
-        """All but the lists of rows."""
+        """Of all rows."""
         moments, curves, lines = self._jackknifed()
         turns, turns_surprise = self._turns()
         leaning, sizes = self._of_rows()

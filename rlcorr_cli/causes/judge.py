@@ -17,7 +17,7 @@ from rlcorr_cli.causes import columns, curves, positions, rows, weights
 from rlcorr_cli.causes.curves import bound_holds
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import OTHER_CORE, SITS_ON, Case, Context, Rule, listed_features
-from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
+from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES, LEAST, Cause, Family
 from rlcorr_cli.causes.weights import CLEAN_CORE, VERDICT_SHARE
@@ -49,17 +49,12 @@ BEFORE_WEIGHTS = {"trend": 1.0, "tokens": 3.0}
 
 
 def diagnose(
-    totals: GapTotals,
-    context: Context,
-    sample: RowSample | None = None,
-    place: PlaceOfGap | None = None,
-    *,
-    is_part: bool = False,
+    sample: RowSample, context: Context, place: PlaceOfGap | None = None, *, is_part: bool = False
 ) -> Diagnosis:
-    """Of any totals, and the rows that they are of: with too little data, the features and where the gap sits, but no
-    cause.  place: at which the gap sits.  is_part: whether these are the rows of such a place, or all others."""
-    case = Case(totals=totals, context=context, sample=sample, place=place, is_part=is_part)
-    features = case.features
+    """Of a sample: with too little data, the features and where the gap sits, but no cause.  place, is_part: as of
+    Case."""
+    case = Case(sample=sample, context=context, place=place, is_part=is_part)
+    totals, features = case.totals, case.features
     causes: list[CauseFinding] = []
     fewest_rows, fewest_tokens = IN_A_PLACE if is_part else (MIN_SEQUENCES, MIN_TOKENS)
     if totals.n_rows < fewest_rows or features.n_tokens < fewest_tokens:

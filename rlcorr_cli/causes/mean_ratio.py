@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import Impossible
-from rlcorr_cli.causes.gap_sums import RowGaps
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import first_step
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
@@ -63,9 +63,9 @@ class Mean:
 
 
 @np.errstate(all="ignore")
-def impossible_ratio(sample: RowSample, rows: RowGaps) -> Impossible | None:
-    """The mean ratio of a sample, where it proves that a column is not what it is taken for.  rows: sums over each."""
-    lengths = sample.n_valid
+def impossible_ratio(sample: RowSample) -> Impossible | None:
+    """The mean ratio of a sample, where it proves that a column is not what it is taken for."""
+    lengths, rows = sample.n_valid, gap_totals(sample)
     # A grid rounds sure tokens to one side, to 0.
     rounding = math.expm1(first_step(sample.rollout) + first_step(sample.train))
     if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST, rounding):

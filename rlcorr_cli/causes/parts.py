@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
 from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.gap import WORST, GapTotals, WorstRow, WorstRows
-from rlcorr_cli.causes.gap_sums import LN_2, RowGaps, gap_totals
+from rlcorr_cli.causes.gap_sums import LN_2, gap_totals
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.rows import slips_of
@@ -34,7 +33,6 @@ from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
-from rlcorr_cli.measure.row_sampling import largest
 from rlcorr_cli.totals.flat import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 
@@ -52,15 +50,6 @@ FEW = 0.05
 """Of the tokens of a place: so few may be named."""
 AS_WELL = 0.8
 """A cause with such a share of what a place holds is taken to explain it."""
-
-
-def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
-    """The sums over a sample's rows, with the worst rows."""
-    odd, far = (
-        WorstRows.of(WorstRow.of(sample, row, float(values[row])) for row in largest(values, WORST).tolist())
-        for values in (sums.odd, sums.far)
-    )
-    return replace(sums.totals, odd_rows=odd, far_rows=far)
 
 
 def parted(
@@ -112,9 +101,8 @@ def parted(
 def _of_part(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
     """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
     apart in it."""
-    sums = gap_totals(part)
-    inner = None if is_last else place_of(part, sums)
-    found = diagnose(part_totals(part, sums), context, part, inner, is_part=True)
+    inner = None if is_last else place_of(part)
+    found = diagnose(part, context, inner, is_part=True)
     if inner is None or found.verdict == TOO_FEW or (place is not None and inner.column == place.column):
         return found
     return parted(part, found, inner, context, is_inner=True)
@@ -285,7 +273,7 @@ def beside_faults(
     return replace(whole, causes=(*faults, *hidden.values(), *in_order(noise)))
 
 
-def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
+def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
     """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
     or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
     tokens: dict[str, Tokens] = {}
@@ -293,7 +281,7 @@ def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFin
         if row.scope == "rows":
             slipped = np.zeros(sample.n_rows, np.bool_)
             slipped[[slip.row for slip in slips_of(sample)]] = True
-            at = slipped if row.name == "slipped_rows" else ~np.isnan(sums.odd) & ~slipped
+            at = slipped if row.name == "slipped_rows" else ~np.isnan(gap_totals(sample).odd) & ~slipped
             tokens[row.name] = np.repeat(at, sample.n_valid)
         elif row.scope == "tokens":
             tokens[row.name] = np.zeros(sample.n_valid_tokens, np.bool_)

@@ -14,12 +14,12 @@ from rlcorr_cli.causes.anomalies import correlation
 from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.causes.features import Case, Rule
-from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow
+from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS
 from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import once, ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.places import Place
+from rlcorr_cli.measure.row_sampling import largest
 from rlcorr_cli.reading.row_places import all_resolved
 from rlcorr_cli.totals.flat import Floats, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
@@ -50,7 +50,7 @@ MIN_ROWS, MIN_FAR_ROWS, MOST_FAR_ROWS, FAR_ROWS_SHARE = 16, 3, 0.45, 0.3
 FAR_LEAST, FAR_SPREADS = 1.0, 4.0
 """A far row's y lies above the median by this much, and by so many of the rows' own deviations."""
 IQR_OF_NORMAL = 1.349
-NAMED_ROWS = 4
+WORST, NAMED_ROWS = 8, 4
 
 
 def other_tokens(case: Case) -> CauseFinding | None:
@@ -61,14 +61,15 @@ def other_tokens(case: Case) -> CauseFinding | None:
     token, of probability p, another one was sampled with probability 1 - p, and only there the two are far apart:
     sum p (far - (1 - p)) is 0 or less then, but for an error of sqrt(sum p^3 (1 - p)).
     """
-    if case.sample is None or (case.step is not None and is_cut(case.step)):
+    sample = case.sample
+    if case.step is not None and is_cut(case.step):
         return None
-    b, a = (column.astype(np.float64) for column in (case.sample.rollout, case.sample.train))
+    b, a = (column.astype(np.float64) for column in (sample.rollout, sample.train))
     far = np.abs(a - b) > FAR_LOG_RATIO
-    n, starts = int(far.sum()), starts_of(case.sample.n_valid)
+    n, starts = int(far.sum()), starts_of(sample.n_valid)
     if n < max(FAR_TOKENS, FAR_SHARE * len(b)):
         return None
-    if far[starts + case.sample.n_valid - 1].sum() + far[starts].sum() > AT_ENDS * n:
+    if far[starts + sample.n_valid - 1].sum() + far[starts].sum() > AT_ENDS * n:
         return None  # something else is wrong with first or last tokens
     p, q = np.exp(b), np.exp(a)
     higher, fits = float((p > q)[far].mean()), float((p + q <= 1 + SLACK)[far].mean())
@@ -82,8 +83,8 @@ def other_tokens(case: Case) -> CauseFinding | None:
     if higher >= NEARLY_ALL and is_likeliest and float(np.median(p[far])) >= LIKELY:
         cause, headline = "top1_recorded", f"{upper} holds the log-prob of the likeliest token, not of the sampled one"
     elif max(higher, 1 - higher) >= ONE_SIDE and 0 < abs(correlation(a[far], b[far])) < UNRELATED:
-        place = np.arange(len(b)) - np.repeat(starts, case.sample.n_valid)
-        start = float(np.quantile((place / np.repeat(case.sample.n_valid, case.sample.n_valid))[far], EARLIEST))
+        place = np.arange(len(b)) - np.repeat(starts, sample.n_valid)
+        start = float(np.quantile((place / np.repeat(sample.n_valid, sample.n_valid))[far], EARLIEST))
         since = f", from about {percent(start)} of each row's length on" if start > LATE else ""
         cause, headline = "wrong_labels", f"{lower} is not of the sampled tokens{since}"
         parameters["side"] = lower
@@ -103,11 +104,21 @@ def other_tokens(case: Case) -> CauseFinding | None:
     )
 
 
-def _names(rows: Sequence[WorstRow]) -> str:
+def _names(sample: RowSample, rows: Sequence[int]) -> str:
     """What names the first of some rows to their owner: ids, else places, counted from the start of each file."""
     named = rows[:NAMED_ROWS]
-    places = all_resolved([row.place for row in named])
-    return ", ".join(row.sample_id or place.text for row, place in zip(named, places, strict=True))
+    places = all_resolved([sample.place(row) for row in named])
+    return ", ".join(sample.name(row) or place.text for row, place in zip(named, places, strict=True))
+
+
+def _worst(sample: RowSample, values: Floats) -> list[int]:
+    """The WORST rows by some value, largest first; those of one value in the order of their places."""
+
+    def order(row: int) -> tuple[float, str, int, int]:
+        place = sample.place(row)
+        return -float(values[row]), place.path, place.start, place.number
+
+    return sorted(largest(values, WORST).tolist(), key=order)
 
 
 @frozen
@@ -163,7 +174,7 @@ def _slip_of(row: int, b: Floats, a: Floats) -> Slip | None:
 
 def _told_slips(case: Case) -> tuple[list[Slip], float]:
     """The rows that slip and their share of the gap, where they are so many that they are told."""
-    slips = [] if case.sample is None else slips_of(case.sample)
+    slips = slips_of(case.sample)
     share = case.features.share(sum(slip.squares for slip in slips))
     return ([], 0.0) if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE else (slips, share)
 
@@ -171,12 +182,12 @@ def _told_slips(case: Case) -> tuple[list[Slip], float]:
 def slipped_rows(case: Case) -> CauseFinding | None:
     """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
     sample, (slips, share) = case.sample, _told_slips(case)
-    if sample is None or not slips:
+    if not slips:
         return None
     by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
     first = next((slip for slip in slips if not slip.is_whole), slips[0])
     named = [first, *(slip for slip in slips if slip is not first)]
-    names = _names([WorstRow.of(sample, slip.row) for slip in named[:NAMED_ROWS]])
+    names = _names(sample, [slip.row for slip in named])
     rollout, train = case.context.rollout, case.context.train
     direction, advice = "later" if by > 0 else "earlier", ""
     of_rows = f"{count_noun(len(slips), 'row')} of {sample.n_rows:,}"
@@ -205,31 +216,22 @@ def slipped_rows(case: Case) -> CauseFinding | None:
     )
 
 
-def _odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
-    """Those of slipped rows whose columns do not go together in place: the others slip too late."""
-    if not slips:
-        return []
-    odd = gap_totals(sample.rows(np.array([slip.row for slip in slips], np.int64))).odd
-    return [slip for slip, value in zip(slips, odd.tolist(), strict=True) if not isnan(value)]
-
-
 def mispaired_rows(case: Case) -> CauseFinding | None:
     """Rows whose two columns do not go together, as those of the other rows do; without those that slip."""
-    totals, features = case.totals, case.features
-    slips = [] if case.sample is None else _odd_slips(case.sample, _told_slips(case)[0])
+    sample, totals, features, odd = case.sample, case.totals, case.features, gap_totals(case.sample).odd
+    # Slipped rows whose columns do not go together in place: the others slip too late.
+    slips = [slip for slip in _told_slips(case)[0] if not isnan(odd[slip.row])]
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None
     squares, tokens = (float(totals.sums("odd")[name].sum()) for name in ("l2", "n"))
-    told = set[Place]()
-    if case.sample is not None:
-        squares -= sum(slip.squares for slip in slips)
-        tokens -= sum(float(case.sample.n_valid[slip.row]) for slip in slips)
-        told = {case.sample.place(slip.row) for slip in slips}
+    squares -= sum(slip.squares for slip in slips)
+    tokens -= sum(float(sample.n_valid[slip.row]) for slip in slips)
+    slipped = {slip.row for slip in slips}
     share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None
-    names = _names([row for row in totals.odd_rows.rows if row.place not in told])
+    names = _names(sample, [row for row in _worst(sample, odd) if row not in slipped])
     _, rho, _, inverse, _ = totals.odd / totals.odd[0]
     return CauseFinding(
         cause="mispaired_rows",
@@ -261,7 +263,7 @@ def some_rows(case: Case) -> CauseFinding | None:
     share = case.features.share(float(l2[far].sum() - e2[far].sum() * ratio(l2[~far].sum(), e2[~far].sum())))
     if share < FAR_ROWS_SHARE:
         return None
-    names = _names(case.totals.far_rows.rows)
+    names = _names(case.sample, _worst(case.sample, gap_totals(case.sample).far))
     times = float(np.exp((y[far] * rows[far]).sum() / n_far - median))
     # Rows' lengths are always levels; other columns only where they were read.
     unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far worse than the others"

@@ -17,11 +17,11 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, 
 from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
-from rlcorr_cli.causes.gap_sums import RowGaps, gap_totals
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, tokens_of_faults, with_shared_places
+from rlcorr_cli.causes.parts import beside_faults, parted, tokens_of_faults, with_shared_places
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
 from rlcorr_cli.causes.where import PlaceOfGap, place_of
 from rlcorr_cli.causes.wording import percent
@@ -58,16 +58,16 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
-    sums, context = gap_totals(sample), Context(*sample.columns, clean)
-    totals, place, units = part_totals(sample, sums), place_of(sample, sums), sample
+    totals, context = gap_totals(sample).totals, Context(*sample.columns, clean)
+    place, units = place_of(sample), sample
     if any(turn.gap > TURN_TIMES * turn.expected for turn in turn_gaps(totals)):
-        of_turns = place_of(by_turn := sample.by_turn, gap_totals(by_turn))
+        of_turns = place_of(by_turn := sample.by_turn)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
-    diagnosis = diagnose(totals, context, sample, place)
+    diagnosis = diagnose(sample, context, place)
     if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
-        diagnosis = _refined(sample, sums, diagnosis, context, place=place, units=units)
+        diagnosis = _refined(sample, diagnosis, context, place=place, units=units)
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -81,7 +81,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         ),
         causes=tuple(replace(cause, sample=sampled) for cause in diagnosis.causes),
         gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
-        impossible=None if exact else impossible_ratio(sample, sums),
+        impossible=None if exact else impossible_ratio(sample),
         legs=() if exact or diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample),
     )
@@ -89,17 +89,17 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
 
 
 def _refined(
-    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: PlaceOfGap | None, units: RowSample
+    sample: RowSample, whole: Diagnosis, context: Context, *, place: PlaceOfGap | None, units: RowSample
 ) -> Diagnosis:
     """The diagnosis of all rows together, by what its faults hide, else by the place that stands apart.  units: the
     rows, or turns, that the place is of."""
-    tokens = tokens_of_faults(sample, sums, whole.causes)
+    tokens = tokens_of_faults(sample, whole.causes)
     if (beside := beside_faults(sample, whole, tokens, context)) is not None:
         return beside
     if place is None:
         return with_shared_places(sample, whole, tokens)
     by_place = parted(units, whole, place, context)
-    return with_shared_places(sample, by_place, tokens_of_faults(sample, sums, by_place.causes))
+    return with_shared_places(sample, by_place, tokens_of_faults(sample, by_place.causes))
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
@@ -120,7 +120,7 @@ def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:
         of_leg = policies[after].astype(np.float64) - policies[before]
         columns = (before, after, advantage)
         leg = replace(sample, rollout=policies[before], train=policies[after], columns=columns, legs=(), third=None)
-        of_columns = diagnose(part_totals(leg, gap_totals(leg)), Context(*columns, context.clean), leg)
+        of_columns = diagnose(leg, Context(*columns, context.clean))
         yield Leg(
             first=before,
             last=after,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.gap import Vocabulary
 from rlcorr_cli.causes.gap_sums import ID_LIMIT
-from rlcorr_cli.causes.numbers import ratio, ratios
+from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.row_sample import RowSample
@@ -71,6 +71,7 @@ class Beyond:
         return self.lost >= max(MIN_BEYOND, BEYOND_SHARE * self.n, BEYOND_GAINED * self.gained)
 
 
+@once
 def beyond_vocabulary(sample: RowSample) -> Beyond:
     """See Beyond; V is the largest id and one."""
     b, a = sample.rollout.astype(np.float64), sample.train.astype(np.float64)
@@ -190,6 +191,7 @@ class SharedPrefixes:
     tokens: int
 
 
+@once
 def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
     """None where too few tokens share their prefix, or a dump has no token ids or no prompts; and where different
     tokens of a prefix have probabilities that sum to more than 1, so that what is called a prompt is none."""

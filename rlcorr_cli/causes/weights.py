@@ -87,7 +87,7 @@ def grids(case: Case) -> list[Grid]:
         if stored is not None and n >= MIN_VALUES:
             step2 = n * DECIMAL_STEPS[stored] ** 2 / 12 if stored in DECIMAL_STEPS else named[f"step2_{stored}"]
             on = [Grid(column, GRIDS[stored], case.features.share(step2), STORED)]
-        if case.sample is not None and (first := first_step(getattr(case.sample, side))):
+        if first := first_step(getattr(case.sample, side)):
             near = abs(getattr(case.sample, side) + 2.5 * first) <= 2 * first
             differences = case.sample.train[near].astype(np.float64) - case.sample.rollout[near]
             off = float(differences.clip(-2 * first, 2 * first).std())  # few rows may be wrong altogether
@@ -256,8 +256,8 @@ def _or_weights(case: Case) -> tuple[str, ...]:
 
 
 def far_in_runs(case: Case) -> float | None:
-    """The share of tokens right after a far one of their row that are far off, too; None without the rows or any."""
-    if case.distances is None or case.sample is None:
+    """The share of tokens right after a far one of their row that are far off, too; None without any."""
+    if case.distances is None:
         return None
     far = case.distances > FAR_LOUD
     starts = starts_of(case.sample.n_valid)[1:]
@@ -307,7 +307,7 @@ def other_weights(case: Case) -> CauseFinding | None:
 def _side_beyond_the_prefix(case: Case) -> tuple[str, float, float] | None:
     """The column in which a token's log-odds depend on more than its prefix, by how much, and the other's: most of what
     the two columns differ by, and BEYOND times as much as in the other one.  None where that is so of neither."""
-    spreads = None if case.sample is None else scored_again(case.sample)
+    spreads = scored_again(case.sample)
     if spreads is None:
         return None
     there, here = sorted(spreads)

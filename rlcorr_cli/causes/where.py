@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
-from rlcorr_cli.causes.gap_sums import RowGaps
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
@@ -114,9 +114,9 @@ class PlaceOfGap:
         return self.levels[0] if self.levels[0] != self.every[0] else None
 
 
-def place_of(sample: RowSample, sums: RowGaps) -> PlaceOfGap | None:
+def place_of(sample: RowSample) -> PlaceOfGap | None:
     """The place that holds most of the gap above what its tokens give; of those that hold as much, the smallest."""
-    columns, rows = {**looked_at(sample)}, _Rows.of(sample, sums)
+    columns, rows = {**looked_at(sample)}, _Rows.of(sample)
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
     tried = {name: _place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()}
@@ -242,7 +242,8 @@ class _Rows:
     gap: float
 
     @classmethod
-    def of(cls, sample: RowSample, sums: RowGaps) -> "_Rows":
+    def of(cls, sample: RowSample) -> "_Rows":
+        sums = gap_totals(sample)
         return cls(
             scores=np.stack([sums.far, sums.rms]),
             l2=sums.l2,

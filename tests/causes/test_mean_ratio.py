@@ -9,7 +9,6 @@ from made import batch
 from oracle import Row
 
 from rlcorr_cli.causes.diagnosis import Impossible
-from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.mean_ratio import TOO_HIGH, TOO_LOW, Mean, impossible_ratio, proof
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -30,7 +29,7 @@ def concluded(rows: list[Row]) -> Impossible | None:
         rollout=of.rollout_logp,
         train=of.old_logp,
     )
-    return impossible_ratio(sample, gap_totals(sample))
+    return impossible_ratio(sample)
 
 
 def drawn(n: int, seed: int, noise: float, kept: float = 1.0, temperature: float = 1.0) -> list[Row]:

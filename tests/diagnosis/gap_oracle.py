@@ -42,10 +42,8 @@ from rlcorr_cli.causes.gap import (
     GapTotals,
     Levels,
     Vocabulary,
-    WorstRow,
-    WorstRows,
 )
-from rlcorr_cli.places import Place
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 ROLLOUT, TRAIN = "rollout_log_probs", "old_log_probs"
 NOT_LEVELS = {"sample_id", "token_ids", "response_mask", ROLLOUT, TRAIN, "reward", "advantage"}
@@ -96,6 +94,38 @@ def hashed(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest(), "little")
 
 
+def sample_of(rows: Sequence[Row]) -> RowSample:
+    """The rows with a valid token, as a search has them."""
+    masks = [np.ones(len(row.rollout), np.bool_) if row.mask is None else np.array(row.mask, np.bool_) for row in rows]
+    rows, masks = [row for row, mask in zip(rows, masks, strict=True) if mask.any()], [m for m in masks if m.any()]
+    if not rows:
+        return RowSample()
+    n, names = len(rows), [row.name.encode() for row in rows]
+    of_rows = {name: [row.levels[name] for row in rows] for name in rows[0].levels}
+    has_ids, has_advantage = rows[0].ids is not None, rows[0].advantage is not None
+    return RowSample(
+        columns=(ROLLOUT, TRAIN, "advantage" if has_advantage else None),
+        keys=np.array([hashed(row.key) for row in rows], np.uint64),
+        n_valid=np.array([mask.sum() for mask in masks]),
+        n_tokens=np.array([len(mask) for mask in masks]),
+        ids=np.array([row.key + 1 for row in rows], np.uint64),
+        prompts=np.array([0 if row.prompt is None else hashed(row.prompt) for row in rows], np.uint64),
+        advantages=np.array([row.advantage if has_advantage else np.nan for row in rows], np.float64),
+        n_name=np.array([len(name) for name in names]),
+        files=np.zeros(n, np.int64),
+        numbers=np.array([row.number for row in rows]),
+        starts=np.zeros(n, np.int64),
+        levels={name: ColumnOfKeys.of(np.arange(n), values) for name, values in of_rows.items()},
+        rollout=np.concatenate([np.array(r.rollout, np.float64)[mask] for r, mask in zip(rows, masks, strict=True)]),
+        train=np.concatenate([np.array(r.train, np.float64)[mask] for r, mask in zip(rows, masks, strict=True)]),
+        valid=np.concatenate(masks),
+        token_ids=np.concatenate([np.array(row.ids, np.int64) for row in rows]) if has_ids else None,
+        names=np.frombuffer(b"".join(names), np.uint8),
+        paths=("dump.parquet",),
+        units=("row",),
+    )
+
+
 def totals_of(rows: Sequence[Row]) -> GapTotals:
     """Of rows, each added to those before it."""
     total = GapTotals()
@@ -139,14 +169,16 @@ def of_row(row: Row) -> GapTotals:
         curves=_at(odd, group, table(t.sums()[:, :3][chosen], (t.bin[chosen], CERTAIN + 1))),
         lines=_at(odd, group, _lines(t, chosen)),
         odd=_odd_sums(t) if odd else np.zeros(5),
-        odd_rows=WorstRows.of([worst(row, float((t.l**2).sum()), len(valid))] if odd else []),
-        far_rows=WorstRows.of([worst(row, y, len(valid))] if not odd and y is not None else []),
     )
 
 
-def worst(row: Row, value: float, n_tokens: int) -> WorstRow:
-    """A row of a list of worst ones."""
-    return WorstRow(value, Place("", "row", row.number), row.name, n_tokens)
+def odd_and_far(row: Row) -> tuple[float, float]:
+    """The sum of l^2 of an odd row, and y of any other; NaN of a row that is none."""
+    valid = np.flatnonzero(np.ones(len(row.rollout)) if row.mask is None else np.asarray(row.mask))
+    t = Tokens(np.asarray(row.rollout, np.float64)[valid], np.asarray(row.train, np.float64)[valid])
+    if is_odd(t, parts_by_place(valid) == PARTS.index("body")):
+        return float((t.l**2).sum()), np.nan
+    return np.nan, float(t.x[t.graded].mean()) if t.graded.any() else np.nan
 
 
 class Tokens:

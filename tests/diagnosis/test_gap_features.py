@@ -4,7 +4,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
-from gap_oracle import Row, totals_of
+from gap_oracle import Row, sample_of, totals_of
 
 from rlcorr_cli.causes.columns import attributions, level_gaps
 from rlcorr_cli.causes.features import Case, Context, Features, curve_of, features_of, spread_of, step_of
@@ -267,7 +267,7 @@ def test_the_poisson_tail_by_hand() -> None:
 def test_the_levels_of_a_column_hold_all_of_the_gap() -> None:
     made = [row(u, d, i, levels={"worker": f"w{i % 4}"}) for i, (u, d) in enumerate(rows(48))]
     column = next(
-        each for each in attributions(Case(totals=totals_of(made), context=Context())) if each.name == "worker"
+        each for each in attributions(Case(sample=sample_of(made), context=Context())) if each.name == "worker"
     )
     assert sum(level.gap for level in column.gaps) == pytest.approx(1)
     assert sum(level.expected for level in column.gaps) == pytest.approx(1)
@@ -275,7 +275,7 @@ def test_the_levels_of_a_column_hold_all_of_the_gap() -> None:
 
 def test_an_error_that_grows_with_a_number_is_a_line() -> None:
     made = [row(u, d * exp(0.08 * (i % 8)), i, levels={"lag": i % 8}) for i, (u, d) in enumerate(rows(64))]
-    column = next(each for each in attributions(Case(totals=totals_of(made), context=Context())) if each.name == "lag")
+    column = next(each for each in attributions(Case(sample=sample_of(made), context=Context())) if each.name == "lag")
     assert column.grows
     assert column.trend is not None
     assert column.trend[0] == pytest.approx(exp(0.56), rel=0.15)

@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gap_oracle import Row, totals_of
+from gap_oracle import Row, sample_of
 from known_causes import DUMPS
 
 from rlcorr_cli import diagnose
 from rlcorr_cli.causes.diagnosis import Diagnosis
 from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import diagnose as diagnose_totals
+from rlcorr_cli.causes.judge import diagnose as diagnose_sample
 
 N_ROWS, N_TOKENS = 48, 100
 
@@ -25,7 +25,7 @@ def made(sizes: np.ndarray, seed: int = 0) -> Diagnosis:
         ids = draw.integers(0, 1000, N_TOKENS).tolist()
         b, a = (list(-np.logaddexp(0, -odds)) for odds in (u, v))
         rows.append(Row(rollout=b, train=a, ids=ids, key=i, number=i, prompt=i % 8, name=f"s{i:02}"))
-    return diagnose_totals(totals_of(rows), Context())
+    return diagnose_sample(sample_of(rows), Context())
 
 
 def test_an_error_that_grows_along_the_row_is_named() -> None:

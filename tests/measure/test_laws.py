@@ -24,7 +24,7 @@ from oracle import Row
 from plain import assert_same_totals, plain
 
 import rlcorr_cli
-from rlcorr_cli.causes.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows, order_of_keys
+from rlcorr_cli.causes.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, order_of_keys
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.places import Place
@@ -230,16 +230,6 @@ def drawn_arrays(value: Any, rng: np.random.Generator) -> Any:
 
 NO_VOCABULARY = Vocabulary(by_id=np.zeros((2, 3, 2)))
 vocabularies = generators.map(lambda rng: drawn_arrays(NO_VOCABULARY, rng))
-worst_rows = st.lists(
-    st.builds(
-        WorstRow,
-        st.integers(0, 3).map(float),
-        st.builds(Place, st.sampled_from(["a.parquet", "b.jsonl"]), st.just("row"), st.integers(0, 9)),
-        st.sampled_from([None, "x"]),
-        st.integers(1, 3),
-    ),
-    max_size=12,
-).map(WorstRows.of)
 
 
 @st.composite
@@ -263,7 +253,6 @@ gaps = st.builds(
     largest_unsure=st.sampled_from([-np.inf, -1.0, -1e-7]),
     columns=st.dictionaries(st.sampled_from(["step", "length"]), levels),
     vocabulary=none | vocabularies,
-    odd_rows=worst_rows,
 )
 
 
@@ -348,7 +337,6 @@ LAWS = {
     "KeySample": Law(sketches, KeySample.of(np.zeros(0, np.uint64))),
     "GroupRows": Law(groups_of_rows, rows_of_groups([])),
     "WholeDump": Law(wholes, WholeDump(tails={})),
-    "WorstRows": Law(worst_rows, WorstRows()),
     "Levels": Law(levels, Levels.none()),
     "Vocabulary": Law(vocabularies, NO_VOCABULARY),
     "GapTotals": Law(gaps, GapTotals()),
