@@ -135,7 +135,8 @@ class TokenContext:
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
     -1 in rows without; None where no row has any.  kept_sizes, versions: the same of how many tokens each was chosen
     among, and of the weights that sampled it.  kept_by_rollout, kept_by_train: f64[T], the log of what each policy
-    gives to these, and head_tv, head_kl: f64[T], as of `Heads`, NaN of unknown ones; None where the dump has none.
+    gives to these, prefill: f64[T], the rollout engine's log-probs in one forward pass, and head_tv, head_kl: f64[T],
+    as of `head_distances`, NaN of unknown ones; None where the dump has none.
     levels: column -> (i64[B] codes, the levels they stand for).
     prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.  advantages: f64[B], the mean of
     each row's, NaN of none; None where the dump has no such column.
@@ -151,6 +152,7 @@ class TokenContext:
     kept_by_rollout: Floats | None = None
     kept_by_train: Floats | None = None
     versions: NDArray[np.int64] | None = None
+    prefill: Floats | None = None
     head_tv: Floats | None = None
     head_kl: Floats | None = None
 

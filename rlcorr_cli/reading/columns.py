@@ -4,7 +4,7 @@ The names are in `reading/names.py`.  A mapping is a plain dict, canonical name 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 
 from rlcorr_cli.errors import (
@@ -56,11 +56,8 @@ class Roles:
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
     cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
     row is drawn by itself even where a rollout is there twice.
-    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
-    versions: of each token's kept set and weights, for the same; kept_parts: what belongs to kept_sets, as in
-    KEPT_PARTS, () without it; prefill: of the rollout engine's log-probs in one forward pass.  heads: the log-probs of
-    each token's likeliest tokens under rollout and training, and their ids under both, as in HEADS; () unless both have
-    log-probs.
+    levels: (name, column) of what a gap may sit in.  of_tokens: what a diagnosis looks at of each token, a key of
+    `schema.OF_TOKENS` -> its column.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -76,12 +73,7 @@ class Roles:
     ids: tuple[str, ...] = ()
     drawn_by: tuple[str, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
-    token_ids: str | None = None
-    kept_sets: str | None = None
-    kept_parts: tuple[str | None, ...] = ()
-    versions: str | None = None
-    prefill: str | None = None
-    heads: tuple[str | None, ...] = ()
+    of_tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     row_advantage: str | None = None
     cluster: str | None = None
     draws_rows: bool = False
@@ -116,15 +108,9 @@ class Roles:
         return [column for column in (self.rollout, self.old, self.current) if column]
 
     @property
-    def of_each_token(self) -> tuple[str | None, ...]:
-        """The columns that tell of each token what a diagnosis looks at."""
-        return self.token_ids, self.kept_sets, self.versions
-
-    @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
-        of_tokens += (*self.heads, *self.kept_parts)
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_tokens.values())
         of_rows = (self.row_advantage, self.batch, *read_for(self.group_keys), *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))

@@ -26,6 +26,9 @@ from rlcorr_cli.reading.shards import ShardReader
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 
+USES = {"token_ids": "token ids", "versions": "versions of tokens", "kept_sets": "kept sets"}
+"""What columns of each token are used for, as `inspect` says it."""
+
 
 @frozen(kw_only=True)
 class Dump:
@@ -127,8 +130,7 @@ class Dump:
     def uses(self) -> dict[str, str]:
         """Column -> what it is used for beside its name, of those that are looked at for causes and intervals."""
         roles, others = self.roles, {**self.columns, **self.marks}.values()
-        of_tokens = {"token ids": roles.token_ids, "versions of tokens": roles.versions, "kept sets": roles.kept_sets}
-        uses = {column: use for use, column in of_tokens.items() if column is not None}
+        uses = {roles.of_tokens[name]: use for name, use in USES.items() if name in roles.of_tokens}
         by_name = {"policy_version": "policy version, for lag", "lag": "lag"}
         uses |= {column: by_name.get(name, "compared") for name, column in roles.levels}
         prompts = [column for column in (roles.cluster, *uses) if column in PROMPTS]

@@ -21,8 +21,6 @@ from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key
 from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
-    HEADS,
-    KEPT_PARTS,
     KEPT_SETS,
     LEVELS,
     NO_CLUSTERS,
@@ -31,7 +29,6 @@ from rlcorr_cli.reading.names import (
     PROMPTS,
     TOKENS,
     VERSION_WORDS,
-    VERSIONS,
 )
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
@@ -43,9 +40,43 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
+
+
+@frozen
+class TokenColumn:
+    """What a diagnosis looks at of each token.  names: of its columns, the first that all files have; fits: of what
+    type.  beside: keys of OF_TOKENS without which it tells nothing.  canonical: what --map calls it; '' of no name.
+    """
+
+    names: tuple[str, ...]
+    fits: Callable[[pa.DataType], bool]
+    beside: tuple[str, ...] = ()
+    canonical: str = ""
+
+
+PREFILL, KEPT, HEADS = "prefill_log_probs", ("kept_sets",), ("rollout_head", "old_head")
+OF_TOKENS: dict[str, TokenColumn] = {
+    "token_ids": TokenColumn(TOKENS, types.holds_token_ids, canonical="response_token_ids"),
+    "versions": TokenColumn(("policy_versions", "versions"), types.holds_token_ids),
+    "prefill": TokenColumn((PREFILL, *ALIASES[PREFILL]), types.holds_log_probs, canonical=PREFILL),
+    "kept_sets": TokenColumn(KEPT_SETS, types.holds_kept_sets),
+    "kept_ids": TokenColumn(("rollout_sampling_mask_ids",), types.holds_kept_parts, KEPT),
+    "rollout_kept": TokenColumn(
+        ("rollout_kept_log_probs", "rollout_sampling_mask_log_probs"), types.holds_kept_parts, KEPT
+    ),
+    "old_kept": TokenColumn(("old_kept_log_probs", "train_kept_log_probs"), types.holds_kept_parts, KEPT),
+    "rollout_head": TokenColumn(("rollout_topk_log_probs",), types.holds_heads, HEADS),
+    "old_head": TokenColumn(("old_topk_log_probs", "train_topk_log_probs"), types.holds_heads, HEADS),
+    "rollout_head_ids": TokenColumn(("rollout_topk_token_ids", "rollout_topk_ids"), types.holds_heads, HEADS),
+    "old_head_ids": TokenColumn(("old_topk_token_ids", "old_topk_ids", "train_topk_ids"), types.holds_heads, HEADS),
+}
+"""By the name that `token_context` reads it by: token ids, the weights that sampled, the rollout engine's log-probs in
+one forward pass, kept sets, with the ids that KEPT_OFFSETS cuts and the log-probs of every kept token under both
+policies, and heads: lists of the log-probs of each token's likeliest tokens under both, and their ids.  Without ids of
+training's head, its log-probs are of the rollout's ids."""
 ALTERNATIVES = (
-    *chain(*LEVELS.values(), *HEADS, *KEPT_PARTS, TOKENS, KEPT_SETS, VERSIONS, PROMPTS),
-    *chain(*((name, *ALIASES[name]) for name in ("prefill_log_probs", "advantages"))),
+    *chain(*LEVELS.values(), *(column.names for column in OF_TOKENS.values()), PROMPTS),
+    *("advantages", *ALIASES["advantages"]),
 )
 """Columns of which those are read that are the first of their kind that all files have."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
@@ -240,21 +271,17 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
     mapped = {name: (column,) for name, column in request.columns.items()}
     columns = {name: everywhere(mapped.get(name, names), types.holds_key) for name, names in LEVELS.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
-    heads = tuple(everywhere(names, types.holds_heads) for names in HEADS)
-    kept = everywhere(KEPT_SETS, types.holds_kept_sets)
-
-    def called(name: str) -> tuple[str, ...]:
-        return mapped.get(name, (name, *ALIASES[name]))
-
+    found = {
+        name: everywhere(mapped.get(column.canonical, column.names), column.fits) for name, column in OF_TOKENS.items()
+    }
+    of_tokens = {
+        name: column for name, column in found.items() if column and all(map(found.get, OF_TOKENS[name].beside))
+    }
+    advantages = mapped.get("advantages", ("advantages", *ALIASES["advantages"]))
     return {
         "levels": tuple((levels | asked).items()),
-        "token_ids": everywhere(mapped.get("response_token_ids", TOKENS), types.holds_token_ids),
-        "heads": heads if all(heads[:2]) else (),
-        "kept_sets": kept,
-        "kept_parts": tuple(everywhere(names, types.holds_kept_parts) for names in KEPT_PARTS) if kept else (),
-        "versions": everywhere(VERSIONS, types.holds_token_ids),
-        "prefill": everywhere(called("prefill_log_probs"), types.holds_log_probs),
-        "row_advantage": everywhere(called("advantages"), types.holds_advantages),
+        "of_tokens": of_tokens,
+        "row_advantage": everywhere(advantages, types.holds_advantages),
     }
 
 
