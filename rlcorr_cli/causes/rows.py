@@ -18,7 +18,7 @@ from rlcorr_cli.causes.numbers import ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.gap import gap_totals
-from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.reading.batches import all_resolved
 from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of

@@ -59,7 +59,7 @@ from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
-    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
+    from rlcorr_cli.reading.token_text import TokenizerProcess
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
@@ -338,7 +338,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
 
 def _tokenizer(source: str | Path) -> "TokenizerProcess":
     """The tokenizer of that name."""
-    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
+    from rlcorr_cli.reading.token_text import TokenizerProcess
 
     if not str(source) or "\0" in str(source):
         raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")

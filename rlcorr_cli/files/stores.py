@@ -25,8 +25,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files.buckets import Bucket, Found, Upload, bucket
-from rlcorr_cli.files.disk import Contents, Status, changed, utc_minute
-from rlcorr_cli.files.search import literal_start, matches
+from rlcorr_cli.files.disk import Contents, Status, changed, literal_start, matches, utc_minute
 from rlcorr_cli.files.services import SERVICES, StoreRequest, missing, refused, uri_parts
 from rlcorr_cli.places import Stamp, Uri
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
+from rlcorr_cli.files.arrow_files import NUMPY_DTYPES
 from rlcorr_cli.layouts.layout import Sample
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files.parquet_files import parquet_file
+from rlcorr_cli.files.arrow_files import parquet_file
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import DASHBOARD_COLUMNS, DASHBOARD_NAME
 from rlcorr_cli.layouts.tensors import TENSORS, Array, is_tensor

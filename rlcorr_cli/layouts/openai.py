@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, MISCOUNTED
-from rlcorr_cli.layouts.json_rows import made_of_rows
-from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.left_out import LeftOut, survey, unfinished
-from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of
+from rlcorr_cli.layouts.json_layouts import ENGINE_HINT
+from rlcorr_cli.layouts.json_rows import MISCOUNTED, made_of_rows, survey
+from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
+from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.pickled_batches import Batch, data_proto, training_input, transfer_queue
-from rlcorr_cli.layouts.tensordicts import Jagged
+from rlcorr_cli.layouts.pickled_batches import Batch, Jagged, data_proto, training_input, transfer_queue
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_whole
 

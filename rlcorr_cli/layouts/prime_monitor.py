@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError, PartOfStep, naming
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.disk import HALF_WRITTEN
-from rlcorr_cli.layouts.json_parts import tree_paths
+from rlcorr_cli.layouts.json_rows import tree_paths
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.monitor_files import SEALED, MonitorFile, monitor_file
 from rlcorr_cli.layouts.values import HINT, aligned, span

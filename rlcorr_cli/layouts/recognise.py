@@ -108,7 +108,7 @@ class FileStart:
             return _arrow_columns(self.first_bytes)
         if self.first_bytes[:4] != b"PAR1":
             return ()
-        from rlcorr_cli.files.parquet_files import parquet_file
+        from rlcorr_cli.files.arrow_files import parquet_file
 
         try:
             with parquet_file(self.path) as file:

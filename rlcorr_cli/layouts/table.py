@@ -53,7 +53,6 @@ BINARY_LAYOUTS = (
         name="openai",
         framework="vLLM and OpenAI",
         title="responses of vLLM, SGLang or OpenAI",
-        suffixes=(".jsonl",),
         recognise=later("openai.recognise"),
         open=later("openai.open_responses"),
     ),
@@ -137,9 +136,7 @@ BINARY_LAYOUTS = (
         open=later("padded.VERL_TQ.open"),
     ),
 )
-LAYOUTS: tuple[Layout, ...] = tuple(
-    sorted((*BINARY_LAYOUTS, *(row.layout for row in JSON_LAYOUTS)), key=lambda layout: layout.name)
-)
+LAYOUTS = tuple(sorted((*BINARY_LAYOUTS, *JSON_LAYOUTS), key=lambda layout: layout.name))
 BATCHES = {
     "trl": BatchLayout(
         title="a batch of GRPOTrainer",

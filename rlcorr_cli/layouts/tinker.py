@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.files.arrow_files import arrow_file, batches
-from rlcorr_cli.files.parquet_files import parquet_file
+from rlcorr_cli.files.arrow_files import arrow_file, batches, parquet_file
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import FileStart

@@ -1,7 +1,7 @@
-"""Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files.
+"""Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files; and tables in memory.
 
 A record batch is in memory as a whole, of a file the needed columns alone.  A file tells how many there are, so that
-runs of them are shards; a stream is read from end to end.
+runs of them are shards, as runs of a table's rows are; a stream is read from end to end.
 """
 
 import struct
@@ -20,6 +20,7 @@ from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.portions import portions, written_out
 from rlcorr_cli.reading.streams import Stdin
+from rlcorr_cli.reading.tables import InMemory
 
 CONTINUED = b"\xff" * 4
 """What a header begins with, since release 0.15 of Arrow; its length follows."""
@@ -130,3 +131,49 @@ def _field(data: bytes, table: int, number: int) -> int:
 
 
 READER = Reader(index, parts, read, peek)
+
+
+ROWS = 1 << 13
+"""Of one shard."""
+STEP_ROWS = 1 << 9
+
+
+def index_of_table(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+    """The schema, and the notes on what the table is."""
+    name = _named(source.path)
+    needed(name.table.schema)
+    return Index(schema=name.table.schema, notes=name.notes, group_rows=(name.table.num_rows,))
+
+
+def runs_of_rows(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
+    """Runs of rows."""
+    (n,) = index.group_rows
+    firsts = range(0, n, ROWS)
+    return [((first, min(first + ROWS, n)), source.n_bytes * min(ROWS, n - first) // n) for first in firsts]
+
+
+def read_table(
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
+) -> Generator[Rows]:
+    """The part's rows; whole: with all columns."""
+    table = _named(shard.path).table
+    first, stop = shard.part or (0, table.num_rows)
+    row = first
+    for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
+        batch = batch if whole else batch.select(roles.needed)
+        for numbers, portion in portions(batch, written_out(table.schema), shard.path, row, whole=whole):
+            yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
+        row += batch.num_rows
+
+
+def peek_table(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+    """The first rows."""
+    return next(read_table(shard, roles), None)
+
+
+def _named(path: str) -> InMemory:
+    assert isinstance(path, InMemory), "a table in memory is named by itself"
+    return path
+
+
+IN_MEMORY = Reader(index_of_table, runs_of_rows, read_table, peek_table)

@@ -15,7 +15,7 @@ import pyarrow.types as is_
 from numpy.typing import NDArray
 from pyarrow._compute import CastOptions, call_function  # noqa: PLC2701
 
-from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
+from rlcorr_cli.files.arrow_files import NUMPY_DTYPES
 from rlcorr_cli.totals.lists import offsets_of
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as is_
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files.parquet_files import damaged, parquet_file
+from rlcorr_cli.files.arrow_files import damaged, parquet_file
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import ROW_TOKENS, Rows
 from rlcorr_cli.reading.columns import Roles

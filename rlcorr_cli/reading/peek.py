@@ -20,13 +20,21 @@ from rlcorr_cli.places import Place
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import call
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
+from rlcorr_cli.reading.batches import (
+    BadRows,
+    CheckedRows,
+    LineCounter,
+    Rows,
+    all_resolved,
+    checked_batches,
+    lists_of,
+    resolved,
+)
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
-from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
-from rlcorr_cli.reading.values import keys, texts
+from rlcorr_cli.reading.values import group_values, texts
 
 FAR = 1000.0
 """Numbers beyond this size are marks (-9999 is one), not log-probs, and would rule every sum of squares."""
@@ -132,7 +140,7 @@ def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
     first = last = None  # step, where that is a number
     if roles.group_keys and rows.data.num_rows:
         column = rows.data.column(roles.group_keys[0])
-        ends = (*keys(column[:1]), *keys(column[-1:]))
+        ends = (*group_values(column[:1]), *group_values(column[-1:]))
         first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
     return Sample(
         path=path,

@@ -24,9 +24,8 @@ from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.ids import DRAW
 from rlcorr_cli.reading.schema import conformed, different
-from rlcorr_cli.reading.values import Losses
+from rlcorr_cli.reading.values import DRAW, Losses
 from rlcorr_cli.reading.whole_rows import LINES, OriginalRows
 
 MASK = "response_mask"

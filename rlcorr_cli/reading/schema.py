@@ -18,7 +18,6 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
 from rlcorr_cli.reading.names import (
     ALIASES,
     KEPT_SETS,
@@ -31,6 +30,7 @@ from rlcorr_cli.reading.names import (
     VERSION_WORDS,
 )
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.values import BRANCH, DRAW, SPLIT
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),

@@ -27,9 +27,8 @@ from rlcorr_cli.reading.batch import TokenContext
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.ids import keys
 from rlcorr_cli.reading.names import KEPT_OFFSETS
-from rlcorr_cli.reading.values import coded, coded_lags
+from rlcorr_cli.reading.values import coded, coded_lags, row_keys
 from rlcorr_cli.totals.lists import offsets_of, ranges
 
 N = TypeVar("N", bound=np.generic)
@@ -86,7 +85,7 @@ def token_context(rows: CheckedRows, roles: Roles, at: Index) -> TokenContext:
         head_tv=None if distances is None else distances[0],
         head_kl=None if distances is None else distances[1],
         levels=levels,
-        prompts=None if prompts is None else keys([data.column(prompts)]),
+        prompts=None if prompts is None else row_keys([data.column(prompts)]),
         advantages=None if advantages is None else advantages[at],
     )
 

@@ -1,17 +1,20 @@
 """Arrow's values as plain ones, of whatever type a column is: for keys and ids, for JSON, and for people to read.
 
-`plain` is the one function; `keys` and `texts` say what it gave as a group's key and as an id.  Python's own dates end
-in the year 9999, know no nanoseconds and need the zone's name known, so a date or time is text from the start, and the
-same text whatever stands beside it.
+`plain_values` is the one function; `group_values` and `texts` say what it gave as a group's key and as an id, and
+`row_keys` hashes these, by which `SeenIds` knows rows that came before.  Python's own dates end in the year 9999, know
+no nanoseconds and need the zone's name known, so a date or time is text from the start, and the same text whatever
+stands beside it.
 """
 
 import json
 import math
+import threading
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -21,7 +24,9 @@ import pyarrow as pa
 import pyarrow.types as is_
 from numpy.typing import NDArray
 
-from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, flattened, is_list
+from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, flattened, holds_token_ids, is_list
+from rlcorr_cli.reading.checks import Lists
+from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
@@ -58,7 +63,7 @@ def escaped(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
-def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None = None) -> list[Any]:
+def plain_values(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None = None) -> list[Any]:
     """Each value as JSON has it: null, boolean, number, text, or lists and objects of them; NaN and inf stay floats.
 
     Text that is not UTF-8 is `escaped`, a decimal is text, a duration a number of seconds (text in nanoseconds), a map
@@ -69,12 +74,12 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
         if type.extension_name == "arrow.uuid":
             return [None if value is None else str(UUID(bytes=value)) for value in column.storage.to_pylist()]
         is_flag = type.extension_name == "arrow.bool8"
-        return plain(cast(column.storage, pa.bool_()) if is_flag else column.storage, of_bytes, losses)
+        return plain_values(cast(column.storage, pa.bool_()) if is_flag else column.storage, of_bytes, losses)
     if is_.is_dictionary(type):
-        words = [*plain(column.dictionary, of_bytes, losses), None]
+        words = [*plain_values(column.dictionary, of_bytes, losses), None]
         return [words[i] for i in as_numpy(cast(column.indices, pa.int64()), null=len(words) - 1).tolist()]
     if is_.is_run_end_encoded(type):
-        return plain(call("run_end_decode", column), of_bytes, losses)
+        return plain_values(call("run_end_decode", column), of_bytes, losses)
     for fits, nested in NESTED:
         if fits(type):
             return nested(column, of_bytes, losses)
@@ -88,10 +93,10 @@ def plain(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses | None
     return column.to_pylist()
 
 
-def keys(column: pa.Array) -> list[Key]:
+def group_values(column: pa.Array) -> list[Key]:
     """Values as groups have them: booleans, numbers and text; NaN is the text 'NaN', because two NaNs are not equal, a
     decimal without decimals an integer."""
-    values = plain(column)
+    values = plain_values(column)
     if is_.is_decimal(column.type) and column.type.scale <= 0:
         return [None if value is None else int(Decimal(value)) for value in values]
     return ["NaN" if isinstance(value, float) and np.isnan(value) else value for value in values]
@@ -109,7 +114,7 @@ def texts(column: pa.Array) -> pa.Array:
             text = cast(column, pa.large_string())
             text.validate(full=True)
             return text
-    values = (value if value is None or isinstance(value, str) else json.dumps(value) for value in plain(column))
+    values = (value if value is None or isinstance(value, str) else json.dumps(value) for value in plain_values(column))
     return pa.array(values, pa.large_string())
 
 
@@ -128,9 +133,9 @@ def coded(column: pa.Array) -> Coded:
     try:
         encoded = call("dictionary_encode", column)
     except pa.ArrowNotImplementedError:  # a view, an extension, runs
-        values, codes = keys(column), np.arange(len(column))
+        values, codes = group_values(column), np.arange(len(column))
     else:
-        values, codes = keys(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
+        values, codes = group_values(encoded.dictionary), as_numpy(encoded.indices, null=len(encoded.dictionary))
     place = {value: i for i, value in enumerate(dict.fromkeys([*values, None]))}
     return np.array([place[value] for value in [*values, None]])[codes], tuple(place)
 
@@ -158,7 +163,7 @@ def _is_binary(type: pa.DataType) -> bool:
 
 def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
     flat, ends = flattened(column)
-    items = plain(flat, of_bytes, losses)
+    items = plain_values(flat, of_bytes, losses)
     return _where_known(column, (items[a:b] for a, b in pairwise(ends.tolist())))
 
 
@@ -173,7 +178,7 @@ def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[
 def _objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[Any]:
     """Objects; lists of pairs where two fields have one name, because an object would lose one of them."""
     names = column.type.names
-    values = [plain(child, of_bytes, losses) for child in column.flatten()]
+    values = [plain_values(child, of_bytes, losses) for child in column.flatten()]
     rows = zip(*values, strict=True) if values else iter([()] * len(column))
     pairs = (list(zip(names, row, strict=True)) for row in rows)
     return _where_known(column, pairs if len(set(names)) < len(names) else map(dict, pairs))
@@ -269,3 +274,83 @@ NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, BytesText
     (is_.is_map, _maps),
     (is_.is_struct, _objects),
 )
+
+
+SPLIT = "split"
+"""The column that says whether a row is of training or of validation, whose ids begin anew in some frameworks."""
+BRANCH = "branch"
+"""The column that tells which of the paths through a tree of messages a row is, where a tree is one sample."""
+DRAW = "rlcorr_draw"
+"""The column in which `filter --resample` numbers a row's copies, so that they are told apart."""
+
+
+def row_keys(columns: Sequence[pa.Array]) -> Keys:
+    """64-bit hashes of the rows' values as text, the id first; 0 of a row without an id, and of no other."""
+    hashes = reduce(joined, map(_text_keys, columns))
+    known = as_numpy(call("is_valid", columns[0]))
+    return np.where(known, np.maximum(hashes, np.uint64(1)), np.uint64(0))
+
+
+def _text_keys(column: pa.Array) -> Keys:
+    if isinstance(column, pa.DictionaryArray):
+        used, of_rows = values_used(column)
+        return _text_keys(used)[of_rows]
+    text = texts(column)
+    _, places, data = text.buffers()  # a null's text is none
+    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
+    return keys_of(np.frombuffer(b"" if data is None else data, np.uint8), offsets)
+
+
+def cluster_keys(column: pa.Array) -> Keys:
+    """The same of a column of clusters; lists of numbers, such as a prompt's token ids, by their numbers."""
+    if not holds_token_ids(column.type):
+        return row_keys([column])
+    lists = Lists.of("clusters", column)
+    hashes = keys_of(lists.values.astype(np.float64).view(np.uint32), 2 * lists.offsets)
+    return np.where(as_numpy(column.is_valid()), np.maximum(hashes, np.uint64(1)), np.uint64(0))
+
+
+class SeenIds:
+    """The keys seen so far, 8 bytes each: sorted runs whose lengths fall by half, so that adding stays cheap.
+
+    May be shared by threads, and sent to another process as a copy.  Two different ids in 10^8 have one
+    key with a chance of 0.03%.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[Keys] = []
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> list[Keys]:
+        return self._runs
+
+    def __setstate__(self, runs: list[Keys]) -> None:
+        self._runs, self._lock = runs, threading.Lock()
+
+    @property
+    def keys(self) -> Keys:
+        """All of them, sorted."""
+        return np.sort(np.concatenate(self._runs)) if self._runs else np.zeros(0, np.uint64)
+
+    def repeated(self, keys: Keys) -> NDArray[np.bool_]:
+        """Which of these keys came before, here or earlier; then they are known, too."""
+        with self._lock:
+            unique, first = np.unique(keys, return_index=True)
+            again = np.ones(len(keys), np.bool_)
+            again[first] = False
+            for run in self._runs:
+                at = np.minimum(np.searchsorted(run, keys), len(run) - 1)
+                again |= run[at] == keys
+            if len(unique):
+                # As in a binary counter: a run takes up the shorter ones before it, so each key is merged about log2 n
+                # times, and a look-up searches about log2 n runs.
+                while self._runs and len(self._runs[-1]) < 2 * len(unique):
+                    unique = _merged(self._runs.pop(), unique)
+                self._runs.append(unique)
+        return again
+
+
+def _merged(a: Keys, b: Keys) -> Keys:
+    """Two sorted runs as one, each key once.  No np.union1d: its first call loads np.ma under the interpreter lock."""
+    keys = np.sort(np.concatenate([a, b]), kind="stable")
+    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])]

@@ -4,6 +4,7 @@ A container of columns gives ArrowRows, one of lines JsonRows.  Nothing but a co
 or writes rows knows the protocol OriginalRows alone, so it is what a new container has to know.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_lists, take
-from rlcorr_cli.reading.lines import row_of
-from rlcorr_cli.reading.values import Losses, base64, plain
+from rlcorr_cli.reading.values import Losses, base64, plain_values
 
 LINES = "Write .jsonl instead, where every row may differ."
 """What to do with rows that fit no one table."""
@@ -108,7 +108,7 @@ class ArrowRows:
     def values(self, row: int) -> dict[str, Any]:
         """One row."""
         columns = zip(self.table.column_names, self.table.slice(row, 1).columns, strict=True)
-        return {name: value for name, column in columns for value in plain(column.combine_chunks())}
+        return {name: value for name, column in columns for value in plain_values(column.combine_chunks())}
 
     def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ArrowRows":
         """The mask in its own type, in its place."""
@@ -136,7 +136,7 @@ class ArrowRows:
             raise DataError(
                 f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one."
             )
-        columns = [plain(column.combine_chunks(), base64, losses) for column in self.table.columns]
+        columns = [plain_values(column.combine_chunks(), base64, losses) for column in self.table.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -149,6 +149,41 @@ LINE, BYTES = "rlcorr_line", "rlcorr_line_base64"
 DEEPEST = 40
 """Levels of nesting that Parquet readers still open."""
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
+KINDS: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def row_of(line: bytes) -> dict[str, Any] | str:
+    """One line's object, or what is wrong with the line."""
+    try:
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object_of_pairs)
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        return f"is not JSON: {error.msg} at column {error.colno}"
+    except RecursionError:
+        return "is nested too deeply"
+    except _TwiceError as error:
+        return f"has the key {error} twice"
+    except ValueError as error:  # more digits than Python reads
+        return f"is not JSON that can be read: {error}"
+    return row if isinstance(row, dict) else f"is {json_kind(row)}, not an object"
+
+
+class _TwiceError(Exception):
+    """An object with two values of one key; the text is the key."""
+
+
+def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return row
+
+
+def json_kind(value: Any) -> str:
+    """What JSON calls such a value."""
+    return KINDS.get(value.__class__, "a number")
 
 
 @frozen
@@ -218,7 +253,7 @@ class JsonRows:
         if not added:
             return self
         rows = self.read()
-        values = zip(*map(plain, added.values()), strict=True)
+        values = zip(*map(plain_values, added.values()), strict=True)
         pairs = zip(rows.held, values, strict=True)
         held = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
         return JsonRows(held=held, added={**rows.added, **{name: column.type for name, column in added.items()}})

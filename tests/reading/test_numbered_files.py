@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli import analyze, check, compare, convert, diagnose, filter, watch
-from rlcorr_cli.reading.numbered_files import step_of, steps_of
+from rlcorr_cli.reading.container import step_of, steps_of
 from rlcorr_cli.results.report import Report
 
 STEPS = 14

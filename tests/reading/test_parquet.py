@@ -13,10 +13,9 @@ from dumps import batches, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading import parquet as reading
-from rlcorr_cli.reading.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
+from rlcorr_cli.reading.batches import ROW_TOKENS, CheckedRows, Places, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.request import PlanColumns
-from rlcorr_cli.reading.row_places import Places
 
 PAIR = Roles(rollout="r", old="o", mask="m")
 
