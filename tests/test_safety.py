@@ -37,7 +37,10 @@ EXCEPTIONS = {
     ("engines/ray_cluster.py", "os.fork"): "the run itself, so that its parent can say how it ended",
     ("reading/token_text.py", "subprocess"): "starts this interpreter with a line of ours, under limits",
     ("engines/ray_worker.py", "pickle"): "shards that this program's driver sends to its own tasks on a cluster",
-    ("engines/processes.py", "pickle"): "what goes between this program's own processes, over sockets that only they have",
+    (
+        "engines/processes.py",
+        "pickle",
+    ): "what goes between this program's own processes, over sockets only they have",
     ("commands/watch.py", "subprocess"): "runs the command that --exec names, which the user types",
     ("commands/watch.py", "exec"): "is the name of that argument",
     ("commands/watch.py", "shell=True"): "the user's own line; what a dump says goes to its standard input",

@@ -113,10 +113,7 @@ class ProcessEngine(Engine):
     """
 
     def __init__(
-        self,
-        workers: int,
-        prepare: Callable[[], None] | None = None,
-        environments: Sequence[Mapping[str, str]] = ({},),
+        self, workers: int, prepare: Callable[[], None] | None = None, environments: Sequence[Mapping[str, str]] = ({},)
     ) -> None:
         super().__init__(workers)
         self.workers = workers

@@ -308,10 +308,7 @@ JSON_LAYOUTS = (
                 "episode_id": From("text", "id"),
                 "branch": From("whole", "branch"),
             },
-            only_with={
-                "advantages": ("advantages", rb"\[[^\]]"),
-                "ref_log_probs": ("reference_logprobs", rb"\[[^\]]"),
-            },
+            only_with={"advantages": ("advantages", rb"\[[^\]]"), "ref_log_probs": ("reference_logprobs", rb"\[[^\]]")},
             parts=later("json_rows.prime_rl_branches"),
             span=True,
             notes=(

@@ -99,10 +99,7 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
 
     (path,) = paths
     step, rank = re.search(r"step_(\d{1,15})\D", path), re.search(r"rank_(\d{1,15})\.bin$", path)
-    places = {
-        **({"step": int(step[1])} if step else {}),
-        **({"worker": int(rank[1])} if rank else {}),
-    }
+    places = {**({"step": int(step[1])} if step else {}), **({"worker": int(rank[1])} if rank else {})}
     seen: set[str] = set()
     for fields in _micro_batches(path):
         seen |= _added(fields).keys()

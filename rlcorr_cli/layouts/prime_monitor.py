@@ -13,7 +13,9 @@ file without a name; what is held of each branch is where.  The stream is then r
 A branch is a path from a root to a leaf, numbered in the order of the leaves.
 """
 
+import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -46,17 +48,8 @@ DECIMALS = 4
 ROUNDED_VALUES = 10_000
 """Log-probs that are looked at for that."""
 COLUMNS = (
-    "rollout_log_probs",
-    "response_mask",
-    "token_ids",
-    "group_id",
-    "sample_id",
-    "policy_version",
-    "policy_version_end",
-    "source",
-    "episode_id",
-    "branch",
-    "kind",
+    *("rollout_log_probs", "response_mask", "token_ids", "group_id", "sample_id", "policy_version"),
+    *("policy_version_end", "source", "episode_id", "branch", "kind"),
 )
 TOLD = ("advantages", "entropies", "is_masked")
 """Numbers of each token that annotations have beside the log-probs."""
@@ -480,6 +473,7 @@ def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:
 
 
 def _lines(path: str, size: int) -> Iterator[bytes]:
+    """With their ends, of a file's first bytes; of a sealed one all."""
     with filesystem(path).open(path) as file:
         if not path.endswith(SEALED):
             yield from _bounded(file, path, size)
@@ -487,7 +481,7 @@ def _lines(path: str, size: int) -> Iterator[bytes]:
         try:
             # It goes on where a frame ends, which need not be at a line's end.
             with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd") as text:
-                yield from _bounded(text, path)
+                yield from _bounded(io.BufferedReader(text, PIECE_BYTES), path)
         except (pa.ArrowInvalid, OSError) as error:
             explained = filesystem(path).explained(path, error)
             raise explained or DataError(f"{path} cannot be decompressed: {error}.", HALF_WRITTEN) from error
@@ -496,18 +490,10 @@ def _lines(path: str, size: int) -> Iterator[bytes]:
 PIECE_BYTES = 1 << 20
 
 
-def _bounded(stream: Any, path: str, size: int | None = None) -> Iterator[bytes]:
-    """Lines with their ends, of a stream that gives bytes.  size: how many of them are read, None for all."""
-    rest = b""
-    while piece := stream.read(PIECE_BYTES if size is None else min(PIECE_BYTES, size)):
-        size = None if size is None else size - len(piece)
-        *lines, last = piece.split(b"\n")
-        if lines:
-            yield rest + lines[0] + b"\n"
-            yield from (line + b"\n" for line in lines[1:])
-            rest = b""
-        rest += last
-        if len(rest) > LINE_LIMIT:
+def _bounded(stream: Any, path: str, size: float = math.inf) -> Iterator[bytes]:
+    """size: how many bytes of them are read."""
+    while line := stream.readline(int(min(LINE_LIMIT + 1, size))):
+        size -= len(line)
+        if len(line) > LINE_LIMIT:
             raise DataError(f"{path} has a line of over {LINE_LIMIT >> 20} MiB.", HINT)
-    if rest:
-        yield rest
+        yield line

@@ -142,7 +142,7 @@ BATCHES = {
         title="a batch of GRPOTrainer",
         keys=("prompt_ids", "completion_ids", "completion_mask"),
         columns=later("padded.trl_columns"),
-    ),
+    )
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)

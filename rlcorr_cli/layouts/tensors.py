@@ -16,31 +16,21 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.pickled import HINT, Global, Persistent, UnbuiltObject
 
 Array = NDArray[Any]
-DTYPES = {
-    "Float": np.dtype("<f4"),
-    "Double": np.dtype("<f8"),
-    "Half": np.dtype("<f2"),
-    "BFloat16": np.dtype("<u2"),
-    "Long": np.dtype("<i8"),
-    "Int": np.dtype("<i4"),
-    "Short": np.dtype("<i2"),
-    "Char": np.dtype("<i1"),
-    "Byte": np.dtype("<u1"),
-    "Bool": np.dtype("?"),
+TORCH_TYPES = {
+    "float32": ("Float", "<f4"),
+    "float64": ("Double", "<f8"),
+    "float16": ("Half", "<f2"),
+    "bfloat16": ("BFloat16", "<u2"),
+    "int64": ("Long", "<i8"),
+    "int32": ("Int", "<i4"),
+    "int16": ("Short", "<i2"),
+    "int8": ("Char", "<i1"),
+    "uint8": ("Byte", "<u1"),
+    "bool": ("Bool", "?"),
 }
-"""torch's storages -> NumPy's types; a bfloat16 is the upper half of a float32."""
-TORCH_DTYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-}
+"""torch's types -> its storages, and NumPy's types; a bfloat16 is the upper half of a float32."""
+DTYPES = {kind: np.dtype(code) for kind, code in TORCH_TYPES.values()}
+"""By storage."""
 TEXTS = re.compile(r"U([1-9]\d{0,3})")
 """NumPy's texts of a fixed length, in characters."""
 NUMPY_DTYPES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
@@ -51,12 +41,12 @@ REBUILT = "torch._utils._rebuild_tensor_v2"
 TENSORS = (REBUILT, "collections.OrderedDict", *(f"torch.{name}Storage" for name in DTYPES))
 """What a pickle with tensors names."""
 NUMPY_GLOBALS = (
-    *(f"{module}.multiarray._reconstruct" for module in ("numpy.core", "numpy._core")),
-    *(f"{module}.multiarray.scalar" for module in ("numpy.core", "numpy._core")),
-    *(f"{module}.numeric._frombuffer" for module in ("numpy.core", "numpy._core")),
-    "numpy.ndarray",
-    "numpy.dtype",
-    "_codecs.encode",
+    *(
+        f"{module}.{function}"
+        for module in ("numpy.core", "numpy._core")
+        for function in ("multiarray._reconstruct", "multiarray.scalar", "numeric._frombuffer")
+    ),
+    *("numpy.ndarray", "numpy.dtype", "_codecs.encode"),
 )
 """What a pickle with NumPy's arrays names."""
 Storage = Callable[[str], memoryview]
@@ -65,8 +55,8 @@ Storage = Callable[[str], memoryview]
 
 def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
     """An array over raw little-endian bytes.  dtype: torch's name, with or without 'torch.' before it."""
-    kind = TORCH_DTYPES.get(dtype.removeprefix("torch.")) if isinstance(dtype, str) else None
-    if kind is None:
+    kind, _ = TORCH_TYPES.get(dtype.removeprefix("torch."), ("", "")) if isinstance(dtype, str) else ("", "")
+    if not kind:
         raise DataError(f"its tensors are of {_word(dtype)}, which is not read.", HINT)
     values = _widened(_flat(data, DTYPES[kind]), kind)
     return values if shape is None else _shaped(values, _shape(shape))

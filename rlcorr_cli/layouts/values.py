@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, which JSON and pickles can write, and UTF-8 cannot."""
 
 Row = Mapping[str, Any]
+Found = TypeVar("Found", int, float, str)
 
 
 def as_number(value: Any) -> float | None:
@@ -70,26 +71,29 @@ def as_version(value: Any) -> int | None:
 def number(row: Row, key: str) -> float | None:
     """One number."""
     value = row.get(key)
-    found = as_number(value)
-    if found is None and value is not None:
-        raise other(key, "a number of double precision" if isinstance(value, int) else "a number")
-    return found
+    return _taken(
+        as_number(value), value, key, "a number of double precision" if isinstance(value, int) else "a number"
+    )
 
 
 def whole(row: Row, key: str) -> int | None:
     """One whole number."""
     value = row.get(key)
-    if value is not None and (not isinstance(value, int) or not -LARGEST <= value < LARGEST):
-        raise other(key, "a whole number")
-    return value
+    fits = isinstance(value, int) and -LARGEST <= value < LARGEST
+    return _taken(value if fits else None, value, key, "a whole number")
 
 
 def text(row: Row, key: str) -> str | None:
     """One text; of a number, its digits."""
     value = row.get(key)
-    found = as_text(value)
+    kind = "a string of complete characters" if isinstance(value, str) else "a text"
+    return _taken(as_text(value), value, key, kind)
+
+
+def _taken(found: Found | None, value: Any, key: str, kind: str) -> Found | None:
+    """What was found in a value; an error where that is nothing, and the value is not null."""
     if found is None and value is not None:
-        raise other(key, "a string of complete characters" if isinstance(value, str) else "a text")
+        raise other(key, kind)
     return found
 
 

@@ -21,6 +21,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import nested
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
+from rlcorr_cli.reading.request import PlanColumns
 
 # A framework multiplies these by a second mask, which is not read here.
 SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completion_mask": "tool_mask"}
@@ -135,20 +136,17 @@ class Roles:
 def resolve(
     available: Sequence[str],
     overrides: Mapping[str, str],
-    mode: Mode,
-    *,
-    needs: Sequence[str] = (),
-    wanted: Sequence[str] = (),
-    compares: bool = True,
+    plan_columns: PlanColumns,
     lists: Collection[str] | None = None,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
     what the plan needs, and what is wanted where there is any.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
-    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns;
-    without, nothing is lent.  lists: the columns of lists of numbers, which alone an error names; None of all.
+    that has only a current policy lends it as the old one, and then has no current one; not where policies are not
+    compared.  lists: the columns of lists of numbers, which alone an error names; None of all.
     """
+    mode, needs, compares = plan_columns.mode, plan_columns.needed, plan_columns.compares
     check_names(overrides)
     for canonical, column in overrides.items():
         if column not in available:
@@ -169,7 +167,7 @@ def resolve(
     for canonical, column in chosen.items():
         if column is None and (compares or canonical == "rollout_log_probs"):
             raise _missing(canonical, available, overrides, mode, lists=available if lists is None else lists)
-    for canonical in ("response_mask", "reward", *wanted):
+    for canonical in ("response_mask", "reward", *plan_columns.optional):
         chosen[canonical] = _one(canonical, available, overrides)
     return {canonical: column for canonical, column in chosen.items() if column}
 

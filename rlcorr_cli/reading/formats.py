@@ -90,12 +90,7 @@ NATIVE = Container(
 
 
 MEMORY = Container(
-    name="table",
-    title="a table in memory",
-    suffixes=(),
-    magic=(),
-    reader="arrow.READER",
-    written=TABLES,
+    name="table", title="a table in memory", suffixes=(), magic=(), reader="arrow.IN_MEMORY", written=TABLES
 )
 """What a function was given in the place of a path."""
 

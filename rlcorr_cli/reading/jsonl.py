@@ -68,12 +68,7 @@ def parts(
 
 
 def read(
-    shard: Shard,
-    roles: Roles,
-    stdin: Stdin | None = None,
-    batch_tokens: int = 0,
-    *,
-    whole: bool = False,
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
 ) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(shard.schema, roles)

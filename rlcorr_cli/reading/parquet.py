@@ -122,12 +122,7 @@ class _Unread(io.RawIOBase):
 
 
 def read(
-    shard: Shard,
-    roles: Roles,
-    stdin: Stdin | None = None,
-    batch_tokens: int = STEP_TOKENS[1],
-    *,
-    whole: bool = False,
+    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = STEP_TOKENS[1], *, whole: bool = False
 ) -> Generator[Rows]:
     """The part's rows, about batch_tokens tokens at a time; whole: with all columns.
 

@@ -195,15 +195,8 @@ def _resolved(
 ) -> dict[str, str]:
     """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
     with naming(shown(path)):
-        columns = resolve(
-            schema.names,
-            overrides,
-            plan_columns.mode,
-            needs=plan_columns.needed,
-            wanted=plan_columns.optional,
-            compares=plan_columns.compares,
-            lists=[field.name for field in schema if types.holds_log_probs(field.type)],
-        )
+        lists = [field.name for field in schema if types.holds_log_probs(field.type)]
+        columns = resolve(schema.names, overrides, plan_columns, lists)
         for name, column in list(columns.items()):
             type = _type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))

@@ -85,7 +85,10 @@ def _column(name: str, values: Any) -> pa.Array:
     array = _array(values)
     if array is None:
         try:
-            return pa.array([*map(_row, values)] if isinstance(values, (list, tuple)) else values)
+            if isinstance(values, (list, tuple)):  # a ragged column, of which a row may be a tensor
+                arrays = [(row, _array(row)) for row in values]
+                values = [row if of_row is None else of_row for row, of_row in arrays]
+            return pa.array(values)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
     if array.ndim == 1:
@@ -95,12 +98,6 @@ def _column(name: str, values: Any) -> pa.Array:
     rows, tokens = array.shape
     flat = pa.array(np.ascontiguousarray(array).reshape(-1))
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
-
-
-def _row(values: Any) -> Any:
-    """A row of a ragged column: a tensor as an array, all else as it is."""
-    array = _array(values)
-    return values if array is None else array
 
 
 def _array(values: Any) -> NDArray[Any] | None:

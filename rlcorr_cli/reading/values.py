@@ -258,9 +258,7 @@ def _counts(column: pa.Array) -> list[int | None]:
 
 
 LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any]]], ...] = (
-    (is_.is_boolean, _numbers),
-    (is_.is_integer, _numbers),
-    (is_.is_floating, _numbers),
+    *((fits, _numbers) for fits in (is_.is_boolean, is_.is_integer, is_.is_floating)),
     (is_.is_decimal, lambda column: cast(column, pa.large_string()).to_pylist()),
     (is_.is_date, _dates),
     (is_.is_timestamp, _moments),
