@@ -48,10 +48,7 @@ def arrow_file(
     except UnicodeDecodeError as error:
         raise _damaged(path, "a column's name is not UTF-8", CUT_SHORT) from error
     except (pa.ArrowException, OSError, struct.error) as error:
-        explained = files.explained(path, error)
-        if explained is not None:
-            raise explained from error
-        raise _damaged(path, error, CUT_SHORT) from error
+        raise files.explained(path, error) or _damaged(path, error, CUT_SHORT) from error
 
 
 def batches(
@@ -109,12 +106,8 @@ def parquet_file(path: str, pre_buffer: bool = False, dictionaries: Sequence[str
     except pa.ArrowNotImplementedError as error:
         raise damaged(path, " ".join(str(error).split()), "Write it again in types that Arrow reads.") from error
     except (pa.ArrowInvalid, OSError) as error:
-        explained = files.explained(path, error)
-        if explained is not None:
-            raise explained from error
-        encrypted = "crypt" in str(error)
-        hint = "It is encrypted: decrypt it first." if encrypted else CUT_SHORT
-        raise damaged(path, " ".join(str(error).split()), hint) from error
+        hint = "It is encrypted: decrypt it first." if "crypt" in str(error) else CUT_SHORT
+        raise files.explained(path, error) or damaged(path, " ".join(str(error).split()), hint) from error
 
 
 def _footer(path: str, handle: pa.NativeFile) -> pq.FileMetaData:

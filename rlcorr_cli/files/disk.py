@@ -9,6 +9,7 @@ folders may be links to each other (`on_disk`); of a store a listing is asked (`
 """
 
 import glob
+import io
 import os
 import stat
 import weakref
@@ -87,6 +88,26 @@ class Contents:
 
 AnyBytes: TypeAlias = memoryview | Contents
 """Bytes in memory, or in a file."""
+
+
+class Placed(io.RawIOBase):
+    """So many bytes as a file, with a place in them."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self.n_bytes, self.at = n_bytes, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        at = {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.n_bytes}[whence] + offset
+        if at < 0:
+            raise ValueError("before the first byte")
+        self.at = at
+        return at
 
 
 class Disk:

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files.buckets import Bucket, Found, Upload, bucket
-from rlcorr_cli.files.disk import Contents, Status, changed, literal_start, matches, utc_minute
+from rlcorr_cli.files.disk import Contents, Placed, Status, changed, literal_start, matches, utc_minute
 from rlcorr_cli.files.services import SERVICES, StoreRequest, missing, refused, uri_parts
 from rlcorr_cli.places import Stamp, Uri
 
@@ -78,27 +78,18 @@ class Kept:
         return self.start
 
 
-class Ranges(io.RawIOBase):
-    """A file with a place of its own, as Arrow asks for it: what it asks for is one request, and comes as a buffer."""
+class Ranges(Placed):
+    """As Arrow asks for a file: what it asks for is one request, and comes as a buffer."""
 
     def __init__(self, kept: Kept) -> None:
-        self._kept, self._at = kept, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._kept.found.n_bytes}[whence] + offset
-        return self._at
+        super().__init__(kept.found.n_bytes)
+        self._kept = kept
 
     def read_buffer(self, n: int, /) -> Any:
         """From its place on, and no more than there is."""
-        n = min(n, self._kept.found.n_bytes - self._at)
-        data = self._kept.read(self._at, n) if n > 0 else b""
-        self._at += len(data)
+        n = min(n, self.n_bytes - self.at)
+        data = self._kept.read(self.at, n) if n > 0 else b""
+        self.at += len(data)
         return data
 
     def read(self, n: int = -1, /) -> bytes:
@@ -117,7 +108,7 @@ class Bytes(Ranges):
         self._first, self._piece, self._ahead = 0, b"", 0
 
     def readinto(self, buffer: Any, /) -> int:
-        at = self._at
+        at = self.at
         if not 0 <= at - self._first < len(self._piece):
             goes_on = at == self._first + len(self._piece)
             self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
@@ -125,13 +116,13 @@ class Bytes(Ranges):
         start = at - self._first
         piece = self._piece[start : start + len(buffer)]
         buffer[: len(piece)] = piece
-        self._at = at + len(piece)
+        self.at = at + len(piece)
         return len(piece)
 
     def _asked_for(self, n: int) -> bytes:
         try:
-            if self._at < FIRST_BYTES or self._kept.found.n_bytes <= SMALL_BYTES:
-                return self._kept.first()[self._at :]
+            if self.at < FIRST_BYTES or self.n_bytes <= SMALL_BYTES:
+                return self._kept.first()[self.at :]
             return bytes(self.read_buffer(n))
         except OSError as error:
             raise self._explained(error) or error from error

@@ -27,20 +27,6 @@ from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLines
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
 from rlcorr_cli.layouts.nested import unfinished
-from rlcorr_cli.layouts.values import (
-    HINT,
-    aligned,
-    floats,
-    inner,
-    integers,
-    mask,
-    number,
-    objects,
-    span,
-    text,
-    version,
-    whole,
-)
 
 SHOWN = 3
 """Responses that a note names."""
@@ -53,7 +39,7 @@ Made = TypeVar("Made")
 
 def _text_of_numbers(row: Mapping[str, Any], template: str) -> str | None:
     """A text of whole numbers; None where one is null or absent."""
-    numbers = {key: whole(row, key) for key in re.findall(r"{(\w+)}", template)}
+    numbers = {key: values.whole(row, key) for key in re.findall(r"{(\w+)}", template)}
     return None if None in numbers.values() else template.format(**numbers)
 
 
@@ -100,10 +86,10 @@ def _json_sample(layout: JsonLines, columns: Mapping[str, From], part: Mapping[s
     """One part's canonical columns."""
     sample = {name: _value_of(part, of) for name, of in columns.items()}
     of_tokens = [name for name, value in sample.items() if isinstance(value, np.ndarray) and name in TYPES]
-    n_tokens = aligned(**{columns[name].key: sample[name] for name in of_tokens})
+    n_tokens = values.aligned(**{columns[name].key: sample[name] for name in of_tokens})
     mask = sample.setdefault("response_mask", np.ones(n_tokens, np.int8))
     if layout.span:
-        trained = span(mask)
+        trained = values.span(mask)
         sample |= {name: sample[name][trained] for name in of_tokens}
     if layout.zeroed_by and values.number(part, layout.zeroed_by) == 0:
         sample["response_mask"] = np.zeros_like(sample["response_mask"])
@@ -116,7 +102,7 @@ def _value_of(part: Mapping[str, Any], of: From) -> Any:
         return _text_of_numbers(part, of.key)
     *objects, names = of.key.split(".")
     for name in objects:
-        part = inner(part, name)
+        part = values.inner(part, name)
     choices = names.split("|")
     key = next((name for name in choices if name in part), choices[-1])
     if isinstance(part.get(key), np.ndarray):
@@ -223,10 +209,10 @@ def nemo_rl_row(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
     for key in WRAPPED:
         value = row.get(key)
         if key in row and not (isinstance(value, list) and len(value) == 1):
-            raise DataError(f"{key} is not in a list of one.", HINT)
-    values = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
-    agent = values.get("agent_ref")
-    yield {**values, "agent_ref": agent.get("name")} if isinstance(agent, dict) else values
+            raise DataError(f"{key} is not in a list of one.", values.HINT)
+    scalars = {key: value[0] if isinstance(value, list) and value else value for key, value in row.items()}
+    agent = scalars.get("agent_ref")
+    yield {**scalars, "agent_ref": agent.get("name")} if isinstance(agent, dict) else scalars
 
 
 def nemo_gym_conversation(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftOut]:
@@ -235,8 +221,8 @@ def nemo_gym_conversation(row: dict[str, Any], place: int) -> Iterator[dict[str,
     Each call's prompt_token_ids is all that went before, so that what lies between the end of a call and its beginning
     is a tool's answer or the template's words, mask 0.
     """
-    answer = inner(row, "response")
-    output = objects(answer, "output")
+    answer = values.inner(row, "response")
+    output = values.objects(answer, "output")
     calls = [item for item in output if item.get("generation_token_ids")]
     if not calls:
         yield NO_TOKENS
@@ -249,12 +235,12 @@ def nemo_gym_conversation(row: dict[str, Any], place: int) -> Iterator[dict[str,
     masks: list[NDArray[np.bool_]] = []
     before = np.empty(0, np.int64)
     for call in calls:
-        generated, values = integers(call, "generation_token_ids"), floats(call, "generation_log_probs")
-        n_generated = aligned(generation_token_ids=generated, generation_log_probs=values)
-        prompt = integers(call, "prompt_token_ids")
+        generated, of_call = values.integers(call, "generation_token_ids"), values.floats(call, "generation_log_probs")
+        n_generated = values.aligned(generation_token_ids=generated, generation_log_probs=of_call)
+        prompt = values.integers(call, "prompt_token_ids")
         between = prompt[len(before) :] if tokens and np.array_equal(prompt[: len(before)], before) else prompt[:0]
         tokens += [between, generated]
-        log_probs += [np.zeros(len(between)), values]
+        log_probs += [np.zeros(len(between)), of_call]
         masks += [np.zeros(len(between), np.bool_), np.full(n_generated, not row.get("mask_sample"))]
         before = np.concatenate([prompt, generated])
     yield {
@@ -269,12 +255,12 @@ def nemo_gym_conversation(row: dict[str, Any], place: int) -> Iterator[dict[str,
 
 def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] | LeftOut]:
     """SGLang's response, with the versions of the weights that sampled its tokens."""
-    meta_info = inner(row, "meta_info")
+    meta_info = values.inner(row, "meta_info")
     if meta_info.get("output_token_logprobs") is None:
         yield NO_LOG_PROBS
         return
     log_probs, tokens = _sglang_log_probs(meta_info, "output_token_logprobs")
-    if left_out := unfinished(SGLANG_PIECES, text(meta_info, "id"), log_probs, meta_info, row):
+    if left_out := unfinished(SGLANG_PIECES, values.text(meta_info, "id"), log_probs, meta_info, row):
         yield left_out
         return
     some = dict[str, Any]()
@@ -283,7 +269,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
     versions = _token_versions(meta_info, len(log_probs))
     if versions is not None:
         some["versions"] = versions
-    known = [version(meta_info, "weight_version")] if versions is None or not len(versions) else versions
+    known = [values.version(meta_info, "weight_version")] if versions is None or not len(versions) else versions
     yield {
         "id": meta_info.get("id"),
         "request": place,
@@ -294,7 +280,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         **{key: meta_info[key] for key in ("cached_tokens", "prompt_tokens", "spec_accept_rate") if key in meta_info},
         **some,
     }
-    n_said = whole(meta_info, "completion_tokens")
+    n_said = values.whole(meta_info, "completion_tokens")
     if n_said is not None and not 0 <= n_said - len(log_probs) <= 1:
         yield MISCOUNTED
 
@@ -306,8 +292,8 @@ def _sglang_log_probs(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[A
         log_probs = [entry[0] for entry in entries or ()]
         tokens = [entry[1] for entry in entries or ()]
     except (TypeError, LookupError) as error:
-        raise DataError(f"{key} is not a list of [log-prob, token id, text].", HINT) from error
-    return floats({"log-prob": log_probs}, "log-prob"), integers({"token id": tokens}, "token id")
+        raise DataError(f"{key} is not a list of [log-prob, token id, text].", values.HINT) from error
+    return values.floats({"log-prob": log_probs}, "log-prob"), values.integers({"token id": tokens}, "token id")
 
 
 def _token_versions(meta_info: Mapping[str, Any], n_tokens: int) -> NDArray[Any] | None:
@@ -315,11 +301,11 @@ def _token_versions(meta_info: Mapping[str, Any], n_tokens: int) -> NDArray[Any]
     if meta_info.get("weight_versions") is None:
         return None
     versions = np.full(n_tokens, None, object)
-    for part in objects(meta_info, "weight_versions"):
-        start, end = whole(part, "start"), whole(part, "end")
+    for part in values.objects(meta_info, "weight_versions"):
+        start, end = values.whole(part, "start"), values.whole(part, "end")
         if start is None or end is None or not 0 <= start <= end <= n_tokens:
-            raise DataError(f"weight_versions has a part beyond the {n_tokens:,} tokens.", HINT)
-        versions[start:end] = version(part, "version")
+            raise DataError(f"weight_versions has a part beyond the {n_tokens:,} tokens.", values.HINT)
+        versions[start:end] = values.version(part, "version")
     return versions
 
 
@@ -330,13 +316,15 @@ def prime_rl_branches(row: dict[str, Any], place: int) -> Iterator[dict[str, Any
     only.  A branch is a path from the root to a leaf.  A sampled node that several leaves share is trained once, with
     the first leaf: it and all before it are prompt to the others.
     """
-    for trace in objects(row, "traces"):
-        rewards = inner(trace, "rewards")
-        scores = [inner(rewards, name) for name in rewards]
-        total = sum((number(score, "score") or 0.0) * (number(score, "weight") or 0.0) for score in scores)
+    for trace in values.objects(row, "traces"):
+        rewards = values.inner(trace, "rewards")
+        scores = [values.inner(rewards, name) for name in rewards]
+        total = sum(
+            (values.number(score, "score") or 0.0) * (values.number(score, "weight") or 0.0) for score in scores
+        )
         about = {**row, "trace": trace, "reward": total if scores else None}
-        tree = objects(trace, "nodes")
-        for branch, path in enumerate(tree_paths([whole(node, "parent") for node in tree], once=True)):
+        tree = values.objects(trace, "nodes")
+        for branch, path in enumerate(tree_paths([values.whole(node, "parent") for node in tree], once=True)):
             nodes = [tree[place] for place in path if tree[place].get("token_ids")]
             lists = _branch_lists(nodes) if nodes else None
             if lists and lists["mask"].any():
@@ -350,7 +338,7 @@ def tree_paths(parents: Sequence[int | None], *, once: bool = False) -> Iterator
     once, whatever tree it is.
     """
     if not all(parent is None or 0 <= parent < node for node, parent in enumerate(parents)):
-        raise DataError("a node's parent is not one of the nodes before it.", HINT)
+        raise DataError("a node's parent is not one of the nodes before it.", values.HINT)
     inside, taken = set(parents), set[int]()
     for leaf in range(len(parents)):
         if leaf in inside:
@@ -367,19 +355,19 @@ def tree_paths(parents: Sequence[int | None], *, once: bool = False) -> Iterator
 
 def _branch_lists(nodes: list[dict[str, Any]]) -> dict[str, NDArray[Any]]:
     """The lists of a branch, log-probs and advantages with 0.0 where nothing was sampled."""
-    masks = [mask(node, "mask") for node in nodes]
-    tokens = [integers(node, "token_ids") for node in nodes]
+    masks = [values.mask(node, "mask") for node in nodes]
+    tokens = [values.integers(node, "token_ids") for node in nodes]
     for node_mask, node_tokens in zip(masks, tokens, strict=True):
-        aligned(token_ids=node_tokens, mask=node_mask)
+        values.aligned(token_ids=node_tokens, mask=node_mask)
     sampled = np.concatenate(masks)
     lists: dict[str, NDArray[Any]] = {"mask": sampled, "token_ids": np.concatenate(tokens)}
     for key in ("logprobs", "advantages", "reference_logprobs"):
-        given = [floats(node, key) for node in nodes if node.get(key)]
+        given = [values.floats(node, key) for node in nodes if node.get(key)]
         if not given and key != "logprobs":
             continue
-        values = np.concatenate(given or [[]])
-        if len(values) != (n_sampled := np.count_nonzero(sampled)):
-            raise DataError(f"{key} has {len(values):,} values for {n_sampled:,} sampled tokens.", HINT)
-        lists[key] = np.zeros(len(sampled), values.dtype)
-        lists[key][sampled] = values
+        numbers = np.concatenate(given or [[]])
+        if len(numbers) != (n_sampled := np.count_nonzero(sampled)):
+            raise DataError(f"{key} has {len(numbers):,} values for {n_sampled:,} sampled tokens.", values.HINT)
+        lists[key] = np.zeros(len(sampled), numbers.dtype)
+        lists[key][sampled] = numbers
     return lists

@@ -51,14 +51,18 @@ WHOLE_BYTES = {0xCC: 2, 0xD0: 2, 0xCD: 3, 0xD1: 3, 0xCE: 5, 0xD2: 5, 0xCF: 9, 0x
 DOUBLE = np.dtype([("tag", np.uint8), ("value", ">f8")])
 """A float of 64 bits, tag 0xcb, as msgpack has it."""
 DOUBLE_TAG = 0xCB
-COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "advantages", "source", "micro_batch", "sequence")
-OPTIONAL = {
-    "ref_logprobs": ("ref_log_probs",),
-    "trace_ids": ("sample_id",),
-    "branch_indices": ("branch",),
-    "sampling_mask": ("kept_set_size",),
+COLUMNS = {
+    "inference_logprobs": "rollout_log_probs",
+    "loss_mask": "response_mask",
+    "input_ids": "token_ids",
+    "advantages": "advantages",
+    "ref_logprobs": "ref_log_probs",
+    "sampling_mask": "kept_set_size",
+    "trace_ids": "sample_id",
+    "branch_indices": "branch",
 }
-"""Columns that a file has where a micro batch of it has that field."""
+"""Field -> column, of tokens and then of sequences; the last four only where a micro batch of the file has them."""
+OPTIONAL = ("ref_logprobs", "trace_ids", "branch_indices", "sampling_mask")
 NOTES = ("Micro batches that only fill up, and sequences without a trained token, give no row.",)
 
 
@@ -105,7 +109,8 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
         seen |= _added(fields).keys()
         if memoryview(fields[FIELDS["ref_logprobs"]])[0] != NIL:
             seen.add("ref_logprobs")
-    optional = [name for key, names in OPTIONAL.items() if key in seen for name in names]
+    always = [column for key, column in COLUMNS.items() if key not in OPTIONAL]
+    optional = [COLUMNS[key] for key in OPTIONAL if key in seen]
 
     def samples() -> Iterator[Sample]:
         for place, fields in enumerate(_micro_batches(path)):
@@ -114,7 +119,7 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
                     yield {**places, "micro_batch": place, **sample}
 
     return OpenedDump(
-        columns=[*COLUMNS, *places, *optional],
+        columns=[*always, "source", "micro_batch", "sequence", *places, *optional],
         samples=samples,
         notes=(*NOTES, *([KEPT_SETS] if "sampling_mask" in seen else [])),
         types={
@@ -177,14 +182,9 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
         tokens = slice(start + cut.start, start + cut.stop)
         if cut.stop:
             yield {
-                "rollout_log_probs": lists["inference_logprobs"][tokens],
-                "response_mask": valid[tokens],
-                "token_ids": lists["input_ids"][tokens],
-                "advantages": lists["advantages"][tokens],
-                "ref_log_probs": lists["ref_logprobs"][tokens] if "ref_logprobs" in lists else None,
-                "kept_set_size": lists["sampling_mask"][tokens] if "sampling_mask" in lists else None,
-                "sample_id": ids["trace_ids"][place] if "trace_ids" in ids else None,
-                "branch": ids["branch_indices"][place] if "branch_indices" in ids else None,
+                **dict.fromkeys(COLUMNS[name] for name in OPTIONAL),
+                **{COLUMNS[name]: values[tokens] for name, values in lists.items()},
+                **{COLUMNS[name]: values[place] for name, values in ids.items()},
                 "source": names[place if len(names) == len(lengths) else tokens.start],
                 "sequence": place,
             }

@@ -24,17 +24,6 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import slime_train
 from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.slime_train import (
-    KEPT,
-    TrainRow,
-    first_version,
-    kept_set_sizes,
-    last_version,
-    read_ranks,
-    read_step,
-    token_versions,
-    turn_versions,
-)
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, sequence
@@ -232,11 +221,16 @@ class RolloutFile:
     def told_of_tokens(self, number: int) -> dict[str, Array | None]:
         """TOLD_OF_TOKENS of a sequence."""
         sample, mask, kept = self.samples[number], self.mask(number), None
-        if all(sample.get(key) is not None for key in KEPT):
+        if all(sample.get(key) is not None for key in slime_train.KEPT):
             what = f"sample {number}"
-            ids, offsets = (numbers(sample[key], f"{key} of {what}", self.file, are_whole=True) for key in KEPT)
-            kept = kept_set_sizes(offsets, len(ids), length(sample, "response_length", what), what)
-        return {"kept_set_size": kept, "policy_versions": token_versions(sample.get("weight_versions"), mask)}
+            ids, offsets = (
+                numbers(sample[key], f"{key} of {what}", self.file, are_whole=True) for key in slime_train.KEPT
+            )
+            kept = slime_train.kept_set_sizes(offsets, len(ids), length(sample, "response_length", what), what)
+        return {
+            "kept_set_size": kept,
+            "policy_versions": slime_train.token_versions(sample.get("weight_versions"), mask),
+        }
 
     def rows(self) -> Iterator[Sample]:
         """Its sequences, in order.  A mask that is null counts every token; remove_sample takes a sequence out of
@@ -259,7 +253,7 @@ class RolloutFile:
     def columns(self) -> list[str]:
         """Those that some sequence has."""
         filled = {name for facts in self.facts for name, value in facts.items() if value is not None} | set(ALWAYS)
-        theirs = {ENGINE: ENGINE, "kept_set_size": KEPT[1], "policy_versions": "weight_versions"}
+        theirs = {ENGINE: ENGINE, "kept_set_size": slime_train.KEPT[1], "policy_versions": "weight_versions"}
         filled |= {name for name, key in theirs.items() if any(sample.get(key) is not None for sample in self.samples)}
         named = (ENGINE, *ALWAYS, *TOLD_OF_TOKENS, *_facts({}))
         return [name for name in named if name in filled or not self.samples]
@@ -285,9 +279,9 @@ def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
         "group_id": as_text(sample.get("group_index")),
         "sample_id": as_text(sample.get("index")),
         "rollout_ids": as_text(sample.get("rollout_id")),
-        "policy_version": first_version(sample.get("weight_versions")),
-        "policy_version_end": last_version(sample.get("weight_versions")),
-        "weight_versions": turn_versions(sample.get("weight_versions")),
+        "policy_version": slime_train.first_version(sample.get("weight_versions")),
+        "policy_version_end": slime_train.last_version(sample.get("weight_versions")),
+        "weight_versions": slime_train.turn_versions(sample.get("weight_versions")),
         "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
         "status": as_text(sample.get("status")),
         "remove_sample": sample.get("remove_sample") is True,
@@ -314,8 +308,8 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
             types=TYPES,
             missing_policy_hint=BEFORE_TRAINING,
         )
-    rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
-    rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
+    rows, notes = slime_train.read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
+    rows += [row for path in kinds.get(STEP, ()) for row in slime_train.read_step(path)]
     columns, hint = slime_train.columns(rows), ""
     if rows and "old_log_probs" not in columns:
         hint = slime_train.REUSED if "advantages" in columns else slime_train.STAGE
@@ -329,7 +323,7 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
     return _joined(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
 
 
-def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile) -> OpenedDump:
+def _joined(trained: OpenedDump, rows: Sequence[slime_train.TrainRow], rollout: RolloutFile) -> OpenedDump:
     """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
     tell."""
     generated = rollout.columns

@@ -29,32 +29,40 @@ Partition = Any
 
 
 @frozen(kw_only=True)
-class Shard:
-    """A small description of work: one part of one input.
+class Unit:
+    """Files that are read together.
 
-    index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
-    plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
-    stamp: which state of the file was found.  companions: files that are read together with it, such as the other
-    ranks of a step, each with its state.
-    schema: its needed columns, whole_schema: all that are made of it, partition: the columns that its folders name;
-    only io looks into these.
+    path: of the first.  format: of all.  n_bytes: what reading them costs.  stamp: which state of the first was found.
+    companions: the others, such as the other ranks of a step, each with its state.
     """
 
-    index: int
     path: str
     format: str
-    part: tuple[int, int] | None
     n_bytes: int
     stamp: Stamp | None = None
     companions: tuple[tuple[str, Stamp | None], ...] = ()
-    schema: Schema = None
-    whole_schema: Schema = None
-    partition: Partition = None
 
     @property
     def files(self) -> tuple[tuple[str, Stamp | None], ...]:
         """All that is read together, each with its state."""
         return ((self.path, self.stamp), *self.companions)
+
+
+@frozen(kw_only=True)
+class Shard(Unit):
+    """A small description of work: one part of one input.
+
+    index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
+    plain JSON-lines file; None is the whole file.
+    schema: its needed columns, whole_schema: all that are made of it, partition: the columns that its folders name;
+    only io looks into these.
+    """
+
+    index: int
+    part: tuple[int, int] | None
+    schema: Schema = None
+    whole_schema: Schema = None
+    partition: Partition = None
 
     @property
     def id(self) -> ShardId:

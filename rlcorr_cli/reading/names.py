@@ -95,9 +95,6 @@ KEPT_OFFSETS = "rollout_sampling_mask_offsets"
 KEPT_SETS = ("sampling_mask", KEPT_OFFSETS, "kept_set_size")
 """Columns that list the ids of the tokens that each token was chosen among, or tell where they begin, or how many there
 are."""
-POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
-VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
-"""A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 

@@ -18,7 +18,7 @@ from rlcorr_cli.layouts.canonical import portions, record_batch, schema
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.table import layout
 from rlcorr_cli.places import shown, utf8
-from rlcorr_cli.reading.batch import Shard, Stamp
+from rlcorr_cli.reading.batch import Shard, Stamp, Unit
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
@@ -122,7 +122,7 @@ class OpenUnits:
 _OPEN = OpenUnits()
 
 
-def _opened(unit: Source | Shard) -> OpenedDump:
+def _opened(unit: Unit) -> OpenedDump:
     """A unit, opened; threads that ask for the same at once may open it twice."""
     opened = _OPEN.get((unit.format, unit.files))
     if opened is None:
@@ -132,7 +132,7 @@ def _opened(unit: Source | Shard) -> OpenedDump:
 
 
 @contextmanager
-def _named(unit: Source | Shard) -> Generator[None]:
+def _named(unit: Unit) -> Generator[None]:
     """Let an error about a file's contents say which file it is: the first of its unit, where it does not say so."""
     path = shown(unit.path)
     try:

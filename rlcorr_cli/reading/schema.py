@@ -18,17 +18,7 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.names import (
-    ALIASES,
-    KEPT_SETS,
-    LEVELS,
-    NO_CLUSTERS,
-    POLICY_WORDS,
-    PROMPT_TEXTS,
-    PROMPTS,
-    TOKENS,
-    VERSION_WORDS,
-)
+from rlcorr_cli.reading.names import ALIASES, KEPT_SETS, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.values import BRANCH, DRAW, SPLIT
 
@@ -79,6 +69,9 @@ ALTERNATIVES = (
     *("advantages", *ALIASES["advantages"]),
 )
 """Columns of which those are read that are the first of their kind that all files have."""
+POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
+VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
+"""A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
 APART = "Read such files apart, or use --map to name a column that all of them have."
 
 

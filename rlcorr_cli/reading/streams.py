@@ -93,13 +93,11 @@ def reading(path: str) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
-        explained = filesystem(path).explained(path, error)
-        if explained is not None:
-            raise explained from error
         hint = CUT_SHORT
         if "too much memory" in str(error):  # what zstd says of a window beyond 128 MiB
             hint = "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
-        raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
+        explained = filesystem(path).explained(path, error)
+        raise explained or DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
 def head(path: str) -> bytes:
