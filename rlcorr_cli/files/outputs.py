@@ -23,7 +23,6 @@ import stat
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from rlcorr_cli.errors import OutputError
@@ -93,7 +92,7 @@ class Outputs:
     def __enter__(self) -> "Outputs":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for upload in self._uploads.values():
             upload.abort()
         for staged in self._staged:

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError, PartOfStep, naming
+from rlcorr_cli.errors import DataError, PartOfStep, naming, plural
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.disk import HALF_WRITTEN
 from rlcorr_cli.layouts.json_rows import tree_paths
@@ -332,11 +332,10 @@ def _notes(annotations: Annotations, counts: Counts) -> Iterator[str]:
             f"({', '.join(kinds)}). Commands that compare policies leave them out; convert writes them."
         )
     if n_unknown := len(annotations.traces - counts.traces):
-        subject = "1 trace" if n_unknown == 1 else f"{n_unknown:,} traces"
-        yield f"The trainer has records of {subject} that the files of the stream do not hold."
+        yield f"The trainer has records of {plural(n_unknown, 'trace')} that the files of the stream do not hold."
     if n_lost := sum(annotations.not_finite.values()):
-        subject = "1 token" if n_lost == 1 else f"{n_lost:,} tokens"
-        yield f"The trainer had no finite log-prob of {subject} that it trained on; the mask is 0 there."
+        lost = plural(n_lost, "token")
+        yield f"The trainer had no finite log-prob of {lost} that it trained on; the mask is 0 there."
     if annotations.rounded:
         yield ROUNDED
     for path, lines in (annotations.torn | counts.torn).items():

@@ -19,7 +19,6 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.portions import portions, written_out
-from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 
 CONTINUED = b"\xff" * 4
@@ -36,7 +35,7 @@ WHOLE_ROWS = 1 << 9
 PEEKED_ROWS = 1 << 9
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """The schema, and of a file how many rows each record batch has."""
     with arrow_file(source.path) as reader:
         schema = reader.schema
@@ -58,9 +57,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     ]
 
 
-def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Generator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
     with arrow_file(shard.path, None if whole else roles.needed) as reader:
         row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
@@ -75,7 +72,7 @@ def read(
             row += batch.num_rows
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     with closing(read(shard, roles)) as portions:
         rows = next(portions, None)
@@ -138,7 +135,7 @@ ROWS = 1 << 13
 STEP_ROWS = 1 << 9
 
 
-def index_of_table(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index_of_table(source: Source, needed: NeededColumns) -> Index:
     """The schema, and the notes on what the table is."""
     name = _named(source.path)
     needed(name.table.schema)
@@ -152,9 +149,7 @@ def runs_of_rows(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     return [((first, min(first + ROWS, n)), source.n_bytes * min(ROWS, n - first) // n) for first in firsts]
 
 
-def read_table(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Generator[Rows]:
+def read_table(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:
     """The part's rows; whole: with all columns."""
     table = _named(shard.path).table
     first, stop = shard.part or (0, table.num_rows)
@@ -166,7 +161,7 @@ def read_table(
         row += batch.num_rows
 
 
-def peek_table(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek_table(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     return next(read_table(shard, roles), None)
 

@@ -29,7 +29,6 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.reading.streams import Stdin
 
 FILE = "file"
 """What rows of one file are grouped by where no column has that name."""
@@ -183,9 +182,7 @@ class Read(Protocol):
     with all columns, or their own lines.
     """
 
-    def __call__(
-        self, shard: Shard, roles: Roles, stdin: Stdin | None, batch_tokens: int, *, whole: bool
-    ) -> Iterator[Rows]: ...
+    def __call__(self, shard: Shard, roles: Roles, batch_tokens: int, *, whole: bool) -> Iterator[Rows]: ...
 
 
 @frozen
@@ -193,10 +190,10 @@ class Reader:
     """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
     peek the first rows of a file's first part."""
 
-    index: Callable[[Source, NeededColumns, Stdin | None], Index]
+    index: Callable[[Source, NeededColumns], Index]
     parts: Callable[[Source, Index, Roles], Sequence[Piece]]
     read: Read
-    peek: Callable[[Shard, Roles, Stdin | None], Rows | None]
+    peek: Callable[[Shard, Roles], Rows | None]
 
 
 def reader(format: str) -> Reader:

@@ -63,14 +63,12 @@ class ShardReader:
     """How to read any shard of a dump.
 
     It can be pickled to workers, and does not grow with the number of files: what is one file's own is in its shards.
-    limit: most rows of the whole dump; whether a row is taken then depends on how many were before.  stdin: set if
-    standard input is a source; it then cannot be pickled.
+    limit: most rows of the whole dump; whether a row is taken then depends on how many were before.
     """
 
     roles: Roles
     bad_rows: BadRowPolicy
     limit: int | None = None
-    stdin: Stdin | None = None
 
     @property
     def leaves_out_repeated(self) -> bool:
@@ -92,7 +90,7 @@ class ShardReader:
     def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
         read = reader(shard.format).read
         roles = self.roles.without(shard.partition.names)
-        for rows in read(shard, roles, self.stdin, batch_tokens, whole=whole):
+        for rows in read(shard, roles, batch_tokens, whole=whole):
             yield shard.partition.given_to(rows, self.roles.needed)
 
     def checked(
@@ -143,7 +141,6 @@ class Dump:
     notes: what was chosen for the user, in sentences, search_notes among them: on files that are not read.
     available: columns that every file has.
     indexes: path -> what its one opening told.  step: that of steps, where all files have one.
-    stdin: where '-' is among the sources; then the dump can be read once.
     """
 
     request: ReadRequest
@@ -157,7 +154,6 @@ class Dump:
     indexes: Mapping[str, Index]
     search_notes: tuple[str, ...] = ()
     step: str | None = None
-    stdin: Stdin | None = None
 
     def with_request(self, **changes: Any) -> "Dump":
         """The same files by other keys of the request: grouped (`group_by`), known to the bootstrap (`drawn_by`, of
@@ -165,14 +161,12 @@ class Dump:
         request = replace(self.request, **changes)
         if request == self.request:
             return self
-        return _settled(
-            request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
-        )
+        return _settled(request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes)
 
     @property
     def reader(self) -> ShardReader:
         """What a worker needs to read any shard."""
-        return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit, stdin=self.stdin)
+        return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit)
 
     @property
     def cluster(self) -> str:
@@ -187,7 +181,12 @@ class Dump:
     @property
     def is_here(self) -> bool:
         """Whether some of it can be read in this process alone: it is piped in, or a table in memory."""
-        return self.stdin is not None or any(isinstance(source.path, InMemory) for source in self.sources)
+        return self.is_piped or any(isinstance(source.path, InMemory) for source in self.sources)
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether standard input is among the sources; then it can be read once."""
+        return any(isinstance(source.path, Stdin) for source in self.sources)
 
     def inputs(self, rows: Mapping[str, int]) -> list[Input]:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""
@@ -252,7 +251,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    index = reader(first.format).index(first, lambda *_: [], None)
+    index = reader(first.format).index(first, lambda *_: [])
     return {field.name: str(field.type) for field in index.schema}
 
 
@@ -263,11 +262,11 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     """
     check_names(request.columns)
     sources, search_notes = find_noting(request.paths, request.format)
-    stdin = None
     if any(source.path == STDIN for source in sources):
         if sys.stdin is None:  # closed by the caller: `<&-`
             raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
         stdin = Stdin(sys.stdin.buffer)
+        sources = [replace(source, path=stdin) if source.path == STDIN else source for source in sources]
     plan_columns = plan_columns or PlanColumns()
     paths = [source.path for source in sources]
     folders = named_by_files(paths, file=FILE in request.group_by, step="step" not in request.columns)
@@ -286,7 +285,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):
-            index = reader(source.format).index(source, needed, stdin)
+            index = reader(source.format).index(source, needed)
         return source.path, replace(index, partition=named.beside(index.schema))
 
     indexes = dict(answers(indexed, sources, path=sources[0].path))
@@ -294,7 +293,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         indexes = {path: replace(each, partition=each.partition.unnumbered()) for path, each in indexes.items()}
     if all(index.made for index in indexes.values()):
         indexes = _with_all_columns(indexes)
-    return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes, stdin=stdin)
+    return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
@@ -318,7 +317,6 @@ def _settled(
     indexes: Mapping[str, Index],
     *,
     search_notes: tuple[str, ...],
-    stdin: Stdin | None,
 ) -> Dump:
     """The dump of files that were indexed.  search_notes: on files that were not."""
     schemas = {path: index.all_columns for path, index in indexes.items()}
@@ -352,7 +350,6 @@ def _settled(
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,
-        stdin=stdin,
     )
 
 

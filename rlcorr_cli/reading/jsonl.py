@@ -24,7 +24,7 @@ from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
 from rlcorr_cli.reading.names import KEPT_SETS
-from rlcorr_cli.reading.streams import Block, Stdin, blocks, head, is_compressed
+from rlcorr_cli.reading.streams import Block, blocks, head, is_compressed
 from rlcorr_cli.reading.whole_rows import JsonRows, json_kind, row_of
 
 RANGE_BYTES = 16 << 20
@@ -35,10 +35,10 @@ ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
 """A key that may be one of those all the same: `response\\u005fmask`."""
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
     path = source.path
-    start = stdin.head if path == STDIN and stdin else head(path)
+    start = head(path)
     lines = list(islice(numbered(start, 0), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
@@ -67,12 +67,10 @@ def parts(
     return [((start, end), end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Iterator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(shard.schema, roles)
-    for block in blocks(shard.path, shard.part, stdin):
+    for block in blocks(shard.path, shard.part):
         if not block.data or block.data.isspace():
             continue
         if roles.mask is None:
@@ -80,9 +78,9 @@ def read(
         yield _rows(block, declared, roles, shard.path, whole=whole)
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows:
+def peek(shard: Shard, roles: Roles) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
-    start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
+    start = head(shard.path)
     return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
 
 

@@ -23,7 +23,6 @@ from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.streams import Stdin
 
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18
@@ -36,7 +35,7 @@ Stamps = tuple[tuple[str, Stamp | None], ...]
 """The files of a unit, and which state of each was found."""
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """The canonical columns that the unit holds."""
     with _named(source):
         opened = _opened(source)
@@ -58,9 +57,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     return [(None, source.n_bytes)]
 
 
-def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Iterator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
     """The unit's rows; whole: with every canonical column."""
     with _named(shard):
         opened = _opened(shard)
@@ -72,7 +69,7 @@ def read(
             first += len(samples)
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     with _named(shard):
         opened = _opened(shard)

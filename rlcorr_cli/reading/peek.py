@@ -124,7 +124,7 @@ def sample_of(dump: Dump, shard: Shard) -> Sample | None:
     inner = roles.without(index.partition.names)
     schema = pa.schema([index.schema.field(name) for name in inner.needed])
     with blaming_changes(shard.files, shard.format):
-        rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
+        rows = reader(shard.format).peek(replace(shard, schema=schema), inner)
     return None if rows is None else _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
 
 

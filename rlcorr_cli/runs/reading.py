@@ -303,7 +303,7 @@ class IdsAcrossShards:
 
 def check_rereadable(dump: Dump) -> None:
     """Refuse standard input where one reading is not enough."""
-    if dump.stdin is not None:
+    if dump.is_piped:
         raise UsageError(
             "This takes more than one pass, and standard input can be read only once.", "Save it to a file first."
         )
