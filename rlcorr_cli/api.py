@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 
 def _html(result: Result) -> str:
-    """What a notebook shows, which speaks of arguments: 'preset="token_is"' for '--preset token_is'."""
-    from rlcorr_cli.commands.python import all_flags, as_arguments
+    """What a notebook shows."""
     from rlcorr_cli.show import notebook
 
-    return notebook.html(result, lambda text: as_arguments(text, all_flags()))
+    return notebook.html(result)
 
 
 Result.in_notebook = _html

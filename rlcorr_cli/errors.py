@@ -2,8 +2,12 @@
 
 Everything raised on purpose is an RlcorrError; any other exception is a fault of rlcorr's and keeps its traceback.  The
 command line turns an RlcorrError into two lines on stderr (`commands/main.py`).
+
+An error names an option as data, by its name in Python and its value: `⟦device cpu⟧` is --device cpu, and for Python
+device="cpu" (`commands/python.py`); `⟦force True⟧` is --force, `⟦output⟧` -o, `⟦inspect(DUMP)⟧ ⟦worst 5⟧` a command.
 """
 
+import re
 import reprlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -21,20 +25,22 @@ LONGEST_NAME = 100
 
 
 class RlcorrError(Exception):
-    """What is wrong and where (`message`), then what to type (`hint`).
+    """What is wrong and where (`message`), then what to type (`hint`): said with flags, until `word` says it otherwise.
 
-    exit_status: the status the process ends with (1 a fault that stops, 2 usage, 3 data, 4 output).
+    what, do: both as they were raised, with options as data, for an error that is made of this one.  exit_status: the
+    status the process ends with (1 a fault that stops, 2 usage, 3 data, 4 output).
     """
 
     exit_status = 70
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message, self.hint = cut(message), cut(hint)
-        super().__init__(self.message)
+    def __init__(self, what: str, do: str = "") -> None:
+        super().__init__()
+        self.what, self.do = what, do
+        self.word(as_flags)
 
     def word(self, words: Callable[[str], str]) -> None:
-        """Say message and hint through `words`: they may name flags."""
-        self.message, self.hint = words(self.message), words(self.hint)
+        """Say message and hint as `words` says what names options."""
+        self.message, self.hint = cut(words(self.what)), cut(words(self.do))
         self.args = (self.message,)
 
 
@@ -90,13 +96,51 @@ class OutputError(RlcorrError):
     exit_status = 4
 
 
+_OPTION = re.compile(r"⟦(?P<name>[a-z_]+)(?: (?P<value>[^⟧]*))?⟧")
+_COMMAND = re.compile(r"⟦(?P<name>[a-z]+)\((?P<dumps>[A-Z, ]+)\)⟧(?P<options>(?: ⟦[a-z_]+ [^⟧]*⟧)*)")
+_NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e-?\d+)?|nan|inf)")
+_PAIR = re.compile(r"(?P<key>[\w/]+)=(?P<value>\S+)")
+
+
+def as_flags(text: str) -> str:
+    """A text that names options as a command line has them: '⟦device cpu⟧' as '--device cpu'."""
+    text = _COMMAND.sub(lambda call: f"rlcorr {call['name']} {call['dumps'].replace(',', '')}{call['options']}", text)
+    return _OPTION.sub(_as_flag, text)
+
+
+def _as_flag(option: re.Match[str]) -> str:
+    flag = "-o" if option["name"] == "output" else f"--{option['name'].rstrip('_').replace('_', '-')}"
+    return flag if option["value"] in (None, "True") else f"{flag} {option['value']}"
+
+
+def as_arguments(text: str) -> str:
+    """The same as Python has them: '⟦device cpu⟧' as 'device="cpu"'."""
+    return _OPTION.sub(_as_argument, _COMMAND.sub(_as_call, text))
+
+
+def _as_call(command: re.Match[str]) -> str:
+    options = map(_as_argument, _OPTION.finditer(command["options"]))
+    return f"{command['name']}({', '.join((command['dumps'].replace('DUMP', 'dumps'), *options))})"
+
+
+def _as_argument(option: re.Match[str]) -> str:
+    return option["name"] if option["value"] is None else f"{option['name']}={_as_value(option['value'])}"
+
+
+def _as_value(text: str) -> str:
+    """A value as Python writes it, which it may be already."""
+    if pair := _PAIR.fullmatch(text):
+        return f'{{"{pair["key"]}": {_as_value(pair["value"])}}}'
+    return text if text == "True" or text[:1] in ("'", '"') or _NUMBER.fullmatch(text) else f'"{text}"'
+
+
 @contextmanager
 def naming(where: str) -> Generator[None]:
     """Let what goes wrong say where it is: 'dump.parquet: there is no column ...'."""
     try:
         yield
     except RlcorrError as error:
-        raise type(error)(f"{where}: {error.message}", error.hint) from error
+        raise type(error)(f"{where}: {error.what}", error.do) from error
 
 
 def address_space() -> int | None:

@@ -134,12 +134,12 @@ def analyze(options: AnalyzeOptions) -> "Report":
         refuse_conflicting(
             first,
             {
-                "--profile": (chosen.profile and chosen.profile.name, run.profile),
+                "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
                 "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
-                "--cluster-by": (options.cluster_by, held["cluster_by"]),
-                "--extreme-ratio": (ratio if ratio != AnalyzeOptions.extreme_ratio else None, held["extreme_ratio"]),
-                "--seed": (options.seed or None, run.provenance.seed),
-                "--objective": (wanted and wanted.name, held.get("objective.name")),
+                "⟦cluster_by⟧": (options.cluster_by, held["cluster_by"]),
+                "⟦extreme_ratio⟧": (ratio if ratio != AnalyzeOptions.extreme_ratio else None, held["extreme_ratio"]),
+                "⟦seed⟧": (options.seed or None, run.provenance.seed),
+                "⟦objective⟧": (wanted and wanted.name, held.get("objective.name")),
             },
         )
         report_files(
@@ -234,7 +234,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     from rlcorr_cli.runs import diagnose as diagnosing
 
     if options.batch_by is not None:
-        raise UsageError("--batch-by has no effect here: diagnose does not use batches.", "Leave it out.")
+        raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
     looked_at: Sequence[str] = [name for name in names("by", options.by) if name]
     failing = causes_named(options.fail_on)
     outputs = sheet_files(options.output, forms.TOTALLED_SHEETS)
@@ -244,7 +244,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
 
         notes = check_touched(places, parts, clean_dump=options.clean_dump)
         first, run = added(parts, DiagnosisRun, options, group_by=options.group_by, allow_overlap=options.allow_overlap)
-        refuse_conflicting(first, {"--by": (", ".join(looked_at) or None, run.of.settings["levels"])})
+        refuse_conflicting(first, {"⟦by⟧": (", ".join(looked_at) or None, run.of.settings["levels"])})
         with Staging() as staging:
             of_sum = result_of(first, run, partial(diagnosis_of, clean=yardstick(options.clean_dump, options)))
             of_sum = replace(of_sum, totals=run, fail_on=failing)
@@ -321,7 +321,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     rows = tuple(str(name) for name in several(options.row))
     choice = _rows_to_show(rows, options.worst, options.where)
     if choice is None and options.tokenizer is not None:
-        raise UsageError("--tokenizer is for the text of rows, and none are asked for.", "Add --worst 5.")
+        raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
     reading = request(options.dumps, options)
     places = forms.sheet_destinations(files, options.overwrite)
@@ -341,18 +341,18 @@ def _tokenizer(source: str | Path) -> "TokenizerProcess":
     from rlcorr_cli.reading.token_text import TokenizerProcess
 
     if not str(source) or "\0" in str(source):
-        raise UsageError(f"--tokenizer should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
+        raise UsageError(f"⟦tokenizer⟧ should name a file, not {shortened(source)}.", "Name a tokenizer.json.")
     return TokenizerProcess(str(source))
 
 
 def _rows_to_show(rows: tuple[str, ...], worst: int, where: str | None) -> "Choice | None":
     """Which rows are asked for; None where none are."""
     if rows and (worst or where):
-        raise UsageError("--row names rows, and --worst and --where choose them.", "Use one of the two.")
+        raise UsageError("⟦row⟧ names rows, and ⟦worst⟧ and ⟦where⟧ choose them.", "Use one of the two.")
     if not (rows or worst or where):
         return None
     if len(rows) > MOST_SHOWN:
-        raise UsageError(f"--row names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use --where.")
+        raise UsageError(f"⟦row⟧ names {len(rows):,} rows, and {MOST_SHOWN:,} are shown at most.", "Use ⟦where⟧.")
     from rlcorr_cli.runs.token_rows import Choice
 
     return Choice(names=rows, n_worst=worst, where=where or "")

@@ -95,10 +95,10 @@ def mapping(pairs: Any) -> dict[str, str]:
         canonical, equals, column = pair.partition("=")
         if not equals or not canonical or not column:
             raise UsageError(
-                f"Cannot read --map {pair}.", "Write --map CANONICAL=COLUMN, such as --map old_log_probs=log_probs."
+                f"Cannot read ⟦map {pair}⟧.", "Write ⟦map CANONICAL=COLUMN⟧, such as ⟦map old_log_probs=log_probs⟧."
             )
         if canonical in columns:
-            raise UsageError(f"--map names {canonical} twice.", "Map each canonical name once.")
+            raise UsageError(f"⟦map⟧ names {canonical} twice.", "Map each canonical name once.")
         columns[canonical] = column
     return columns
 
@@ -377,8 +377,8 @@ def _sample(tokens: int | str | None) -> int | None:
         return None if tokens is None else MOST_ROWS
     number = int(tokens) if isinstance(tokens, str) and tokens.isdecimal() and len(tokens) < 17 else tokens
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_ROWS:
-        message = f"--sample should be a number of tokens or all, not {shortened(str(tokens))}."
-        raise UsageError(message, "Write --sample 100000 or --sample all.")
+        message = f"⟦sample⟧ should be a number of tokens or all, not {shortened(str(tokens))}."
+        raise UsageError(message, "Write ⟦sample 100000⟧ or ⟦sample all⟧.")
     return number
 
 
@@ -389,7 +389,7 @@ def computing(how: Computed) -> "AbstractContextManager[Computing]":
     workers, batch_tokens, ray_address = how.workers, how.batch_tokens, how.ray_address
     device, engine = how.device, how.engine
     if ray_address is not None and engine != "ray":
-        raise UsageError("--ray-address is a string that goes with --engine ray.", "Add --engine ray, or leave it out.")
+        raise UsageError("⟦ray_address⟧ is a string that goes with ⟦engine ray⟧.", "Add ⟦engine ray⟧, or leave it out.")
     return engines.computing(device, batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
 
 
@@ -437,10 +437,10 @@ def causes_named(fail_on: Names, *, also: Sequence[str] = ()) -> tuple[str, ...]
     listed = tuple(name for text in names("fail_on", fail_on) for name in text.split(","))
     for name in listed:
         if name in FLAGS and name not in also:
-            message = f"--fail-on {name} is of numbers, and diagnose looks for causes."
-            raise UsageError(message, f"Write `rlcorr check DUMP --fail-on {name}`.")
+            message = f"⟦fail_on {name}⟧ is of numbers, and diagnose looks for causes."
+            raise UsageError(message, f"Write `⟦check(DUMP)⟧ ⟦fail_on {name}⟧`.")
         if name not in (ANY_CAUSE, *ALL_CAUSES, *also):
-            raise not_one_of("--fail-on", name, (ANY_CAUSE, *also, *ALL_CAUSES))
+            raise not_one_of("⟦fail_on⟧", name, (ANY_CAUSE, *also, *ALL_CAUSES))
     return listed
 
 
@@ -449,7 +449,7 @@ def bad_row_policy(how: Read) -> BadRowPolicy:
     action, quarantine, most = how.on_bad_row, how.quarantine, how.max_bad_fraction
     policy = BadRowPolicy(action=action, max_fraction=most, nonfinite=how.nonfinite, above_zero=how.above_zero)
     if quarantine is not None:  # a file for bad rows asks to go on without them
-        return replace(policy, action="quarantine", quarantine=output_path("--quarantine", quarantine))
+        return replace(policy, action="quarantine", quarantine=output_path("⟦quarantine⟧", quarantine))
     if action == "error" and most is not None:
-        raise UsageError("--max-bad-fraction needs --on-bad-row skip or --quarantine.", "Add --on-bad-row skip.")
+        raise UsageError("⟦max_bad_fraction⟧ needs ⟦on_bad_row skip⟧ or ⟦quarantine⟧.", "Add ⟦on_bad_row skip⟧.")
     return policy

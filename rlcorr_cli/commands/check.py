@@ -206,9 +206,9 @@ def check(options: CheckOptions) -> "Checked":
         if report is not None:
             refuse_beside_report(reading, options)
             if wanted is not None:
-                raise UsageError("--objective needs the dump: a saved report has the one it was made with.", NAME_DUMP)
+                raise UsageError("⟦objective⟧ needs the dump: a saved report has the one it was made with.", NAME_DUMP)
             if options.clean_dump is not None:
-                raise UsageError("--clean-dump needs the dump: a saved report has its cause already.", NAME_DUMP)
+                raise UsageError("⟦clean_dump⟧ needs the dump: a saved report has its cause already.", NAME_DUMP)
         else:
             from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs none of it
 
@@ -262,7 +262,7 @@ def accepted(accept: Names) -> tuple[str, ...]:
     listed = tuple(name.strip() for text in names("accept", accept) for name in text.split(",") if name.strip())
     for name in listed:
         if name not in known:
-            raise not_one_of("--accept", name, known)
+            raise not_one_of("⟦accept⟧", name, known)
     return listed
 
 
@@ -287,11 +287,11 @@ def _updated(baseline: Any) -> Destination:
     """Where the new baseline goes."""
     if not isinstance(baseline, str | Path):
         what = "no baseline is named" if baseline is None else f"the baseline is {kind_of(baseline)}, not a file"
-        raise UsageError(f"--update-baseline writes a file, and {what}.", "Add --baseline base.json.")
-    path = written("--baseline", baseline)
+        raise UsageError(f"⟦update_baseline True⟧ writes a file, and {what}.", "Add ⟦baseline base.json⟧.")
+    path = written("⟦baseline⟧", baseline)
     if path.suffix.lower() != ".json":
         raise UsageError(f"{path}: a baseline is written as .json.", "Name it base.json or the like.")
-    return Destination(path=path, option="--baseline", overwrite=True)
+    return Destination(path=path, option="⟦baseline⟧", overwrite=True)
 
 
 def _is_there(path: Path) -> bool:
@@ -316,9 +316,9 @@ def _baseline(source: Any, *, is_first: bool) -> "Baseline | None":
     try:
         report = source if isinstance(source, Report) else read_report(name)
     except DataError as error:
-        if _is_there(output_path("--baseline", name)):
+        if _is_there(output_path("⟦baseline⟧", name)):
             raise
-        raise DataError(error.message, "Add --update-baseline to write it from this run.") from None
+        raise DataError(error.what, "Add ⟦update_baseline True⟧ to write it from this run.") from None
     return Baseline(name=name, sections=measurements_of(report).sections)
 
 

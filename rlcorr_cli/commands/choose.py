@@ -121,7 +121,7 @@ def chosen_plan(options: PlanOptions) -> ChosenPlan:
     plan, preset = options.plan, options.preset
     profile = options.profile if isinstance(options, ProfiledPlanOptions) else CANONICAL
     if plan is not None and preset is not None:
-        raise UsageError("--preset and --plan both name a plan.", "Keep one, and change it with --is, --rs or --veto.")
+        raise UsageError("⟦preset⟧ and ⟦plan⟧ both name a plan.", "Keep one, and change it with ⟦is_⟧, ⟦rs⟧ or ⟦veto⟧.")
     rs, veto, mode = options.rs or (), options.veto, options.mode
     weights, normalize = options.is_, options.normalize
     rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
@@ -231,7 +231,7 @@ def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | 
         return _turned(plan, options) if asks_for_objective(options) or plan.objective is not None else None
     if changed(options, ObjectiveOptions) != ["objective"]:
         raise UsageError(
-            "--clip-low, --clip-high and --loss-agg change an objective of a name, and this one was chosen already.",
+            "⟦clip_low⟧, ⟦clip_high⟧ and ⟦loss_agg⟧ change an objective of a name, and this one was chosen already.",
             "Name them where it is chosen.",
         )
     if objective.mode != plan.plan.mode:
@@ -299,7 +299,7 @@ def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
         from rlcorr_cli.plans.presets import is_preset
 
         if isinstance(plan, str) and is_preset(plan):
-            raise UsageError(f"--plan takes a file, and {plan} is a preset.", f"Write --preset {plan}.")
+            raise UsageError(f"⟦plan⟧ takes a file, and {plan} is a preset.", f"Write ⟦preset {plan}⟧.")
         file = read_plan(str(plan), profile)
         options = (f"--plan {shlex.quote(str(plan))}",)
         return ChosenPlan(
@@ -319,6 +319,6 @@ def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
 
 def _not_of(profile: "Framework") -> UsageError:
     return UsageError(
-        f"--profile {profile.name} takes its plan from that framework's own config or presets, not from flags.",
-        f"Write {profile.keys[0]} and the like to a YAML file and name it with --plan.",
+        f"⟦profile {profile.name}⟧ takes its plan from that framework's own config or presets, not from flags.",
+        f"Write {profile.keys[0]} and the like to a YAML file and name it with ⟦plan⟧.",
     )

@@ -138,12 +138,12 @@ def compare(options: CompareOptions) -> "Comparison":
             first,
             {
                 "The plans": (_other_plans(asked, run.plans), _names(run.plans)),
-                "--objective": (
+                "⟦objective⟧": (
                     ", ".join(dict.fromkeys(each.name for each in objectives.values())) or None,
                     ", ".join(held),
                 ),
-                "--cluster-by": (options.cluster_by, run.provenance.settings["cluster_by"]),
-                "--seed": (options.seed or None, run.provenance.seed),
+                "⟦cluster_by⟧": (options.cluster_by, run.provenance.settings["cluster_by"]),
+                "⟦seed⟧": (options.seed or None, run.provenance.seed),
             },
         )
         with Outputs() as staging:
@@ -258,7 +258,7 @@ def sweep(options: SweepOptions) -> "Sweep":
         if targets.wanted:
             raise UsageError(
                 f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
-                "Leave --target-keep and --target-ess out, or name the dump.",
+                "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
             )
         first, run = added(parts, SweepRun, options, allow_overlap=options.allow_overlap)
         refuse_conflicting(
@@ -273,7 +273,7 @@ def sweep(options: SweepOptions) -> "Sweep":
             return finished(replace(result, totals=run), notes, outputs, staging)
     assert moved is not None
     if options.batch_by is not None and not divides_by_mean(moved.base):
-        raise UsageError("--batch-by has no effect here: the plan does not use batches.", "Leave it out.")
+        raise UsageError("⟦batch_by⟧ has no effect here: the plan does not use batches.", "Leave it out.")
     reading = request(options.dumps, options)
     notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=file)
     with Outputs() as staging, computing(options) as compute:
@@ -292,7 +292,7 @@ def sweep(options: SweepOptions) -> "Sweep":
 def _swept(vary: Any, chosen: ChosenPlan) -> Swept:
     """What moves, and the rest of the plan."""
     if not isinstance(vary, str):
-        raise UsageError("sweep varies one bound: name it with --vary.", VARY)
+        raise UsageError("sweep varies one bound: name it with ⟦vary⟧.", VARY)
     base = chosen.plan
     if base.budgets:
         raise UsageError(
@@ -376,7 +376,7 @@ def diff(
         except RlcorrError as error:
             if pair_by is None:
                 raise
-            raise type(error)(_paired(error.message, pair_by), _paired(error.hint, pair_by)) from error
+            raise type(error)(_paired(error.what, pair_by), _paired(error.do, pair_by)) from error
         for place in report_file:
             from rlcorr_cli.show.check import junit as document
 
@@ -386,8 +386,8 @@ def diff(
 
 def _paired(text: str, pair_by: str) -> str:
     """A message of the reading, which names another option for the rows' own column than this command does."""
-    return text.replace(f"--map sample_id={pair_by}", f"--pair-by {pair_by}").replace(
-        "--map sample_id=COLUMN", "--pair-by COLUMN"
+    return text.replace(f"⟦map sample_id={pair_by}⟧", f"⟦pair_by {pair_by}⟧").replace(
+        "⟦map sample_id=COLUMN⟧", "⟦pair_by COLUMN⟧"
     )
 
 
@@ -397,5 +397,5 @@ def _paired_by(pair_by: str | None, map: Any) -> Any:
         return map
     columns = mapping(map)
     if "sample_id" in columns:
-        raise UsageError("--pair-by and --map sample_id both name the rows' own column.", "Use one of the two.")
+        raise UsageError("⟦pair_by⟧ and ⟦map⟧ sample_id both name the rows' own column.", "Use one of the two.")
     return {**columns, "sample_id": pair_by}

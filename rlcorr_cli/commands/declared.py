@@ -116,13 +116,13 @@ class Declared:
         by, kinds = self.by if isinstance(self.by, Opt) else Opt(help=""), _kinds(self.type)
         if self.by is None or (_fits(value, self.type) and (str in kinds or _is_inside(value, by))):
             return
-        called = self.flags[-1] if self.flags and bool not in kinds else self.name
+        called = f"⟦{self.name}⟧" if self.flags and bool not in kinds else self.name
         wrong = next((item for item in several(value) if not _fits(item, self.type)), value)
         if self.choices:
             raise not_one_of(called, wrong, self.choices)
         should, is_number = by.should or _should(kinds, by), not {int, float}.isdisjoint(kinds)
         message = f"{called} should {should}, not {shortened(wrong) if is_number else kind_of(wrong)}."
-        raise UsageError(message, f"Write {called} {by.such_as}." if by.such_as else "Leave it out.")
+        raise UsageError(message, f"Write ⟦{self.name} {by.such_as}⟧." if by.such_as else "Leave it out.")
 
 
 def several(values: Any) -> list[Any]:

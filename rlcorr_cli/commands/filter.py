@@ -126,17 +126,17 @@ def filter(options: FilterOptions) -> "Filtered":
     from rlcorr_cli.runs import filter as filtering
 
     if options.output is None and not options.dry_run:
-        raise UsageError("No output is named.", "Use -o PATH, or --dry-run to see what would be kept.")
+        raise UsageError("No output is named.", "Use ⟦output PATH⟧, or ⟦dry_run True⟧ to see what would be kept.")
     chosen = chosen_plan(options)
     wanted = _coefficients_of(chosen, options, options.coef)
     if wanted is None:
         _refuse_idle(chosen)
     target = Target(
-        path=None if options.output is None or options.dry_run else written("-o", options.output),
+        path=None if options.output is None or options.dry_run else written("⟦output⟧", options.output),
         keep_rejected=options.rejected == "keep",
         rejected=None
         if options.rejected_output is None or options.dry_run
-        else written("--rejected-output", options.rejected_output),
+        else written("⟦rejected_output⟧", options.rejected_output),
         overwrite=options.overwrite,
         rows_per_file=options.rows_per_file,
         resample=options.resample,
@@ -157,7 +157,7 @@ def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Obj
     if coef is not None:
         return objective_under(plan, options) or choose_objective(plan=plan)
     if asks_for_objective(options):
-        raise UsageError("Without --coef an objective changes nothing in the output.", "Add --coef raw.")
+        raise UsageError("Without ⟦coef⟧ an objective changes nothing in the output.", "Add ⟦coef raw⟧.")
     return objective_under(plan, options)
 
 
@@ -204,14 +204,13 @@ def correct(options: CorrectOptions) -> "Table":
         with computing(how) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
-        error.word(lambda text: text.replace(f" {GO_ON}.", ""))
-        raise
+        raise type(error)(error.what, error.do.replace(f" {GO_ON}.", "")) from error
 
 
 def _refuse_idle(chosen: ChosenPlan) -> None:
     """Refuse a plan by which nothing would be corrected."""
     if chosen.plan.weighting is None and not chosen.plan.rules:
-        hint = " ".join((*chosen.notes, "Name one, such as --preset geo_rs."))
+        hint = " ".join((*chosen.notes, "Name one, such as ⟦preset geo_rs⟧."))
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
 
 
@@ -257,8 +256,8 @@ def convert(options: ConvertOptions) -> "Converted":
     from rlcorr_cli.runs import convert as converting
 
     if options.output is None:
-        raise UsageError("No output is named.", "Use -o PATH: a .parquet or .jsonl file, or a directory.")
-    path = written("-o", options.output)
+        raise UsageError("No output is named.", "Use ⟦output PATH⟧: a .parquet or .jsonl file, or a directory.")
+    path = written("⟦output⟧", options.output)
     reading = request(options.dumps, Read(format=options.format, map=options.map, limit=options.limit))
     joined: Sequence[str] = () if options.join is None else (str(options.join),)
     refuse_stdin_twice(reading.paths, joined)

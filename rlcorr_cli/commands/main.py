@@ -233,7 +233,7 @@ def _no_memory(error: BaseException) -> RlcorrError | None:
     words = LACKS_MEMORY if limit is None else (*LACKS_MEMORY, *FAILS_SILENTLY)
     if not isinstance(error, MemoryError) and not any(word in str(error) for word in words):
         return None
-    hint = "Try a smaller --batch-tokens, or fewer --workers."
+    hint = "Try a smaller ⟦batch_tokens⟧, or fewer ⟦workers⟧."
     if limit is not None:
         hint += f" `ulimit -v` leaves {limit / 1e9:.2g} GB of address space, of which libraries alone take 0.7."
     return RlcorrError("Out of memory.", hint)

@@ -31,20 +31,20 @@ def written(option: str, path: Any) -> Path:
 
 def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
     """Files that reports are written to, if their names tell a form that such a report has."""
-    files = tuple(written("-o", path) for path in several(paths))
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         suffix = path.suffix.lower()
         if suffix not in FORMS:
             known = ", ".join(FORMS)
             raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
         if suffix == ".tb" and n_group_columns > 1:
-            raise UsageError("TensorBoard needs groups by one column of steps.", "Add --group-by step.")
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Add ⟦group_by step⟧.")
     return files
 
 
 def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
     """Files that a result other than a report is written to, if their suffixes are among its forms."""
-    files = tuple(written("-o", path) for path in several(paths))
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         if path.suffix.lower() not in known:
             raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
@@ -58,7 +58,7 @@ def keep_totals(files: Iterable[Path]) -> bool:
 
 def junit_file(path: str | Path) -> Destination:
     """Where JUnit XML goes."""
-    return Destination(path=written("--junit", path), option="--junit", overwrite=True)
+    return Destination(path=written("⟦junit⟧", path), option="⟦junit⟧", overwrite=True)
 
 
 def check_touched(
@@ -78,8 +78,8 @@ def check_touched(
     plan, plans, baseline, clean_dump: as functions take them, of which only files are looked at.
     """
     clean: list[Any] = [*clean_dump] if isinstance(clean_dump, (list, tuple)) else [clean_dump]
-    files_of = [("--rules", rules), ("--baseline", baseline), ("--tokenizer", tokenizer)]
-    files_of += [("--clean-dump", path) for path in clean]
+    files_of = [("rules", rules), ("baseline", baseline), ("tokenizer", tokenizer)]
+    files_of += [("clean_dump", path) for path in clean]
     left = check_run(destinations, _reads(dumps, (plan, *plans), files_of)) if destinations else ()
     return (*config.NOTES.get(), *left)
 
@@ -108,10 +108,10 @@ def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging
 def _reads(
     dumps: Sequence[str], plans: Sequence[Any], files_of: Sequence[tuple[str, Any]]
 ) -> Iterator[tuple[str, str | Path]]:
-    plan_files = (("--plan", plan_file(plan)) for plan in plans)
+    plan_files = (("plan", plan_file(plan)) for plan in plans)
     for option, path in (*plan_files, *files_of):
         if isinstance(path, str | Path):
-            yield option, located(path) if isinstance(path, str) else path
+            yield f"⟦{option}⟧", located(path) if isinstance(path, str) else path
     from rlcorr_cli.reading.find import files
 
     yield from ((DUMP, path) for path in files(dumps))

@@ -73,7 +73,7 @@ NO_REPORT = {
     COMPARE: (
         "A report is of one plan: there are no plans in it to compare.",
         "The picture `compare` is of many plans, and takes no plan.",
-        "Choose plans with `rlcorr compare DUMP --preset NAME --preset NAME -o plans.png`.",
+        "Choose plans with `⟦compare(DUMP)⟧ ⟦preset NAME⟧ ⟦preset NAME⟧ ⟦output plans.png⟧`.",
     ),
     DIAGNOSE: (
         "A report does not hold what causes are found from.",
@@ -250,7 +250,7 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
 
     if picture.figure is None:
         raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
-    (target,) = _named(written("-o", path), (picture.kind,)).values()
+    (target,) = _named(written("⟦output⟧", path), (picture.kind,)).values()
     target = replace(target, overwrite=True)
     check_run((target,), ())
     with Outputs() as staging:
@@ -348,8 +348,8 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
     if output is None:
         return {}
     if isinstance(output, Mapping):
-        return {kind: Destination(path=written("-o", path)) for kind, path in output.items()}
-    return _named(written("-o", output), kinds)
+        return {kind: Destination(path=written("⟦output⟧", path)) for kind, path in output.items()}
+    return _named(written("⟦output⟧", output), kinds)
 
 
 def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
@@ -362,7 +362,7 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
     if len(kinds) > 1:
-        raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with -o.")
+        raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with ⟦output⟧.")
     return {kinds[0]: Destination(path=path)}
 
 

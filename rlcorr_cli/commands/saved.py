@@ -35,13 +35,14 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
     totals = [text for text in texts if located(text).lower().endswith(TOTALLED)]
     if not totals:
         if allow_overlap:
-            raise UsageError("--allow-overlap applies to saved totals alone, and a dump is named.", "Leave it out.")
+            what = "⟦allow_overlap True⟧ applies to saved totals alone, and a dump is named."
+            raise UsageError(what, "Leave it out.")
         return ()
     if len(totals) < len(named):
         other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
         raise UsageError(
             f"{totals[0]} holds saved totals and {other} is a dump: they cannot be added.",
-            "Name files of totals alone; save those of the dump with -o first.",
+            "Name files of totals alone; save those of the dump with ⟦output⟧ first.",
         )
     parts: list[str] = []
     for text in totals:

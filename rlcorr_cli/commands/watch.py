@@ -135,16 +135,16 @@ def watch(options: WatchOptions) -> "Watched":
             "Standard input and tables in memory cannot be followed.", "Name the folder that the job writes to."
         )
     if options.quarantine is not None or options.limit is not None:
-        raise UsageError("--quarantine and --limit are for one dump, and many are followed.", "Use --on-bad-row skip.")
-    remembered = Destination(path=_state_file(options.state), option="--state", overwrite=True)
+        raise UsageError("⟦quarantine⟧ and ⟦limit⟧ are for one dump, and many are followed.", "Use ⟦on_bad_row skip⟧.")
+    remembered = Destination(path=_state_file(options.state), option="⟦state⟧", overwrite=True)
     places = [remembered]
     if options.tb is not None:
         from rlcorr_cli.show.forms import tensorboard
 
-        folder = written("--tb", options.tb)
+        folder = written("⟦tb⟧", options.tb)
         if is_remote(folder):
-            raise UsageError(f"--tb {folder}: event files grow, which objects in a store cannot.", "Name a folder.")
-        places.append(replace(tensorboard.destination(folder), option="--tb"))
+            raise UsageError(f"⟦tb {folder}⟧: event files grow, which objects in a store cannot.", "Name a folder.")
+        places.append(replace(tensorboard.destination(folder), option="⟦tb⟧"))
     notes = check_touched(places, (), plan=options.plan, rules=options.rules)
     chosen = chosen_plan(options)
     asked = policy(
@@ -173,7 +173,7 @@ def watch(options: WatchOptions) -> "Watched":
 
 
 def _state_file(state: Any) -> Path:
-    path = written("--state", state)
+    path = written("⟦state⟧", state)
     if path.suffix.lower() != ".rlcorr":
         raise UsageError(f"{path}: a state is written as .rlcorr.", f"Name it {STATE} or the like.")
     return path
@@ -193,7 +193,7 @@ def _remembered(state: Path, reading: Any, plan: str) -> "Following":
         before, now = (text.rpartition(" (")[0] for text in (following.asked, asked))
         how = " by another plan, or read in another way" if before == now else ""
         raise UsageError(
-            f"{state} is of another watch: of {before}{how}.", "Name another file with --state, or delete it."
+            f"{state} is of another watch: of {before}{how}.", "Name another file with ⟦state⟧, or delete it."
         )
     return following
 

@@ -101,7 +101,7 @@ def lost(shard: Shard, how: str) -> DataError:
     """The error of a shard whose workers did not survive it.  how: what became of the last one."""
     return DataError(
         f"{shard.path}: {MOST_RUNS} workers were lost while they read it; the last one {how}.",
-        "If memory ran out, use fewer --workers or a smaller --batch-tokens; --engine threads shows what happens.",
+        "If memory ran out, use fewer ⟦workers⟧ or a smaller ⟦batch_tokens⟧; ⟦engine threads⟧ shows what happens.",
     )
 
 

@@ -66,7 +66,7 @@ class Cluster:
         n = int(self.ray.cluster_resources().get(resource, 0))
         if n == 0:
             what = f"The Ray cluster at {self.address} has no {resource}."
-            raise UsageError(what, "Where it adds nodes when they are asked for, say how many with --workers.")
+            raise UsageError(what, "Where it adds nodes when they are asked for, say how many with ⟦workers⟧.")
         return n
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def imported() -> Ray:
     try:
         import ray
     except ModuleNotFoundError as error:
-        raise UsageError("--engine ray needs Ray, which is not installed.", "pip install 'rlcorr[ray]'.") from error
+        raise UsageError("⟦engine ray⟧ needs Ray, which is not installed.", "pip install 'rlcorr[ray]'.") from error
     return ray
 
 

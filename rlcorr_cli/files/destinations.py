@@ -61,7 +61,7 @@ def store_of(path: Path) -> "Generator[tuple[Store, Uri]]":
         except OSError as error:
             raise place.explained(uri, error) or error from error
     except DataError as error:
-        raise OutputError(error.message, error.hint) from error
+        raise OutputError(error.what, error.do) from error
 
 
 def folder_here() -> Path:
@@ -87,7 +87,7 @@ class Destination:
     """
 
     path: Path
-    option: str = "-o"
+    option: str = "⟦output⟧"
     directory: bool = False
     overwrite: bool | None = False
     makes_parents: bool = False
@@ -111,7 +111,7 @@ class Destination:
         """The error where there is an older output that must stay."""
         if self.overwrite is None:
             return OutputError(f"{self.path} {reason}.", f"Move it away, or name another file with {self.option}.")
-        return OutputError(f"{self.path} {reason}.", "Add --overwrite to replace it, or name another output.")
+        return OutputError(f"{self.path} {reason}.", "Add ⟦overwrite True⟧ to replace it, or name another output.")
 
     def refuse(self, place: Path) -> bool:
         """Refuse what is at `place` if it is not what this may replace.  Returns whether there is anything."""

@@ -218,7 +218,7 @@ class Switch:
             return next((name for name in _OTHER_LOSSES if name == _ALIASES.get(text, text)), None)
         option = f"{framework}'s {key}: {shortened(text, quotes=False)}"
         if text in reasons:
-            hint = f"Leave {key} out to read the other options without it, or write the correction as --is and --rs."
+            hint = f"Leave {key} out to read the other options without it, or write the correction as ⟦is_⟧ and ⟦rs⟧."
             raise UsageError(f"{option} cannot be read as a plan: {reasons[text]}.", hint)
         known = [*self.reads.split(), *reasons]
         hint = f"Nearest: {nearest(text, known)}." if known else f"Leave {key} out."

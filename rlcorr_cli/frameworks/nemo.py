@@ -97,7 +97,7 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
     if gating != "ratio":
         raise UsageError(
             f"{_GATING}: {shortened(gating)} is in no release of NeMo-RL, and cannot be read as a plan.",
-            "Write its bound as --rs instead: binary_kl_forward.seq_mean:,0.005 or abs_prob_gap.seq_mean:,0.1, say.",
+            "Write its bound as ⟦rs⟧ instead: binary_kl_forward.seq_mean:,0.005 or abs_prob_gap.seq_mean:,0.1, say.",
         )
     if level not in (None, "sequence_mean"):
         raise UsageError(

@@ -116,8 +116,8 @@ def _own_records(data: dict[str, Any]) -> PlanFile:
         plan = plan_from_dict(own)
     except UsageError as error:
         names = [framework.name for framework in FRAMEWORKS if not framework.is_profile]
-        read = f"Configs are read of {', '.join(names[:-1])} and {names[-1]}; of verl in 2025-10 with its --profile."
-        raise UsageError(error.message, f"{error.hint} {read}") from None
+        read = f"Configs are read of {', '.join(names[:-1])} and {names[-1]}; of verl in 2025-10 with its ⟦profile⟧."
+        raise UsageError(error.what, f"{error.do} {read}") from None
     return PlanFile(plan, (), None if block is None else objective_block(block))
 
 
@@ -130,7 +130,7 @@ def _readers(data: dict[str, Any]) -> tuple[str, ...]:
         places.append(f"under {' or '.join(whole)} for {each.name}")
     profiles = [each for each in PROFILES.values() if each.knows(data) and _understood(data, each) is not None]
     sentences = (f"Write them {', or '.join(places)}.",) if places else ()
-    return (*sentences, f"--profile {profiles[-1].name} reads them as they are.") if profiles else sentences
+    return (*sentences, f"⟦profile {profiles[-1].name}⟧ reads them as they are.") if profiles else sentences
 
 
 def preset_in(row: Preset, profile: Framework) -> PlanFile:
@@ -140,7 +140,7 @@ def preset_in(row: Preset, profile: Framework) -> PlanFile:
     if config is None or plan is None or meaning(plan) != meaning(row.plan):
         names = presets_of(profile)
         has = f"It has {', '.join(names[:LISTED])}{', …' if len(names) > LISTED else ''}; or name" if names else "Name"
-        raise UsageError(f"{profile.name} has no preset '{row.name}'.", f"{has} its own config with --plan.")
+        raise UsageError(f"{profile.name} has no preset '{row.name}'.", f"{has} its own config with ⟦plan⟧.")
     options = ", ".join(line.strip() for line in config.text.splitlines() if not line.endswith(":"))
     return PlanFile(plan, (f"{row.name} as {profile.name} has it: {options}.",))
 

@@ -146,7 +146,7 @@ SKYRL = Framework(
                 "cross_entropy": "it has no ratio to correct",
             },
         ),
-        "cispo_anchor": Switch("old", {"rollout": "its ratio is that of --objective cispo --mode bypass"}),
+        "cispo_anchor": Switch("old", {"rollout": "its ratio is that of ⟦objective cispo⟧ ⟦mode bypass⟧"}),
     },
     read=_read,
     to_config=_to_config,

@@ -130,13 +130,13 @@ def _check_is_no_older(release: Release, config: Config) -> None:
         older.append(f"rollout_rs: {config['rollout_rs']}")
     if older:
         raise UsageError(
-            f"{release.name} has no {older[0]}.", "verl 0.7.0 and earlier have it: --profile verl-0.6 reads it."
+            f"{release.name} has no {older[0]}.", "verl 0.7.0 and earlier have it: ⟦profile verl-0.6⟧ reads it."
         )
     threshold = config.get("rollout_is_threshold")
     if release.weights == "raw" and isinstance(threshold, str) and "_" in threshold:
         raise UsageError(
             f"{release.name} has no rollout_is_threshold of two ends, {shortened(threshold)}.",
-            "verl has it from 0.8.0 on: --profile verl-0.8 or verl-0.9 reads it.",
+            "verl has it from 0.8.0 on: ⟦profile verl-0.8⟧ or verl-0.9 reads it.",
         )
 
 

@@ -161,7 +161,7 @@ def _sglang(start: FileStart) -> str | None:
 
 ENGINE_HINT = (
     "An engine gives its own policy's log-probs only. Score the same tokens with the trained policy, and pair the two: "
-    "rlcorr convert DUMP --join SCORED --on {on} -o dump.parquet."
+    "⟦convert(DUMP)⟧ ⟦join SCORED⟧ ⟦on {on}⟧ ⟦output dump.parquet⟧."
 )
 
 JSON_LAYOUTS = (
@@ -246,8 +246,8 @@ JSON_LAYOUTS = (
                 "A response without a token is one end token, whose log-prob is NaN.",
             ),
             missing_policy_hint="open-instruct saves the engine's log-probs only, and has no option for the trainer's. "
-            "Score the same tokens with the trained policy, and pair the two: rlcorr convert DUMP --join SCORED --on "
-            "step,sample_id -o dump.parquet.",
+            "Score the same tokens with the trained policy, and pair the two: ⟦convert(DUMP)⟧ ⟦join SCORED⟧ "
+            "⟦on step,sample_id⟧ ⟦output dump.parquet⟧.",
         ),
     ),
     # token_exports/step_{N}/rank_{R}.jsonl, a packed sequence a line. Before the first trained token lies the prompt,

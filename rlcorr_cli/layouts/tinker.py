@@ -49,7 +49,7 @@ NOTES = (
 )
 MISSING_POLICY = (
     "tinker's capture has the sampler's log-probs only. Score the same tokens with the trained policy, and pair the "
-    "two: rlcorr convert DUMP --join SCORED --on sample_id -o dump.parquet. Or save what forward_backward returns: "
+    "two: ⟦convert(DUMP)⟧ ⟦join SCORED⟧ ⟦on sample_id⟧ ⟦output dump.parquet⟧. Or save what forward_backward returns: "
     "`rlcorr help dumps` has the lines."
 )
 KINDS = (".sqlite", "wire", ".arrow", ".parquet", "sample")

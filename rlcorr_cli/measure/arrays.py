@@ -265,7 +265,7 @@ def resolve(name: str) -> Device:
     if name == "auto":
         return Device("cuda") if gpus(name) else CPU
     if name == "mps":
-        raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use --device cpu.")
+        raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use ⟦device cpu⟧.")
     if name in ("cpu", "torch"):
         if name == "torch":
             _torch()
@@ -276,7 +276,7 @@ def resolve(name: str) -> Device:
     n_devices = _torch().cuda.device_count()
     if int(number or 0) >= n_devices:
         raise UsageError(
-            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use --device auto or cpu."
+            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use ⟦device auto⟧ or cpu."
         )
     return Device(name)
 
@@ -378,7 +378,7 @@ def _torch() -> Any:
     try:
         import torch
     except ModuleNotFoundError as error:
-        instead = "pip install torch, or use --device cpu."
+        instead = "pip install torch, or use ⟦device cpu⟧."
         raise UsageError("The devices 'cuda' and 'torch' need PyTorch, which is not installed.", instead) from error
     return torch
 

@@ -106,21 +106,21 @@ FAMILIES: tuple[Family, ...] = (
         heading="From the old to the current policy",
         brought=lambda plan: True,
         of=lambda numbers, plan: {"": numbers} if numbers.has("drift.ratio") else {},
-        how="It comes with a dump of current_log_probs beside old_log_probs: --map current_log_probs=COLUMN.",
+        how="It comes with a dump of current_log_probs beside old_log_probs: ⟦map current_log_probs=COLUMN⟧.",
     ),
     Family(
         rows=ADVANTAGES,
         heading="Where a dump has advantages",
         brought=lambda plan: True,
         of=lambda numbers, plan: {"": numbers} if numbers.has(f"{PREFIX}rows") else {},
-        how="It comes with a dump of advantages: --map advantages=COLUMN.",
+        how="It comes with a dump of advantages: ⟦map advantages=COLUMN⟧.",
     ),
     Family(
         rows=WEIGHTS,
         heading="Importance weights",
         brought=_has_weights,
         of=_weights,
-        how="It comes with weights, such as --preset token_is.",
+        how="It comes with weights, such as ⟦preset token_is⟧.",
     ),
     Family(
         rows=(KEPT_SIZE,),
@@ -128,21 +128,21 @@ FAMILIES: tuple[Family, ...] = (
         brought=lambda plan: _has_weights(plan) and _has_rules(plan) and not plan.normalizes,
         # Totals that were saved by an older release have no such sum.
         of=lambda numbers, plan: _weights(numbers, plan) if numbers.has("applied.kept") else {},
-        how="It comes with weights beside a rejection: --preset geo_rs --is token:,2.",
+        how="It comes with weights beside a rejection: ⟦preset geo_rs⟧ ⟦is_ token:,2⟧.",
     ),
     Family(
         rows=(OOB,),
         heading="Importance weights",
         brought=lambda plan: plan.weighting is not None and plan.weighting.outside == "zero",
         of=_weights,
-        how="It comes with weights that are zeroed: --is token:,2:zero.",
+        how="It comes with weights that are zeroed: ⟦is_ token:,2:zero⟧.",
     ),
     Family(
         rows=(FACTOR,),
         heading="Importance weights",
         brought=lambda plan: plan.normalizes,
         of=_weights,
-        how="It comes with weights of batch mean 1: --is token:,2 --normalize batch.",
+        how="It comes with weights of batch mean 1: ⟦is_ token:,2⟧ ⟦normalize batch⟧.",
     ),
     Family(
         rows=EACH_REJECTION,
@@ -157,42 +157,42 @@ FAMILIES: tuple[Family, ...] = (
         heading="All rejections together",
         brought=_has_rules,
         of=lambda numbers, plan: {"": all_rejections(numbers)},
-        how="It comes with a rejection, such as --preset geo_rs.",
+        how="It comes with a rejection, such as ⟦preset geo_rs⟧.",
     ),
     Family(
         rows=VETO,
         heading="All rejections together",
         brought=lambda plan: any(rejection.is_veto for rejection in plan.rejections),
         of=lambda numbers, plan: {"": veto_of(numbers, plan)},
-        how="It comes with a veto: --veto 1e-4.",
+        how="It comes with a veto: ⟦veto 1e-4⟧.",
     ),
     Family(
         rows=KEPT,
         heading="What is kept",
         brought=_has_rules,
         of=lambda numbers, plan: {"": numbers.under("kept.")},
-        how="It comes with a rejection, such as --preset geo_rs.",
+        how="It comes with a rejection, such as ⟦preset geo_rs⟧.",
     ),
     Family(
         rows=METRICS,
         prefix="kept_",
         brought=_has_rules,
         of=lambda numbers, plan: {"kept_": numbers.under("kept.")},
-        how="It comes with a rejection, such as --preset geo_rs.",
+        how="It comes with a rejection, such as ⟦preset geo_rs⟧.",
     ),
     Family(
         rows=OBJECTIVE,
         heading="Policy objective",
         brought=_never,
         of=_nothing,
-        how="A rule names its objective, too: --objective ppo --max objective/ppo/clip_fraction=0.2.",
+        how="A rule names its objective, too: ⟦objective ppo⟧ ⟦max objective/ppo/clip_fraction=0.2⟧.",
     ),
     Family(
         rows=COMPARISON,
         heading="Plans beside each other",
         brought=_never,
         of=_nothing,
-        how="`rlcorr compare DUMP` reports it, beside plans; no rule can be on it.",
+        how="`⟦compare(DUMP)⟧` reports it, beside plans; no rule can be on it.",
     ),
 )
 """In the order of a report; the last two are no part of a plan's summary."""
@@ -256,7 +256,7 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         return UsageError(f"{origin}: {metric} is {logged.framework}'s, and no metric here: {logged.note}", USUAL)
     if logged is not None and logged.difference:
         message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
-        own = f", or take --profile for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
+        own = f", or take ⟦profile⟧ for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
         return UsageError(message, f"Name {logged.canonical}{own}.")
     known = available or {*by_full_name(), *(name for family in FAMILIES for name in family.names if ANY not in name)}
     near = prefix + metric.removeprefix(_prefix(metric))
@@ -279,7 +279,7 @@ def _is_of_one_rejection(metric: str) -> bool:
 def _how(metric: str, available: Collection[str]) -> str:
     """What to type to have a metric; "" for a name that no option brings."""
     if metric in by_full_name():
-        return "It comes with its objective: --objective ppo, say."
+        return "It comes with its objective: ⟦objective ppo⟧, say."
     if _is_of_one_rejection(metric):
         has_rejection = any(name.startswith(EACH) for name in available)
         return "" if has_rejection else next(family.how for family in FAMILIES if family.rows is EACH_REJECTION)

@@ -20,5 +20,5 @@ class DiagnosticSettings:
     def __post_init__(self) -> None:
         if not 1 < self.extreme_ratio < math.inf:
             finite = "" if self.extreme_ratio < math.inf else " and finite"
-            what = f"--extreme-ratio must be above 1{finite}, got {self.extreme_ratio:g}."
+            what = f"⟦extreme_ratio⟧ must be above 1{finite}, got {self.extreme_ratio:g}."
             raise UsageError(what, "2.0 is the default.")

@@ -81,7 +81,7 @@ def read_bytes(path: str, most_bytes: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise UsageError(f"{error.strerror or error}.", "Name a file that can be read.") from None
     except DataError as error:  # of a store, which begins with the file's name
-        raise UsageError(error.message.removeprefix(f"{place}: "), error.hint) from None
+        raise UsageError(error.what.removeprefix(f"{place}: "), error.do) from None
     if len(content) > most_bytes:
         raise UsageError(f"it is larger than {most_bytes:,} bytes.", "Name a smaller one.")
     return content

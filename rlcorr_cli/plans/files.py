@@ -95,11 +95,11 @@ def load(path: str, what: str = "plan file", records: str = RECORDS) -> tuple[di
     try:
         text = read_text(path)
     except UsageError as error:
-        raise UsageError(f"Cannot read the {what} {path}: {error.message}", error.hint) from None
+        raise UsageError(f"Cannot read the {what} {path}: {error.what}", error.do) from None
     try:
         document = parse(text, suffix)
     except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from None
+        raise UsageError(f"{path}: {error.what}", error.do) from None
     if not isinstance(document.data, dict):
         raise UsageError(f"{path} holds no mapping of options.", records)
     return document.data, document.notes

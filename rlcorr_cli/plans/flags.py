@@ -45,14 +45,14 @@ def parse_weights(text: str) -> WeightFlag:
     ends = rest[0].split(",") if rest else []
     if scope[:1].isdigit() or scope[:1] in (".", ","):
         bounds = scope if "," in scope else f",{scope}"
-        raise UsageError(f"The weights '{text}' name no scope.", f"Write --is token:{bounds} to bound token weights.")
+        raise UsageError(f"The weights '{text}' name no scope.", f"Write ⟦is_ token:{bounds}⟧ to bound token weights.")
     if len(ends) == 1 and len(rest) == 1 and ends[0]:
-        hint = f"Write --is {scope}:,{ends[0]} for an upper bound, or {scope}:{ends[0]}, for a lower one."
+        hint = f"Write ⟦is_ {scope}:,{ends[0]}⟧ for an upper bound, or {scope}:{ends[0]}, for a lower one."
         raise UsageError(f"The weights '{text}' have one bound, and do not say which.", hint)
     if len(rest) > 2 or len(ends) not in (0, 2):
         raise UsageError(
             f"Cannot read the weights '{text}'.",
-            "Write --is SCOPE:LOW,HIGH, for example token:,2 or token:0.5,5:zero.",
+            "Write ⟦is_ SCOPE:LOW,HIGH⟧, for example token:,2 or token:0.5,5:zero.",
         )
     for value, choices, what in (
         (scope, get_args(WeightScope), "scope of weights"),
@@ -60,7 +60,7 @@ def parse_weights(text: str) -> WeightFlag:
     ):
         if value not in choices:
             hint = f"Write one of {', '.join(choices)}; nearest: {nearest(value, choices, 1)}."
-            raise UsageError(f"There is no {what} '{value}' (--is {text}).", hint)
+            raise UsageError(f"There is no {what} '{value}' (⟦is_ {text}⟧).", hint)
     bounds = Bounds(*(_bound(end, text) for end in ends)) if ends else None
     return WeightFlag(scope, bounds, rest[1] if len(rest) == 2 else None)  # pyrefly: ignore[bad-argument-type]  # checked above
 
@@ -104,7 +104,7 @@ def override(
     weighting = plan.weighting
     if weights is not None or normalize is not None:
         if weighting is None and weights is None:
-            raise UsageError("There is no weighting to change.", "Add --is token:,2 (or sequence:,2, geometric:,2).")
+            raise UsageError("There is no weighting to change.", "Add ⟦is_ token:,2⟧ (or sequence:,2, geometric:,2).")
         base = weighting or Weighting("token")
         asked = weights or WeightFlag(base.scope)
         weighting = replace(
@@ -228,7 +228,7 @@ class Swept:
 
 WEIGHTS = "is"
 """What --vary calls a plan's weights."""
-VARY = "Write --vary is.high, --vary is.low or --vary STATISTIC.SCOPE, for example ratio.seq_mean."
+VARY = "Write ⟦vary is.high⟧, ⟦vary is.low⟧ or ⟦vary STATISTIC.SCOPE⟧, for example ratio.seq_mean."
 
 
 def swept(base: Plan, text: str, beside: tuple[str, ...] | None = ()) -> Swept:
@@ -255,7 +255,7 @@ def _swept_rejection(
     two_sided = not STATISTICS[statistic].nonnegative or statistic == "ratio"
     if side is not None and not two_sided:
         raise UsageError(
-            f"{statistic} is never negative: only its upper bound moves.", f"Write --vary {statistic}.{scope}."
+            f"{statistic} is never negative: only its upper bound moves.", f"Write ⟦vary {statistic}.{scope}⟧."
         )
     # As a flag does: in the place of the plan's own, unless that looks at other policies, or one sign of the advantage.
     own = [rule for rule in base.rejections if target(rule) == target(record)]
@@ -279,12 +279,12 @@ def _swept_weighting(base: Plan, side: Literal["low", "high"], beside: tuple[str
     """The weighting of a plan with one free bound."""
     if base.weighting is None:
         raise UsageError(
-            "There are no weights whose bound could move.", "Add --is token:,2, or a --preset with weights."
+            "There are no weights whose bound could move.", "Add ⟦is_ token:,2⟧, or a ⟦preset⟧ with weights."
         )
     if not base.applies_weights:
-        raise UsageError("PPO in bypass mode takes no weights.", "Leave out --mode bypass.")
+        raise UsageError("PPO in bypass mode takes no weights.", "Leave out ⟦mode bypass⟧.")
     if base.weighting.outside == "cap" and side == "low":
-        raise UsageError("These weights are capped from above alone.", "Write --vary is.high.")
+        raise UsageError("These weights are capped from above alone.", "Write ⟦vary is.high⟧.")
     fixed = replace(base.weighting.bounds, **{side: None})
     if base.weighting.outside == "cap":
         fixed = Bounds()  # a lower bound merely counts there

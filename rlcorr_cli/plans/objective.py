@@ -76,33 +76,33 @@ class Objective(Record):
 
     def __post_init__(self) -> None:
         for option, value, choices in (
-            ("--objective", self.name, ObjectiveName),
-            ("--loss-agg", self.aggregation, Aggregation),
+            ("⟦objective⟧", self.name, ObjectiveName),
+            ("⟦loss_agg⟧", self.aggregation, Aggregation),
             ("denominator", self.denominator, Denominator),
         ):
             if value not in get_args(choices):
                 raise not_one_of(option, value, get_args(choices))
         if not 0 <= self.clip_low <= 1:
-            raise UsageError(f"--clip-low should lie in [0, 1], not at {self.clip_low:g}.", "PPO's is 0.2.")
+            raise UsageError(f"⟦clip_low⟧ should lie in [0, 1], not at {self.clip_low:g}.", "PPO's is 0.2.")
         if not 0 <= self.clip_high < math.inf:
-            raise UsageError(f"--clip-high should be a number from 0 on, not {self.clip_high:g}.", "PPO's is 0.2.")
+            raise UsageError(f"⟦clip_high⟧ should be a number from 0 on, not {self.clip_high:g}.", "PPO's is 0.2.")
         if self.dual_clip is not None and self.name != "ppo":
-            raise UsageError(f"dual_clip is PPO's; {self.name} has none.", "Leave it out, or take --objective ppo.")
+            raise UsageError(f"dual_clip is PPO's; {self.name} has none.", "Leave it out, or take ⟦objective ppo⟧.")
         if self.dual_clip is not None and not 1 < self.dual_clip < math.inf:
             raise UsageError(f"dual_clip should be above 1, not {self.dual_clip:g}.", "3 is usual.")
         divides = self.aggregation == "seq-mean-token-sum-norm"
         if divides and self.loss_constant is None:
             hint = "Add loss_constant = 8192, the longest response of the run, to the objective block of a plan file."
-            raise UsageError(f"--loss-agg {self.aggregation} divides by a constant, and there is none.", hint)
+            raise UsageError(f"⟦loss_agg {self.aggregation}⟧ divides by a constant, and there is none.", hint)
         if not divides and self.loss_constant is not None:
-            hint = "Leave it out, or add --loss-agg seq-mean-token-sum-norm."
-            raise UsageError(f"--loss-agg {self.aggregation} divides by no constant.", hint)
+            hint = "Leave it out, or add ⟦loss_agg seq-mean-token-sum-norm⟧."
+            raise UsageError(f"⟦loss_agg {self.aggregation}⟧ divides by no constant.", hint)
         if self.loss_constant is not None and not 0 < self.loss_constant < math.inf:
             raise UsageError(f"loss_constant should be above 0, not {self.loss_constant:g}.", "Such as 8192.")
         if (self.beta is not None) != (self.name == "dro"):
             raise UsageError(
                 f"beta is dro's, and dro needs it; {self.name} {'has none' if self.beta else 'is without'}.",
-                "Leave it out, or take --objective dro.",
+                "Leave it out, or take ⟦objective dro⟧.",
             )
         if self.beta is not None and not 0 < self.beta < math.inf:
             raise UsageError(f"beta should be above 0, not {self.beta:g}.", "Such as 0.05.")
@@ -124,9 +124,9 @@ class Objective(Record):
         """The objective of a plan: of its loss and in its mode, where nothing else is asked for."""
         name = name or ("reinforce" if plan.loss == "reinforce" else "ppo")
         if name not in DEFAULT_CLIPS:
-            raise not_one_of("--objective", name, get_args(ObjectiveName))
+            raise not_one_of("⟦objective⟧", name, get_args(ObjectiveName))
         if name not in CLIPPED and not (clip_low is None and clip_high is None):
-            raise UsageError(f"{name} has no ratio to clip.", "Leave --clip-low and --clip-high out, or take ppo.")
+            raise UsageError(f"{name} has no ratio to clip.", "Leave ⟦clip_low⟧ and ⟦clip_high⟧ out, or take ppo.")
         low, high = DEFAULT_CLIPS[name]
         return cls(
             name=name,

@@ -29,7 +29,7 @@ AboveZeroAction = Literal["error", "clamp"]
 
 DEFAULT_MAX_FRACTION = 0.5
 """Who skips bad rows means to go on without them; that most of a dump is bad is another fault than bad rows."""
-GO_ON = "--on-bad-row skip leaves such rows out"
+GO_ON = "⟦on_bad_row skip⟧ leaves such rows out"
 
 
 @frozen
@@ -59,19 +59,19 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "unequal_lengths",
         "A row with a list that is not as long as its rollout log-probs.",
-        "They are compared token by token: repair the row, or use --map to name another column.",
+        "They are compared token by token: repair the row, or use ⟦map⟧ to name another column.",
         "a tokenizer that splits text again; a last token scored by one side only",
     ),
     Problem(
         "mask_values",
         "A mask with a value other than 0 and 1.",
-        "1 (or true) is a token of the response; use --map response_mask=COLUMN to name another column.",
+        "1 (or true) is a token of the response; use ⟦map response_mask=COLUMN⟧ to name another column.",
         "open-instruct's packed masks, which hold the sample's number",
     ),
     Problem(
         "not_finite",
         "A null, NaN or infinite log-prob (or advantage, if the plan uses it) on a valid token.",
-        "Set the mask to 0 there if it is not a response token; --nonfinite mask does so. --nonfinite keep leaves a "
+        "Set the mask to 0 there if it is not a response token; ⟦nonfinite mask⟧ does so. ⟦nonfinite keep⟧ leaves a "
         "token whose rollout log-prob alone is missing in the loss, at ratio 1, as TRL does.",
         "a policy with top-k or top-p gives -inf to a token outside; prime-rl writes null for what is not finite, TRL "
         "has NaN for a token that vLLM could not score",
@@ -79,7 +79,7 @@ PROBLEMS: tuple[Problem, ...] = (
     Problem(
         "above_zero",
         f"A log-prob above {ABOVE_ZERO:g} on a valid token.",
-        f"--above-zero clamp reads one of {CLAMPED:g} at most as 0. For others, use --map to name the log-probs.",
+        f"⟦above_zero clamp⟧ reads one of {CLAMPED:g} at most as 0. For others, use ⟦map⟧ to name the log-probs.",
         "open-instruct writes +1 for a token without a log-prob",
     ),
     Problem(
@@ -92,7 +92,7 @@ PROBLEMS: tuple[Problem, ...] = (
         "duplicate_id",
         "A row with the same sample_id as an earlier row (in the same step, if there are steps).",
         "Two files may hold the same rows; if the column numbers something else, name the rows' own with "
-        "--map sample_id=COLUMN.",
+        "⟦map sample_id=COLUMN⟧.",
         "a run that was resumed, a shard that was written twice",
     ),
 )

@@ -17,7 +17,7 @@ from rlcorr_cli.reading.arrow_values import as_numpy, call, cast, flattened
 from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, CLAMPED, SENTINEL
 
 Flags = NDArray[np.bool_]
-ABOVE, NAME_THEM = "; a log-prob cannot be above 0", "Use --map to name the log-probs."
+ABOVE, NAME_THEM = "; a log-prob cannot be above 0", "Use ⟦map⟧ to name the log-probs."
 
 
 @frozen
@@ -188,7 +188,7 @@ def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
         return f"{ABOVE} (the largest is {high:g})", f"More than {CLAMPED:g} is no rounding. {NAME_THEM}"
     on_grid = next((f" on a grid of 1/{2**k}" for k in range(11) if not (above * 2**k % 1).any()), "")
     counted = f"{len(above):,} of {len(values):,} values here are, up to {high:g}{on_grid}"
-    return f"{ABOVE}: {counted}, as of a log-softmax in bf16", "--above-zero clamp reads them as 0, and counts them."
+    return f"{ABOVE}: {counted}, as of a log-softmax in bf16", "⟦above_zero clamp⟧ reads them as 0, and counts them."
 
 
 def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:

@@ -151,7 +151,7 @@ def resolve(
     for canonical, column in overrides.items():
         if column not in available:
             near = nearest(column, available)
-            raise UsageError(f"--map {canonical}={column}: there is no column '{column}'.", f"Similar columns: {near}.")
+            raise UsageError(f"⟦map {canonical}={column}⟧: there is no column '{column}'.", f"Similar columns: {near}.")
     chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
     current = _one("current_log_probs", available, overrides)
     if mode == "bypass":
@@ -190,7 +190,7 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     column = _one(name, available, overrides)
     if column is None and name == "lag":
         message = f"There is no lag {purpose}: it is the step less the version of the weights that sampled."
-        raise DataError(message, "Name the columns: --map step=COLUMN --map policy_version=COLUMN.")
+        raise DataError(message, "Name the columns: ⟦map step=COLUMN⟧ ⟦map policy_version=COLUMN⟧.")
     if column is None:
         raise DataError(f"There is no column '{name}' {purpose}.", f"Similar columns: {nearest(name, available)}.")
     return column
@@ -203,15 +203,15 @@ def check_names(overrides: Mapping[str, str]) -> None:
         meant = next((name for name, aliases in ALIASES.items() if canonical in aliases), None)
         if canonical not in ALIASES and column in ALIASES and meant != column:
             raise UsageError(
-                f"--map {canonical}={column} is the wrong way round.", f"Write --map {column}={canonical}."
+                f"⟦map {canonical}={column}⟧ is the wrong way round.", f"Write ⟦map {column}={canonical}⟧."
             )
         if canonical not in ALIASES:
-            hint = f"Write --map {meant}={column}." if meant else f"Canonical names: {', '.join(ALIASES)}."
+            hint = f"Write ⟦map {meant}={column}⟧." if meant else f"Canonical names: {', '.join(ALIASES)}."
             hint = f"Leave it out: a column of either name is read as {meant}." if meant == column else hint
-            raise UsageError(f"--map: unknown name '{canonical}'.", hint)
+            raise UsageError(f"⟦map⟧: unknown name '{canonical}'.", hint)
         if column in taken:
             raise UsageError(
-                f"--map gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
+                f"⟦map⟧ gives '{column}' to both {taken[column]} and {canonical}.", "Map each column to one name."
             )
         taken[column] = canonical
 
@@ -226,7 +226,7 @@ def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str])
     columns = candidates(canonical, available, overrides)
     if len(columns) > 1:
         raise DataError(
-            f"{' and '.join(columns)} could each be {canonical}.", f"Say which: --map {canonical}={columns[-1]}."
+            f"{' and '.join(columns)} could each be {canonical}.", f"Say which: ⟦map {canonical}={columns[-1]}⟧."
         )
     return columns[0] if columns else None
 
@@ -236,11 +236,11 @@ def _missing(
 ) -> DataError:
     message = f"There is no column for {canonical}; the columns are {listed(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
-        return NoCurrentPolicy(message, "--mode decoupled compares old_log_probs, which the dump has.")
+        return NoCurrentPolicy(message, "⟦mode decoupled⟧ compares old_log_probs, which the dump has.")
     if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
         return DataError(
             "The plan compares the current policy with another, and the dump has but one trained policy.",
-            "--mode bypass takes the rollout policy for the old one.",
+            "⟦mode bypass⟧ takes the rollout policy for the old one.",
         )
     if mode == "decoupled" and canonical == "current_log_probs":
         return DataError(
@@ -251,13 +251,13 @@ def _missing(
         message += " A plan looks at their sign, an objective at their size."
     guesses = [name for name in AMBIGUOUS.get(canonical, ()) if name in lists and name not in overrides.values()]
     if guesses:
-        return DataError(message, f"If it is meant, try --map {canonical}={guesses[0]}.")
+        return DataError(message, f"If it is meant, try ⟦map {canonical}={guesses[0]}⟧.")
     near = [column for column in _near(canonical, available, overrides) if column in lists]
     rest = (
         f"nearest: {', '.join(near)}" if near else f"if none holds it, {_UNWRITTEN.get(canonical, 'it is not there')}"
     )
     error = {"rollout_log_probs": NoRolloutColumn, "advantages": DataError}.get(canonical, NoTrainedColumn)
-    return (DataError if near else error)(message, f"Name it with --map {canonical}=COLUMN; {rest}.")
+    return (DataError if near else error)(message, f"Name it with ⟦map {canonical}=COLUMN⟧; {rest}.")
 
 
 _UNWRITTEN = {

@@ -77,7 +77,7 @@ class Partner:
             wanted = [name for name in PAIRED if name in rows.table.column_names]
             for key, row in zip(_keys(rows.table, on, path), rows.table.select(wanted).to_pylist(), strict=True):
                 if key in partner.rows:
-                    raise DataError(f"{path} has two rows of {_said(on, key)}.", "Join on more columns: --on A,B.")
+                    raise DataError(f"{path} has two rows of {_said(on, key)}.", "Join on more columns: ⟦on A,B⟧.")
                 partner.rows[key] = row
         return partner
 

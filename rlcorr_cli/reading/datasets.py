@@ -73,7 +73,7 @@ def _state(metadata: str, parts: Sequence[OutputFile]) -> bytes:
 
 def nothing_left(path: Path) -> DataError:
     """The error where a plan rejects every row."""
-    return DataError(f"Nothing is left to write to {path}.", "Loosen the plan, or use --rejected keep.")
+    return DataError(f"Nothing is left to write to {path}.", "Loosen the plan, or use ⟦rejected keep⟧.")
 
 
 SHARED = "Put it on shared storage, which every node sees, or into an object store."

@@ -290,7 +290,7 @@ def _several_kinds(sources: Sequence[Source]) -> DataError:
     rest = f"; {' and '.join(alone)} {verb} the rollout policy alone, as a rule" if alone else ""
     return DataError(
         f"These are dumps of several kinds: {', '.join(f'{name} ({first[name]})' for name in kinds)}.",
-        f"They may hold the same sequences; read one kind with {' or '.join(f'--format {n}' for n in compared)}{rest}.",
+        f"They may hold the same sequences; read one kind with {' or '.join(f'⟦format {n}⟧' for n in compared)}{rest}.",
     )
 
 
@@ -416,7 +416,7 @@ def _check_whole(path: str, start: bytes) -> None:
             pickle_of(path)
     except DataError as error:
         if error.hint == HALF_WRITTEN:
-            raise DataError(f"{path}: {error.message}", HALF_WRITTEN) from error
+            raise DataError(f"{path}: {error.what}", HALF_WRITTEN) from error
 
 
 A = TypeVar("A")

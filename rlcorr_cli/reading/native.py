@@ -137,9 +137,9 @@ def _named(unit: Unit) -> Generator[None]:
     except OSError as error:  # while a file of the disk is read line by line
         raise unreadable(path, error) from error
     except DataError as error:
-        if error.message.startswith(tuple(shown(path) for path, _ in unit.files)):
+        if error.what.startswith(tuple(shown(path) for path, _ in unit.files)):
             raise
-        raise type(error)(f"{path}: {error.message}", error.hint) from error
+        raise type(error)(f"{path}: {error.what}", error.do) from error
 
 
 READER = Reader(index, parts, read, peek)

@@ -179,7 +179,7 @@ def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
     for name, matches in _matching(dump, names).items():
         asked = f"sample_id {name}" if dump.roles.ids else f"number {name}"
         if matches.row is None:
-            raise UsageError(f"There is no row of {asked}.", "`rlcorr inspect DUMP --worst 5` names some rows.")
+            raise UsageError(f"There is no row of {asked}.", "`⟦inspect(DUMP)⟧ ⟦worst 5⟧` names some rows.")
         if matches.n > 1:
             places = ", ".join(place.text for place in all_resolved(matches.places))
             raise UsageError(f"{matches.n} rows have {asked}: {places}.", "Name one file, or a row by its number.")

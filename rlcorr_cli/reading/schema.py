@@ -72,7 +72,7 @@ ALTERNATIVES = (
 POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
 VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
 """A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
-APART = "Read such files apart, or use --map to name a column that all of them have."
+APART = "Read such files apart, or use ⟦map⟧ to name a column that all of them have."
 
 
 @frozen(kw_only=True)
@@ -200,7 +200,7 @@ def _resolved(
                 notes.append(f"{column} is not used as {name}: it holds {type}, not {expected}.")
                 del columns[name]
                 continue
-            hint = f"Name another column with --map {name}=COLUMN, or write this one in that form."
+            hint = f"Name another column with ⟦map {name}=COLUMN⟧, or write this one in that form."
             if is_list(type) and is_list(type.value_type):
                 hint = (
                     "Write it flat, one list of numbers per row: join lists of one, or of turns; of several responses, "

@@ -122,7 +122,7 @@ def load(source: str) -> Tokenizer:
     try:
         from tokenizers import Tokenizer as Inner
     except ImportError as error:
-        raise UsageError("--tokenizer needs the package `tokenizers`.", INSTALL) from error
+        raise UsageError("⟦tokenizer⟧ needs the package `tokenizers`.", INSTALL) from error
     path = os.path.join(source, FILE) if os.path.isdir(source) else source
     if not os.path.isfile(path):
         path = _from_hub(source)

@@ -234,7 +234,7 @@ _FLAG_NEEDS: Mapping[FailOn, tuple[str, ...]] = {
 }
 """Flag -> what it is told by; without a number for the last, nobody can tell it."""
 _FLAG_HINTS: Mapping[FailOn, str] = {
-    "moved": "It needs the dump's advantages (--map advantages=COLUMN): name the dump itself, or a report of one that "
+    "moved": "It needs the dump's advantages (⟦map advantages=COLUMN⟧): name the dump itself, or a report of one that "
     "has them.",
 }
 _FLAG_MEANINGS = {
@@ -282,7 +282,7 @@ def _finding(flag: FailOn, section: Section) -> Finding:
     lacking = [name for name in needs if name not in section.values]
     if lacking:
         raise DataError(
-            f"--fail-on {flag} looks at {lacking[0]}, which the report does not have.",
+            f"⟦fail_on {flag}⟧ looks at {lacking[0]}, which the report does not have.",
             _FLAG_HINTS.get(flag, "Measure the dump again: name the dump itself, or a report of this release."),
         )
     values = {name: section.values[name] for name in needs}

@@ -207,7 +207,7 @@ def add_counts(groups: dict[tuple[Any, ...], GroupCounts], key: tuple[Any, ...],
     if len(groups) > MOST_GROUPS:
         raise UsageError(
             f"There are over {MOST_GROUPS} groups, more than are diagnosed.",
-            "Group by a column of fewer values; --by COLUMN looks at its levels within one diagnosis.",
+            "Group by a column of fewer values; ⟦by COLUMN⟧ looks at its levels within one diagnosis.",
         )
 
 

@@ -125,7 +125,7 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
     if bad == counts["rows"]:
         rows = "the only row is bad" if bad == 1 else f"all {bad:,} rows are bad"
         raise DataError(
-            f"{where}: {rows}.", f"`rlcorr inspect DUMP` says what is wrong with {'it' if bad == 1 else 'them'}."
+            f"{where}: {rows}.", f"`⟦inspect(DUMP)⟧` says what is wrong with {'it' if bad == 1 else 'them'}."
         )
     if not counts["tokens"]:
         left_out = f"; {plural(bad, 'bad row')} left out" if bad else ""
@@ -140,7 +140,7 @@ def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
         masked = f"{plural(counts['masked_tokens'], 'token')} of {plural(counts['rows'] - bad, 'row')}"
         raise DataError(
             f"{where}: no valid token, {masked} masked{left_out}.",
-            "If another column is the mask, name it: --map response_mask=COLUMN.",
+            "If another column is the mask, name it: ⟦map response_mask=COLUMN⟧.",
         )
 
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.errors import UsageError, as_flags, nearest, shortened
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import define, ideal, is_two_sided, logged_name, missing, possible
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
@@ -166,7 +166,7 @@ class Limit:
     @property
     def option(self) -> str:
         """The option that sets such a limit."""
-        return "--max-increase" if self.rises else "--max-decrease"
+        return "max_increase" if self.rises else "max_decrease"
 
     def room(self, baseline: float) -> float:
         """How far the metric may move from its baseline."""
@@ -191,7 +191,7 @@ class Limit:
 
 def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
     """The limits of --max-increase and --max-decrease, each METRIC=AMOUNT or METRIC=PERCENT%."""
-    options = [("--max-increase", True, rises), ("--max-decrease", False, falls)]
+    options = [("max_increase", True, rises), ("max_decrease", False, falls)]
     return tuple(
         _limit(option, rising, metric, amount)
         for option, rising, texts in options
@@ -202,8 +202,8 @@ def limits(rises: Sequence[str], falls: Sequence[str]) -> tuple[Limit, ...]:
 def _limit(option: str, rises: bool, metric: str, text: str) -> Limit:
     amount = finite(text.removesuffix("%"))
     if amount is None or amount < 0:
-        message = f"{option} {metric}={text}: '{text}' is not a number of 0 or more."
-        raise UsageError(message, f"For example {option} {EXAMPLES[option]}.")
+        message = f"⟦{option} {metric}={text}⟧: '{text}' is not a number of 0 or more."
+        raise UsageError(message, f"For example ⟦{option} {EXAMPLES[option]}⟧.")
     share = text.endswith("%")
     return Limit(metric, rises, amount / 100 if share else amount, share)
 
@@ -220,7 +220,7 @@ def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: s
     """Refuse a limit on a metric that the baseline of this name does not hold."""
     for limit in limits:
         if limit.metric not in baseline[0].values:
-            message = f"{limit.option} {limit.metric}: {name} has no {limit.metric}."
+            message = f"⟦{limit.option}⟧ {limit.metric}: {name} has no {limit.metric}."
             raise UsageError(message, f"Nearest: {nearest(limit.metric, baseline[0].values)}.")
 
 
@@ -337,7 +337,7 @@ def _by(now: float, baseline: float, size: bool) -> str:
 FailOn = Literal["moved", "far", "outliers"]
 """What `check` may fail on beside its rules, faults and causes: `compare`'s flags of a gap."""
 FLAGS: tuple[FailOn, ...] = ("moved", "far", "outliers")
-EXAMPLE = "Name a rule, such as --max k3_kl=0.01."
+EXAMPLE = "Name a rule, such as ⟦max k3_kl=0.01⟧."
 
 
 @frozen(kw_only=True)
@@ -368,7 +368,7 @@ class Policy:
     def named(self) -> Iterator[tuple[str, str]]:
         """Each metric that the user names, after the option or file that names it."""
         yield from ((rule.origin, rule.rule.metric) for rule in self.rules if rule.origin is not None)
-        yield from ((f"{limit.option} {limit.metric}", limit.metric) for limit in self.limits)
+        yield from ((f"⟦{limit.option}⟧ {limit.metric}", limit.metric) for limit in self.limits)
 
 
 def policy(
@@ -395,10 +395,10 @@ def policy(
     notes: list[str] = []
     if own_names:
         file = replace(file, rules=tuple(_renamed_rule(named, notes) for named in file.rules))
-        at_most = [_renamed("--max", text, notes) for text in at_most]
-        at_least = [_renamed("--min", text, notes) for text in at_least]
-        max_increase = [_renamed("--max-increase", text, notes) for text in max_increase]
-        max_decrease = [_renamed("--max-decrease", text, notes) for text in max_decrease]
+        at_most = [_renamed("⟦max⟧", text, notes) for text in at_most]
+        at_least = [_renamed("⟦min⟧", text, notes) for text in at_least]
+        max_increase = [_renamed("⟦max_increase⟧", text, notes) for text in max_increase]
+        max_decrease = [_renamed("⟦max_decrease⟧", text, notes) for text in max_decrease]
     fails = frozenset(fail_on)
     rules = replaced(
         tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
@@ -408,7 +408,7 @@ def policy(
     if baseline is None:
         if moves:
             raise UsageError(
-                f"{moves[0].option} compares with a report, and none is named.", "Add --baseline report.json."
+                f"⟦{moves[0].option}⟧ compares with a report, and none is named.", "Add ⟦baseline report.json⟧."
             )
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
@@ -438,9 +438,8 @@ def _renamed(origin: str, text: str, notes: list[str]) -> str:
     logged = logged_name(metric.strip())
     if logged is None or logged.difference:
         return text
-    notes.append(
-        f"{origin} {logged.name}: {logged.framework}'s name of {logged.canonical}. {logged.otherwise}".rstrip()
-    )
+    note = f"{origin} {logged.name}: {logged.framework}'s name of {logged.canonical}. {logged.otherwise}"
+    notes.append(as_flags(note).rstrip())
     return f"{logged.canonical}{equals}{amount}"
 
 
@@ -469,7 +468,7 @@ def _refuse_ungrouped(policy: Policy, grouped: bool) -> None:
     origin = next((rule.origin for rule in policy.rules if rule.rule.over == "groups"), None)
     if origin and not grouped:
         raise UsageError(
-            f"{origin} is over groups, and there are none.", 'Add --group-by COLUMN, or say over = "both".'
+            f"{origin} is over groups, and there are none.", 'Add ⟦group_by COLUMN⟧, or say over = "both".'
         )
 
 

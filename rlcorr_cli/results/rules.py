@@ -150,10 +150,10 @@ def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
 
 
 EXAMPLES = {
-    "--max": "k3_kl=0.01",
-    "--min": "token_ess=0.9",
-    "--max-increase": "k3_kl=50%",
-    "--max-decrease": "token_ess=1%",
+    "max": "k3_kl=0.01",
+    "min": "token_ess=0.9",
+    "max_increase": "k3_kl=50%",
+    "max_decrease": "token_ess=1%",
 }
 """Option -> an example of its value."""
 
@@ -333,16 +333,16 @@ def replaced(*layers: Sequence[NamedRule]) -> tuple[NamedRule, ...]:
 
 def from_flags(at_most: Sequence[str], at_least: Sequence[str]) -> tuple[NamedRule, ...]:
     """The rules of --max and --min; a metric that both name has one rule with two bounds."""
-    highs = {metric: _finite_amount("--max", metric, text) for metric, text in pairs("--max", at_most).items()}
-    lows = {metric: _finite_amount("--min", metric, text) for metric, text in pairs("--min", at_least).items()}
+    highs = {metric: _finite_amount("max", metric, text) for metric, text in pairs("max", at_most).items()}
+    lows = {metric: _finite_amount("min", metric, text) for metric, text in pairs("min", at_least).items()}
     rules: list[NamedRule] = []
     for metric in {**highs, **lows}:
         low, high = lows.get(metric), highs.get(metric)
         if low is not None and high is not None and low > high:
-            message = f"--min {metric}={low:g} is above --max {metric}={high:g}."
+            message = f"⟦min {metric}={low:g}⟧ is above ⟦max {metric}={high:g}⟧."
             raise UsageError(message, "Nothing lies between them: swap them.")
-        origin = "--min" if high is None else "--max"
-        rules.append(NamedRule(written(metric, low, high), f"{origin} {metric}"))
+        origin = "min" if high is None else "max"
+        rules.append(NamedRule(written(metric, low, high), f"⟦{origin}⟧ {metric}"))
     return tuple(rules)
 
 
@@ -353,10 +353,10 @@ def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         metric, equals, amount = (part.strip() for part in text.partition("="))
         if not (metric and equals and amount):
             raise UsageError(
-                f"Cannot read {option} {text}.", f"Write {option} METRIC=NUMBER: {option} {EXAMPLES[option]}."
+                f"Cannot read ⟦{option} {text}⟧.", f"Write ⟦{option} METRIC=NUMBER⟧: ⟦{option} {EXAMPLES[option]}⟧."
             )
         if metric in amounts:
-            raise UsageError(f"{option} names {metric} twice.", "Give each metric once.")
+            raise UsageError(f"⟦{option}⟧ names {metric} twice.", "Give each metric once.")
         amounts[metric] = amount
     return amounts
 
@@ -373,8 +373,8 @@ def finite(text: str) -> float | None:
 def _finite_amount(option: str, metric: str, text: str) -> float:
     value = finite(text)
     if value is None:
-        message = f"{option} {metric}={text}: '{text}' is not a finite number."
-        raise UsageError(message, f"For example {option} {EXAMPLES[option]}.")
+        message = f"⟦{option} {metric}={text}⟧: '{text}' is not a finite number."
+        raise UsageError(message, f"For example ⟦{option} {EXAMPLES[option]}⟧.")
     return value
 
 

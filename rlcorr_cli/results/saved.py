@@ -17,25 +17,25 @@ from rlcorr_cli.results.saved_totals import SUFFIX, holds_totals, read_totals, r
 
 MOST_BYTES = 1 << 30
 """A group takes some 4,000."""
-AGAIN = "Write one with `rlcorr analyze DUMP -o report.json`."
+AGAIN = "Write one with `⟦analyze(DUMP)⟧ ⟦output report.json⟧`."
+_REPORT = "`⟦analyze(DUMP)⟧ ⟦output report.json⟧` writes a report."
 
 _OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
     ("plans", "recommendation"): (
         "a comparison of plans",
-        "`rlcorr compare DUMP -o plans.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+        f"`⟦compare(DUMP)⟧ ⟦output plans.png⟧` draws one, and {_REPORT}",
     ),
     ("swept", "points"): (
         "a sweep",
-        "`rlcorr sweep DUMP --rs ratio.seq_mean -o sweep.png` draws one; `rlcorr analyze DUMP -o report.json` writes a "
-        "report.",
+        f"`⟦sweep(DUMP)⟧ ⟦rs ratio.seq_mean⟧ ⟦output sweep.png⟧` draws one; {_REPORT}",
     ),
     ("a", "b", "pairs"): (
         "a comparison of dumps",
-        "`rlcorr diff A B -o diff.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+        f"`⟦diff(A, B)⟧ ⟦output diff.png⟧` draws one, and {_REPORT}",
     ),
     ("gap", "conclusion"): (
         "a diagnosis",
-        "`rlcorr diagnose DUMP -o why.png` draws one, and `rlcorr analyze DUMP -o report.json` writes a report.",
+        f"`⟦diagnose(DUMP)⟧ ⟦output why.png⟧` draws one, and {_REPORT}",
     ),
     ("findings", "status"): ("the result of a check", AGAIN),
     ("columns", "lengths"): ("what `rlcorr inspect` found", AGAIN),
@@ -58,7 +58,7 @@ def load(path: str) -> dict[str, Any]:
     except RecursionError:
         raise DataError(f"{path} cannot be read as a report: it is nested too deep.", AGAIN) from None
     except UsageError as error:
-        raise DataError(f"{path} cannot be read as a report: {error.message}", AGAIN) from None
+        raise DataError(f"{path} cannot be read as a report: {error.what}", AGAIN) from None
     if not isinstance(data, dict) or "rlcorr" not in data:
         raise DataError(f"{path} is not a report of rlcorr's.", f"A dump of JSON lines is called .jsonl. {AGAIN}")
     head = data["rlcorr"]

@@ -33,7 +33,7 @@ SUFFIX = ".rlcorr"
 VERSION = 3
 """Goes up whenever a file comes to be read in another way."""
 MOST_BYTES = 1 << 32
-AGAIN = f"Write it again with `rlcorr analyze DUMP -o part{SUFFIX}`."
+AGAIN = f"Write it again with `⟦analyze(DUMP)⟧ ⟦output part{SUFFIX}⟧`."
 _NAME = b"rlcorr totals "
 _DIGEST, _LENGTH = 32, 8
 P = TypeVar("P")
@@ -124,7 +124,7 @@ def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:
     try:
         return run.grouped_by(columns)
     except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", error.hint) from None
+        raise UsageError(f"{path}: {error.what}", error.do) from None
 
 
 def report_in(path: str, run: RunTotals, clean: Yardstick | None = None) -> Report:
@@ -147,7 +147,7 @@ def _parts(path: str) -> tuple[memoryview, memoryview, memoryview]:
     try:
         data = read_bytes(path, MOST_BYTES)
     except UsageError as error:
-        raise DataError(f"{path} cannot be read as saved totals: {error.message}", error.hint) from None
+        raise DataError(f"{path} cannot be read as saved totals: {error.what}", error.do) from None
     first_line, newline, _ = data[:64].partition(b"\n")
     number, grows, length = first_line.removeprefix(_NAME).partition(b" ")
     if not first_line.startswith(_NAME) or not newline or not number.isdigit() or length.isdigit() != bool(grows):

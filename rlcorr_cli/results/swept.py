@@ -46,13 +46,13 @@ class Targets:
     ess: float | None = None
 
     def __post_init__(self) -> None:
-        for option, value in (("--target-keep", self.keep), ("--target-ess", self.ess)):
+        for option, value in (("target_keep", self.keep), ("target_ess", self.ess)):
             if value is not None and not 0 < value <= 1:
                 raise UsageError(
-                    f"{option} must lie in (0, 1], got {value:g}.", f"Give a share, such as {option} 0.95."
+                    f"⟦{option}⟧ must lie in (0, 1], got {value:g}.", f"Give a share, such as ⟦{option} 0.95⟧."
                 )
         if self.keep is not None and self.ess is not None:
-            raise UsageError("--target-keep and --target-ess are two targets.", "Give one of them.")
+            raise UsageError("⟦target_keep⟧ and ⟦target_ess⟧ are two targets.", "Give one of them.")
 
     @property
     def wanted(self) -> bool:
@@ -204,7 +204,7 @@ def add_units(totals: dict[Any, UnitTotals], units: Mapping[Any, UnitTotals]) ->
     if len(totals) > MOST_BATCHES:
         raise UsageError(
             f"More than {MOST_BATCHES} training batches: so many can be swept where each has a mean weight of its own.",
-            "--batch-by none takes all rows for one batch, --normalize none leaves the weights as they are.",
+            "⟦batch_by none⟧ takes all rows for one batch, ⟦normalize none⟧ leaves the weights as they are.",
         )
 
 
@@ -223,7 +223,7 @@ def sweep_of(run: SweepRun, *, targets: Targets, candidates: Mapping[int, Candid
         acted_on = gated if curve.totals.n_always else "lie inside the other bound"
         raise DataError(
             f"The bound has no effect: none of the {swept.units} {acted_on}.",
-            "Sweep other weights: --is token:,2 --vary is.high.",
+            "Sweep other weights: ⟦is_ token:,2⟧ ⟦vary is.high⟧.",
         )
     reading = _Reading(totals, curve, swept)
     record = swept.record

@@ -229,7 +229,7 @@ class Following(SavedRun):
     @classmethod
     def added(cls, runs: Iterable[Self]) -> Self:
         """A UsageError: two runs that are followed are two."""
-        raise UsageError("What `watch` remembers of two runs does not add.", "Follow each with a --state of its own.")
+        raise UsageError("What `watch` remembers of two runs does not add.", "Follow each with a ⟦state⟧ of its own.")
 
     def watched(
         self,

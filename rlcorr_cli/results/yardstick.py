@@ -14,7 +14,7 @@ from rlcorr_cli.results.saved import load
 from rlcorr_cli.results.saved_totals import command_of, holds_totals, read_saved, read_totals
 
 NAME_CLEAN = "Name a dump of the same model, sampled at the same temperature, in which nothing is wrong."
-SAVE_CLEAN = "Name the clean dump itself, or write `rlcorr diagnose CLEAN -o clean.json`."
+SAVE_CLEAN = "Name the clean dump itself, or write `⟦diagnose(CLEAN)⟧ ⟦output clean.json⟧`."
 
 
 def yardstick_in(path: str) -> Yardstick:

@@ -51,7 +51,7 @@ def compare(
     skipped = tuple(Skipped(each.name, why) for each, why in reasons if why)
     if not plans:
         why = "; ".join(f"{each.name}: {each.why}" for each in skipped[:3])
-        raise DataError(f"No plan is left to compare. {why}.", "Name another with --preset, or the column with --map.")
+        raise DataError(f"No plan is left to compare. {why}.", "Name another with ⟦preset⟧, or the column with ⟦map⟧.")
     # And no correction in each of their modes, which tells how the advantages shift.
     modes: dict[Mode, None] = dict.fromkeys(each.plan.mode for each in plans)
     all_plans = [*(each.plan for each in plans), *map(uncorrected, modes)]

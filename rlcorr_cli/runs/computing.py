@@ -143,7 +143,7 @@ def computing(
 
         on_gpus = devices.resolve(device).type == "cuda"
         if on_gpus and device not in ("auto", "cuda"):
-            raise UsageError(f"Ray gives each worker a GPU, so --device {device} names none.", "Write --device cuda.")
+            raise UsageError(f"Ray gives each worker a GPU, so ⟦device {device}⟧ names none.", "Write ⟦device cuda⟧.")
         chosen = RayEngine(workers, ray_address, prepare=prepare_worker, on_gpus=on_gpus)
     elif engine == "threads" or (engine == "auto" and gpus == 1):
         chosen = ThreadEngine(workers or cores())

@@ -23,7 +23,7 @@ ANY_POLICY = PlanColumns(compares=False)
 
 def destination(path: Path, overwrite: bool) -> Destination:
     """Where the rows go."""
-    return dataset(path, "-o", overwrite)
+    return dataset(path, "⟦output⟧", overwrite)
 
 
 def convert(
@@ -44,7 +44,7 @@ def convert(
     partner = None
     if join is not None:
         if dump.roles.old or dump.roles.current:
-            raise UsageError(f"The dump holds {SCORED} already.", "Leave --join out.")
+            raise UsageError(f"The dump holds {SCORED} already.", "Leave ⟦join⟧ out.")
         other = replace(request, paths=(join,), format="auto", limit=None)
         partner = Partner.of(open_dump(other, ANY_POLICY), on)
     place = destination(path, overwrite)
@@ -65,7 +65,7 @@ def convert(
             if len(paired):
                 output.write(paired)
         if partner is not None and not output.rows:
-            raise DataError(f"No row matches a row of {join}.", f"They were joined on {', '.join(on)}; see --on.")
+            raise DataError(f"No row matches a row of {join}.", f"They were joined on {', '.join(on)}; see ⟦on⟧.")
         if not output.rows:
             raise DataError(
                 f"{dump.sources[0].path}: there are no rows to write.", "`rlcorr inspect` shows what it holds."

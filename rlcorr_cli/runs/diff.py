@@ -89,7 +89,7 @@ def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dum
             raise
         raise UsageError(
             f"{totals} is of bypass mode, and {request.paths[0]} has no current_log_probs to compare that way.",
-            "Save totals of decoupled mode, or name the column of the dump: --map current_log_probs=COLUMN.",
+            "Save totals of decoupled mode, or name the column of the dump: ⟦map current_log_probs=COLUMN⟧.",
         ) from error
 
 
@@ -99,12 +99,12 @@ def _check_asked(request: ReadRequest, run: RunTotals, chosen: ChosenPlan, setti
     if run.plan.mode != chosen.plan.mode:
         raise UsageError(
             f"{path} is of {run.plan.mode} mode, and {chosen.plan.mode} mode is compared.",
-            f"Compare dumps of one mode: --mode {run.plan.mode} measures a dump that way.",
+            f"Compare dumps of one mode: ⟦mode {run.plan.mode}⟧ measures a dump that way.",
         )
     if run.provenance.seed != settings.seed:
         raise UsageError(
             f"{path} was drawn with seed {run.provenance.seed}, not {settings.seed}: its rows would not match.",
-            f"Add --seed {run.provenance.seed}.",
+            f"Add ⟦seed {run.provenance.seed}⟧.",
         )
 
 
@@ -117,7 +117,7 @@ def _grouped(request: ReadRequest, run: RunTotals) -> RunTotals:
         why = f"it has over {MOST_RESAMPLED} groups" if too_many else "another release of rlcorr saved it"
         raise UsageError(
             f"{path} holds no draws by group: {why}.",
-            f"Save totals by fewer: `rlcorr analyze DUMP --group-by {request.group_by[0]} -o part{SUFFIX}`.",
+            f"Save totals by fewer: `⟦analyze(DUMP)⟧ ⟦group_by {request.group_by[0]}⟧ ⟦output part{SUFFIX}⟧`.",
         )
     return run
 

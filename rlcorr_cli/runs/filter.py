@@ -88,7 +88,7 @@ def filter_dump(
         if report.objective is not None:
             report = replace(report, notes=(*report.notes, _coefficients(report.objective, target)))
         if report.story.is_fault and not target.force and target.path is not None:
-            what = f"{report.story.do[0]} Nothing was written; --force writes all the same."
+            what = f"{report.story.do[0]} Nothing was written; ⟦force True⟧ writes all the same."
             raise FaultError(report.story.headline, what)
         filtered = Filtered(
             report=replace(report, seconds=time.perf_counter() - started),
@@ -187,12 +187,12 @@ def destinations(request: ReadRequest, target: Target) -> list[Destination]:
 
 def kept_rows(target: Target) -> Destination | None:
     """Where the corrected rows go, if anywhere."""
-    return None if target.path is None else dataset(target.path, "-o", target.overwrite)
+    return None if target.path is None else dataset(target.path, "⟦output⟧", target.overwrite)
 
 
 def rejected_rows(target: Target) -> Destination | None:
     """Where the rows without a token left go, if anywhere."""
-    return None if target.rejected is None else dataset(target.rejected, "--rejected-output", target.overwrite)
+    return None if target.rejected is None else dataset(target.rejected, "⟦rejected_output⟧", target.overwrite)
 
 
 def _notes(plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]) -> Iterator[str]:
@@ -243,12 +243,12 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
     if any(is_table(place) for place in destinations(dump.request, target)):
         _ = dump.table_columns  # an error, if files cannot be written as one
     if target.rejected is not None and target.keep_rejected:
-        raise UsageError("With --rejected keep there are no dropped rows for --rejected-output.", "Use one of the two.")
+        raise UsageError("With ⟦rejected keep⟧ there are no dropped rows for ⟦rejected_output⟧.", "Use one of the two.")
     if target.resample is not None and (target.keep_rejected or target.rejected is not None):
-        raise UsageError("--resample draws rows, so there are no dropped rows to write apart.", "Use --resample alone.")
+        raise UsageError("⟦resample⟧ draws rows, so there are no dropped rows to write apart.", "Use ⟦resample⟧ alone.")
     if target.resample is not None and target.objective is not None:
         raise UsageError(
-            "--resample draws rows by their weights, and --coef includes the same weights.", "Use one of the two."
+            "⟦resample⟧ draws rows by their weights, and ⟦coef⟧ includes the same weights.", "Use one of the two."
         )
     if plan.batched or target.resample is not None or target.divides_coefs:
         check_rereadable(dump)

@@ -120,9 +120,9 @@ class Reading:
         listed = ", ".join(f"{name} {left_out.rows:,}" for name, left_out in classes.items())
         first = next(iter(classes.values())).first
         raise DataError(
-            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f}%), which exceeds --max-bad-fraction "
-            f"{limit:g}: {listed}; {first}.",
-            "`rlcorr inspect DUMP` counts them; a larger --max-bad-fraction goes on without them.",
+            f"{n_bad:,} of {n_bad + n_good:,} rows are bad ({100 * share:.2f}%), which exceeds "
+            f"⟦max_bad_fraction {limit:g}⟧: {listed}; {first}.",
+            "`⟦inspect(DUMP)⟧` counts them; a larger ⟦max_bad_fraction⟧ goes on without them.",
         )
 
     @property
@@ -356,7 +356,7 @@ def _tried(work: Any, run: Callable[[Any], R]) -> R:
 
 
 def _full() -> DataError:
-    return DataError("The GPU's memory ran out.", "Use a smaller --batch-tokens, fewer --workers, or --device cpu.")
+    return DataError("The GPU's memory ran out.", "Use a smaller ⟦batch_tokens⟧, fewer ⟦workers⟧, or ⟦device cpu⟧.")
 
 
 @dataclass
@@ -408,8 +408,8 @@ def quarantine(policy: BadRowPolicy, overwrite: bool | None = None) -> Destinati
     """Where bad rows go, if anywhere.  overwrite: None for a command without such an option."""
     if policy.quarantine is None:
         return None
-    path = output_path("--quarantine", policy.quarantine)
-    return Destination(path=path, option="--quarantine", overwrite=overwrite)
+    path = output_path("⟦quarantine⟧", policy.quarantine)
+    return Destination(path=path, option="⟦quarantine⟧", overwrite=overwrite)
 
 
 def check_quarantine(dump: Dump) -> None:

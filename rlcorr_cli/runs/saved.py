@@ -113,7 +113,7 @@ def _refuse_overlap(contents: Mapping[str, KeySample], kind: type[SavedRun]) -> 
             _check_adds(paths[a], read_saved(paths[a], kind), paths[b], read_saved(paths[b], kind))
             raise DataError(
                 f"{_overlap(paths[a], paths[b], contents, share)}: they would count twice.",
-                "Leave one of them out, or add --allow-overlap.",
+                "Leave one of them out, or add ⟦allow_overlap True⟧.",
             )
 
 

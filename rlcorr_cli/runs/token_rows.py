@@ -118,8 +118,8 @@ def token_rows(
 def _none(choice: Choice, n_matching: int) -> tuple[str, str]:
     """That there is nothing to show, and what to do."""
     if choice.where and not n_matching:
-        return f"No row fits --where {shortened(choice.where)}.", "`rlcorr inspect DUMP` lists the columns."
-    return "No row has a valid token to show.", "`rlcorr inspect DUMP` says what the dump holds."
+        return f"No row fits ⟦where {shortened(choice.where)}⟧.", "`⟦inspect(DUMP)⟧` lists the columns."
+    return "No row has a valid token to show.", "`⟦inspect(DUMP)⟧` says what the dump holds."
 
 
 @frozen(kw_only=True)

@@ -31,9 +31,9 @@ def remembered(place: str) -> Following | None:
     try:
         following, changes = read_grown(place, Following, Change)
     except (DataError, UsageError) as error:
-        if error.hint != AGAIN and isinstance(error, DataError):  # as of a store that does not answer
+        if error.do != AGAIN and isinstance(error, DataError):  # as of a store that does not answer
             raise
-        raise DataError(error.message, "Delete it, or name another with --state.") from error
+        raise DataError(error.what, "Delete it, or name another with ⟦state⟧.") from error
     for change in changes:
         following = following.then(change)
     return following
@@ -63,7 +63,7 @@ def alone(state: Destination) -> Generator[None]:
         os.close(number)
         if time.monotonic() > until:
             in_use = f"{state.path} is in use by another `rlcorr watch`."
-            raise OutputError(in_use, "Wait until that ends, or name another file with --state.")
+            raise OutputError(in_use, "Wait until that ends, or name another file with ⟦state⟧.")
         time.sleep(0.05)
     try:
         yield

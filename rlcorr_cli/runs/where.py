@@ -22,7 +22,7 @@ _LITERAL = re.compile(r"""(?<![\w&])'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _ODD_QUOTE = re.compile(r"""['"`$\\]""")
 _QUERY = re.compile(r"\bSELECT\b|\(\s*(?:FROM|TABLE|VALUES|WITH)\b|--|/\*")
 """How a query begins within an expression; and comments, which could stand in between."""
-EXAMPLE = "Write --where \"step = 4 and worker = 'w3'\"."
+EXAMPLE = "Write ⟦where \"step = 4 and worker = 'w3'\"⟧."
 
 
 @frozen
@@ -47,7 +47,7 @@ class Condition:
         except BaseException as error:  # of some texts the parser panics, which is no Exception
             if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
                 raise
-            raise UsageError(f"Cannot read --where {shortened(self.sql)}: {_why(error)}.", EXAMPLE) from error
+            raise UsageError(f"Cannot read ⟦where {shortened(self.sql)}⟧: {_why(error)}.", EXAMPLE) from error
 
     def holds(self, rows: OriginalRows, names: Mapping[str, str]) -> NDArray[np.bool_]:
         """For which of some rows it holds, bool[B]; null is no.  names: canonical name -> the dump's column."""
@@ -62,9 +62,9 @@ class Condition:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
                 raise
-            raise UsageError(f"--where {shortened(self.sql)} cannot be computed: {_why(error)}.", EXAMPLE) from error
+            raise UsageError(f"⟦where {shortened(self.sql)}⟧ cannot be computed: {_why(error)}.", EXAMPLE) from error
         if found.dtype != pl.Boolean or len(found) not in (1, len(rows)):
-            raise UsageError(f"--where {shortened(self.sql)} is no condition: it gives {found.dtype}.", EXAMPLE)
+            raise UsageError(f"⟦where {shortened(self.sql)}⟧ is no condition: it gives {found.dtype}.", EXAMPLE)
         held = found.fill_null(False).to_numpy()
         return np.broadcast_to(held, (len(rows),)).copy() if len(held) == 1 else held.astype(np.bool_)
 
@@ -78,7 +78,7 @@ def _refuse_query(sql: str) -> None:
     bare = _LITERAL.sub(" ", sql)
     found = _QUERY.search((sql if _ODD_QUOTE.search(bare) or "\\" in sql else bare).upper())
     if found is not None:
-        what = f"--where {shortened(sql)} holds a query or a comment ({found[0].lstrip('(').strip()})"
+        what = f"⟦where {shortened(sql)}⟧ holds a query or a comment ({found[0].lstrip('(').strip()})"
         raise UsageError(f"{what}, and only columns of the dump are read.", EXAMPLE)
 
 
@@ -104,7 +104,7 @@ def _table(rows: OriginalRows, wanted: Mapping[str, Any], names: Mapping[str, st
 def _column(name: str, has: list[str], names: Mapping[str, str]) -> str:
     column = name if name in has else names.get(name, name)
     if column not in has:
-        raise UsageError(f"--where names {name}, and there is no such column.", f"Similar: {nearest(name, has)}.")
+        raise UsageError(f"⟦where⟧ names {name}, and there is no such column.", f"Similar: {nearest(name, has)}.")
     return column
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.errors import UsageError, nearest
+from rlcorr_cli.errors import UsageError, as_flags, nearest
 from rlcorr_cli.metrics.catalog import DEFINITIONS, define, logged_as, names
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.plan import STATISTICS
@@ -132,7 +132,7 @@ def _of_no_metric(name: str, key: str) -> Iterator[list[str]]:
         yield [*about_preset(preset), *where_in(preset.when, records(preset.plan))]
     for row in (row for row in PROBLEMS if row.name == key):
         kind = "Class of bad rows: --on-bad-row says what is done about them."
-        yield [key, *indented(row.meaning, kind, f"Fix: {row.fix}", f"Seen in: {row.seen_in}.")]
+        yield [key, *indented(row.meaning, kind, f"Fix: {as_flags(row.fix)}", f"Seen in: {row.seen_in}.")]
     if key in ALL_CAUSES:
         yield _cause(ALL_CAUSES[key])
     yield _column(name)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from rlcorr_cli.errors import as_flags
 from rlcorr_cli.reading.bad_rows import FIXES
 from rlcorr_cli.results.inspected import LENGTH_QUANTILES, Inspected
 from rlcorr_cli.show.document import (
@@ -115,7 +116,7 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
 
 def _problems(inspected: Inspected) -> Iterator[Note]:
     for name, problem in inspected.problems.items():
-        text = f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {FIXES[name]}"
+        text = f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {as_flags(FIXES[name])}"
         yield Note(text, lead=f"! {name}  ", lead_look="yellow")
 
 

@@ -5,7 +5,7 @@ The styles stand in the elements and the picture is a PNG, because notebooks kee
 """
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import islice
 from typing import Any
@@ -22,21 +22,21 @@ COLOURS = {"ok": "#00875a", "warn": "#b57600", "fail": "#c62f26"}
 FOOT = '<code>save(result, "page.html")</code> writes all of it; .md, .csv and .json work, too.'
 
 
-def html(result: Any, words: Callable[[str], str]) -> str:
-    """The HTML of a result.  words: says a sentence that may name flags of the command line as a notebook should."""
+def html(result: Any) -> str:
+    """The HTML of a result."""
     document = document_of(result)
     sections = list(_first(document.sections))
     figures = [figure for section in sections for figure in section.figures]
     tables = [table for section in sections for table in section.tables if table.rows]
-    parts = [_line(f"<b>{escape(document.name)}</b>"), _line(escape(words(document.summary)), quiet=True)]
-    parts += [_bar(words(cause.finding), cause.status) for cause in document.causes[:MOST_CAUSES]]
-    parts.append(_bar(words(document.headline), document.shown_status))
-    parts += [_line(_short(words(reason))) for reason in document.reasons[:MOST_REASONS]]
+    parts = [_line(f"<b>{escape(document.name)}</b>"), _line(escape(document.summary), quiet=True)]
+    parts += [_bar(cause.finding, cause.status) for cause in document.causes[:MOST_CAUSES]]
+    parts.append(_bar(document.headline, document.shown_status))
+    parts += [_line(_short(reason)) for reason in document.reasons[:MOST_REASONS]]
     if figures:
         parts.append(_figures(figures))
     elif tables:
-        parts.append(_table(tables[0], words))
-    parts += [*islice(_pictures(document, sections, words), 1), _line(FOOT, quiet=True)]
+        parts.append(_table(tables[0]))
+    parts += [*islice(_pictures(document, sections), 1), _line(FOOT, quiet=True)]
     return f'<div style="max-width:60em">{"".join(filter(None, parts))}</div>'
 
 
@@ -61,14 +61,14 @@ def _first(sections: Iterable[Section]) -> Iterator[Section]:
             return
 
 
-def _pictures(document: Document, sections: Iterable[Section], words: Callable[[str], str]) -> Iterator[str]:
+def _pictures(document: Document, sections: Iterable[Section]) -> Iterator[str]:
     """The pictures that can be drawn, each drawn as it is asked for."""
     from rlcorr_cli.show.figures import drawn
 
     for each in (each for section in sections for each in section.pictures):
         made = drawn(each, source=document.small_print)
         if made.figure is not None:
-            yield picture(made.figure, words(made.caption))
+            yield picture(made.figure, made.caption)
 
 
 def _short(sentence: str) -> str:
@@ -105,10 +105,10 @@ def _figures(figures: Iterable[KeyFigure]) -> str:
     return _rows(("metric", "", "value", "95% interval", "limit or ideal"), rows, texts=(0, 1))
 
 
-def _table(table: Table, words: Callable[[str], str]) -> str:
+def _table(table: Table) -> str:
     """The first rows and columns of a table."""
     texts = [i for i in range(MOST_COLUMNS) if i < table.n_keys or (i < len(table.headings) and table.is_words(i))]
-    rows = [[words(cell.marked) for cell in row[:MOST_COLUMNS]] for row in table.rows[:MOST_ROWS]]
+    rows = [[cell.marked for cell in row[:MOST_COLUMNS]] for row in table.rows[:MOST_ROWS]]
     more = len(table.rows) - len(rows)
     below = _line(f"and {more:,} more rows", quiet=True) if more else ""
     return _rows(table.headings[:MOST_COLUMNS], rows, texts=texts) + below

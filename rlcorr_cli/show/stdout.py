@@ -67,7 +67,7 @@ class ClosedStdout(io.TextIOBase):
 
 
 def _closed() -> OutputError:
-    return OutputError("Standard output is closed.", "Redirect it to a file, or use -o FILE.")
+    return OutputError("Standard output is closed.", "Redirect it to a file, or use ⟦output FILE⟧.")
 
 
 def emit_json(value: Any) -> None:
@@ -126,7 +126,7 @@ def _emit(pieces: Iterable[str]) -> None:
         drop_stdout()
     except OSError as error:
         drop_stdout()
-        raise OutputError(f"Cannot write to standard output: {error.strerror}.", "Use -o FILE.") from None
+        raise OutputError(f"Cannot write to standard output: {error.strerror}.", "Use ⟦output FILE⟧.") from None
 
 
 def has_reader() -> bool:

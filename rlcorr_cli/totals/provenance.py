@@ -88,7 +88,7 @@ class Provenance:
         """Where some of the columns of the groups stand in their keys; a UsageError of one that they lack."""
         if lacking := [name for name in columns if name not in self.groups]:
             by = f"grouped by {', '.join(self.groups)} alone" if self.groups else "of the whole dump alone"
-            raise UsageError(f"--group-by {lacking[0]}: these totals are {by}.", "Group when the totals are made.")
+            raise UsageError(f"⟦group_by {lacking[0]}⟧: these totals are {by}.", "Group when the totals are made.")
         return [self.groups.index(name) for name in columns]
 
     @property

@@ -16,10 +16,9 @@ from running import BF16, refused, run
 import rlcorr_cli
 from rlcorr_cli import api
 from rlcorr_cli.commands import app, main
-from rlcorr_cli.commands.declared import Opt
-from rlcorr_cli.commands.python import all_flags, as_arguments
+from rlcorr_cli.commands.declared import Opt, options
 from rlcorr_cli.commands.typed import options_of
-from rlcorr_cli.errors import RlcorrError, UsageError
+from rlcorr_cli.errors import RlcorrError, UsageError, as_arguments, as_flags
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.reading.formats import NAMES
 
@@ -56,42 +55,56 @@ def named_flags() -> set[str]:
     return {flag for module in modules for text in texts(module) for flag in FLAG.findall(text)}
 
 
-def test_every_flag_that_messages_name_is_an_option_and_has_an_argument() -> None:
+def test_every_flag_that_texts_name_is_an_option() -> None:
     named = named_flags()
-    assert {"--map", "--device", "--max-increase", "--on-bad-row"} <= named
-    assert named - {"--json", "--quiet", "--debug"} <= set(all_flags())
-    assert set(all_flags()) <= real_options()
+    assert {"--is", "--rs", "--clean-dump", "--group-by"} <= named
+    flags = {flag for _, option in OPTIONS for flag in option.flags}
+    assert named <= flags <= real_options()
 
 
-def test_every_argument_in_the_table_is_one_of_the_api() -> None:
+def test_every_option_that_an_error_names_is_one_of_a_command_and_on_where_it_takes_no_value() -> None:
+    sources = [text for module in PACKAGE.rglob("*.py") if module.name != "errors.py" for text in texts(module)]
+    named = {match for text in sources for match in re.findall(r"⟦([a-z_]+)(?: (True))?(?=[ ⟧])", text)}
+    switches = {option.name: option.typed is bool for _, option in OPTIONS}
+    assert {("map", ""), ("device", ""), ("output", ""), ("force", "True")} <= named
+    assert {name: on == "True" for name, on in sorted(named)}.items() <= switches.items()
+    assert {name for text in sources for name in re.findall(r"⟦(\w+)\(", text)} <= {*app.COMMANDS}
+
+
+def test_every_option_is_an_argument_of_the_api() -> None:
     functions = [value for value in (getattr(api, name) for name in api.__all__) if inspect.isfunction(value)]
     taken = {name for function in functions for name in inspect.signature(function).parameters}
-    assert {option.name for option in all_flags().values()} <= taken
+    assert {
+        option.name for command in app.COMMANDS for option in options(app.function(command)) if option.flags
+    } <= taken
 
 
 @pytest.mark.parametrize(
-    ("flags", "arguments"),
+    ("text", "flags", "arguments"),
     [
-        ("Use --device cpu.", 'Use device="cpu".'),
-        ("Use --map to name another column.", "Use map to name another column."),
-        ("name it: --map response_mask=COLUMN.", 'name it: map={"response_mask": "COLUMN"}.'),
-        ("Try --on-bad-row skip, or", 'Try on_bad_row="skip", or'),
-        ("--is token:,2:zero.", 'is_="token:,2:zero".'),
-        ("exceeds --max-bad-fraction 0.01: not_finite", "exceeds max_bad_fraction=0.01: not_finite"),
-        ("--veto 1e-4.", "veto=1e-4."),
-        ("such as --max kl=0.1.", 'such as max={"kl": 0.1}.'),
-        ("For example --max-increase k3_kl=20%.", 'For example max_increase={"k3_kl": "20%"}.'),
-        ("Name another place with -o.", "Name another place with output."),
-        ("--resample draws rows", "resample draws rows"),
-        (
-            "--rejected keep leaves nothing for --rejected-output.",
-            'rejected="keep" leaves nothing for rejected_output.',
-        ),
-        ("a pre--mode, --modes", "a pre--mode, --modes"),
+        ("Use ⟦device cpu⟧.", "Use --device cpu.", 'Use device="cpu".'),
+        ("Use ⟦map⟧ to name it.", "Use --map to name it.", "Use map to name it."),
+        ("⟦map response_mask=COLUMN⟧.", "--map response_mask=COLUMN.", 'map={"response_mask": "COLUMN"}.'),
+        ("Try ⟦on_bad_row skip⟧, or", "Try --on-bad-row skip, or", 'Try on_bad_row="skip", or'),
+        ("⟦is_ token:,2:zero⟧.", "--is token:,2:zero.", 'is_="token:,2:zero".'),
+        ("⟦max_bad_fraction 0.01⟧: x", "--max-bad-fraction 0.01: x", "max_bad_fraction=0.01: x"),
+        ("⟦veto 1e-4⟧.", "--veto 1e-4.", "veto=1e-4."),
+        ("such as ⟦max kl=0.1⟧.", "such as --max kl=0.1.", 'such as max={"kl": 0.1}.'),
+        ("⟦max_increase k3_kl=20%⟧.", "--max-increase k3_kl=20%.", 'max_increase={"k3_kl": "20%"}.'),
+        ("another place with ⟦output⟧.", "another place with -o.", "another place with output."),
+        ("⟦force True⟧ writes it.", "--force writes it.", "force=True writes it."),
+        ("⟦where 'step=4'⟧", "--where 'step=4'", "where='step=4'"),
+        ('⟦where "a = 1"⟧', '--where "a = 1"', 'where="a = 1"'),
+        ("`⟦inspect(DUMP)⟧` says it.", "`rlcorr inspect DUMP` says it.", "`inspect(dumps)` says it."),
+        ("`⟦diff(A, B)⟧ ⟦output d.png⟧`", "`rlcorr diff A B -o d.png`", '`diff(A, B, output="d.png")`'),
+        ("⟦objective ppo⟧ ⟦mode bypass⟧", "--objective ppo --mode bypass", 'objective="ppo" mode="bypass"'),
+        ("⟦Rapport⟧, ⟦⟧, --mode", "⟦Rapport⟧, ⟦⟧, --mode", "⟦Rapport⟧, ⟦⟧, --mode"),
     ],
 )
-def test_flags_are_said_as_arguments(flags: str, arguments: str) -> None:
-    assert as_arguments(flags, all_flags()) == arguments
+def test_an_option_in_an_error_is_a_flag_or_an_argument(text: str, flags: str, arguments: str) -> None:
+    error = RlcorrError(text, text)
+    assert (f"{error}", error.message, error.hint) == (flags, flags, flags)
+    assert (as_flags(text), as_arguments(text)) == (flags, arguments)
 
 
 def test_defaults_of_options_are_those_of_the_api() -> None:

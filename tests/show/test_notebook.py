@@ -99,14 +99,6 @@ def test_a_result_is_a_small_display_in_a_notebook(results: dict[str, Any], name
     assert "<style" not in html
 
 
-def test_a_display_speaks_of_arguments(results: dict[str, Any]) -> None:
-    collapsed = str(SAMPLES / "collapse.parquet")
-    compared = compare(collapsed)
-    assert 'rs="ratio.seq_mean:' in words(compared._repr_html_())
-    for result in (*results.values(), analyze(collapsed), compared):
-        assert not re.search(r"(?<![\w-])--[a-z]", words(result._repr_html_()))
-
-
 def test_a_display_ends_where_a_screen_does(results: dict[str, Any]) -> None:
     html = results["compare"]._repr_html_()
     assert html.count("<tr>") == 1 + 8

@@ -75,7 +75,7 @@ def _scalars(report: Report) -> dict[int, dict[str, float]]:
     for group in report.groups or report.by_step:
         scalars[_step(group)] = _named(group, prefix)
     if not scalars:
-        raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
+        raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add ⟦group_by step⟧.")
     return scalars
 
 
@@ -88,7 +88,7 @@ def _named(group: Group, prefix: str) -> dict[str, float]:
 def _step(group: Group) -> int:
     values = list(group.key.values())
     if len(values) != 1 or not isinstance(values[0], int) or isinstance(values[0], bool):
-        raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add --group-by step.")
+        raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add ⟦group_by step⟧.")
     if not -LARGEST_STEP <= values[0] <= LARGEST_STEP:
         raise UsageError(f"TensorBoard has no step {values[0]}: the largest is 2^63 - 1.", "Write .csv or .json.")
     return values[0]
