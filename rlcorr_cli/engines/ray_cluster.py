@@ -87,7 +87,7 @@ def connected(address: str | None, workers: int) -> Cluster:
         return Cluster(ray=ray, address="which this process is connected to", ours=False)
     named = address or os.environ.get("RAY_ADDRESS") or "auto"
     if named == "auto":
-        named = _joined() or "local"
+        named = _address_of_node() or "local"
     if named == "local":
         return _local(ray, workers)
     if not ADDRESS.fullmatch(named):
@@ -117,7 +117,7 @@ def imported() -> Ray:
     return ray
 
 
-def _joined() -> str | None:
+def _address_of_node() -> str | None:
     """The address of the cluster that `ray start` made this machine a node of, if it still answers."""
     folders = (os.environ.get("RAY_TMPDIR"), os.environ.get("TMPDIR"), "/tmp")
     for folder in filter(None, folders):

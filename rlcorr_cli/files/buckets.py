@@ -126,7 +126,7 @@ class Bucket:
         import obstore
 
         with self._as_os_error():
-            return _found(obstore.head(self._reading, key))
+            return _found_object(obstore.head(self._reading, key))
 
     def is_folder(self, key: str) -> bool:
         """Whether anything lies below it."""
@@ -140,10 +140,10 @@ class Bucket:
         with self._as_os_error():
             if not recursive:
                 listed = obstore.list_with_delimiter(self._reading, below)
-                yield _files(listed["objects"], folder), list(listed["common_prefixes"])
+                yield _files_of_page(listed["objects"], folder), list(listed["common_prefixes"])
                 return
             for page in obstore.list(self._reading, below, chunk_size=at_once):
-                yield _files(page, folder), []
+                yield _files_of_page(page, folder), []
 
     def reader(self, found: Found) -> Callable[[int, int], Any]:
         """What gives the bytes of an object from a place on, so many, as a buffer."""
@@ -214,14 +214,14 @@ class Bucket:
             raise OSError(text) from error
 
 
-def _found(told: Mapping[str, Any]) -> Found:
-    time = told["last_modified"]
-    return Found(told["path"], told["size"], (told["e_tag"] or "", int(time.timestamp())), time)
+def _found_object(entries: Mapping[str, Any]) -> Found:
+    time = entries["last_modified"]
+    return Found(entries["path"], entries["size"], (entries["e_tag"] or "", int(time.timestamp())), time)
 
 
-def _files(told: Iterable[Mapping[str, Any]], folder: str) -> list[Found]:
+def _files_of_page(entries: Iterable[Mapping[str, Any]], folder: str) -> list[Found]:
     """Without the empty object that some tools leave for the folder itself."""
-    return [_found(each) for each in told if each["path"] != folder]
+    return [_found_object(each) for each in entries if each["path"] != folder]
 
 
 def bucket(scheme: str, place: str, query: str) -> Bucket:
@@ -309,12 +309,12 @@ def _profile() -> tuple[str, dict[str, str]]:
 
 def _aws_credentials(command: Sequence[str]) -> dict[str, Any]:
     """Keys that a command prints, as AWS's own tools ask for them."""
-    told = json.loads(_printed(command))
-    expires = told.get("Expiration")
+    entries = json.loads(_printed(command))
+    expires = entries.get("Expiration")
     return {
-        "access_key_id": told["AccessKeyId"],
-        "secret_access_key": told["SecretAccessKey"],
-        "token": told.get("SessionToken"),
+        "access_key_id": entries["AccessKeyId"],
+        "secret_access_key": entries["SecretAccessKey"],
+        "token": entries.get("SessionToken"),
         "expires_at": datetime.fromisoformat(expires) if expires else None,
     }
 
@@ -354,7 +354,7 @@ def _google(place: str, asked: dict[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"base_url": endpoint} if endpoint else {}
     file = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if place.startswith("anonymous@") or (endpoint and not file):
-        # To write, obstore asks the machine for a token, even where it is told to use none.
+        # To write, obstore asks the machine for a token, even where it is entries to use none.
         return settings | ({"bearer_token": "anonymous"} if endpoint else {"skip_signature": True})
     with suppress(OSError, ValueError):
         if file and json.loads(Path(file).read_bytes()).get("type") not in GOOGLE_FILES:

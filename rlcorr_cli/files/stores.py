@@ -112,14 +112,14 @@ class Bytes(Ranges):
         if not 0 <= at - self._first < len(self._piece):
             goes_on = at == self._first + len(self._piece)
             self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
-            self._first, self._piece = at, self._asked_for(max(self._ahead, len(buffer)))
+            self._first, self._piece = at, self._bytes_asked_for(max(self._ahead, len(buffer)))
         start = at - self._first
         piece = self._piece[start : start + len(buffer)]
         buffer[: len(piece)] = piece
         self.at = at + len(piece)
         return len(piece)
 
-    def _asked_for(self, n: int) -> bytes:
+    def _bytes_asked_for(self, n: int) -> bytes:
         try:
             if self.at < FIRST_BYTES or self.n_bytes <= SMALL_BYTES:
                 return self._kept.first()[self.at :]
@@ -171,7 +171,7 @@ class Store:
         self._lock = threading.Lock()
 
     def status(self, path: str) -> Status:
-        found = self._asked_again(path).found
+        found = self._fresh(path).found
         return Status(found.n_bytes, found.stamp, None if found.time is None else utc_minute(found.time.timestamp()))
 
     def stamp(self, path: str) -> Stamp:
@@ -194,7 +194,7 @@ class Store:
         return {path: stamp for path, stamp in found.items() if not _is_hidden(path, directory)}
 
     def _stamps(self, folder: str) -> dict[str, Stamp]:
-        files, _ = self._found(folder, recursive=True)
+        files, _ = self._found_below(folder, recursive=True)
         return {self._uri(file.key): file.stamp for file in files}
 
     def is_directory(self, path: str) -> bool:
@@ -212,13 +212,13 @@ class Store:
         return self.is_file(path) or self.is_folder(path)
 
     def below(self, directory: str) -> Iterator[str]:
-        files, _ = self._listed(directory, True)
+        files, _ = self._uris_below(directory, True)
         return (path for path in files if not _is_hidden(path, directory))
 
     def matches(self, pattern: str) -> tuple[set[str], set[str]]:
         _, _, path = uri_parts(pattern)
         folder, parts = literal_start(path)
-        files, folders = matches(f"{self._start}/{folder}".rstrip("/"), parts, self._listed)
+        files, folders = matches(f"{self._start}/{folder}".rstrip("/"), parts, self._uris_below)
         if not any(part.startswith("_") for part in path.split("/")):
             files, folders = ({hit for hit in hits if "/_" not in hit} for hits in (files, folders))
         return files, {hit for folder in folders for hit in self.below(folder)}
@@ -267,7 +267,7 @@ class Store:
             kept = self._kept.get(path)
             if kept is not None and self._is_other(path, kept.found.stamp):
                 return changed(path)
-        return refused(self._asked(path), error) if isinstance(error, OSError) else None
+        return refused(self._request(path), error) if isinstance(error, OSError) else None
 
     def upload(self, path: str, size: int | None = None) -> Upload:
         """A new object to be written; size: if it is known."""
@@ -291,13 +291,13 @@ class Store:
 
     def names(self, directory: str) -> list[str]:
         """What is in a directory, hidden or not, sorted; a folder's name ends in a /."""
-        files, folders = self._listed(directory, False)
+        files, folders = self._uris_below(directory, False)
         start = len(directory) + 1
         return sorted([*(file[start:] for file in files), *(f"{folder[start:]}/" for folder in folders)])
 
     def size_and_time(self, path: str) -> tuple[int, float]:
         """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
-        files = [self._asked_for(path).found] if self.is_file(path) else self._found(path, recursive=True)[0]
+        files = [self._looked_up(path).found] if self.is_file(path) else self._found_below(path, recursive=True)[0]
         times = [file.time.timestamp() for file in files if file.time]
         return sum(file.n_bytes for file in files), max(times, default=0.0)
 
@@ -314,16 +314,16 @@ class Store:
         except FileExistsError:
             raise
         except OSError as error:
-            raise refused(self._asked(path), error) from error
+            raise refused(self._request(path), error) from error
 
     def _is_other(self, path: str, stamp: Stamp) -> bool:
         """Whether another file than that of the stamp is there now, or none."""
         try:
-            return self._asked_for(path).found.stamp != stamp
+            return self._looked_up(path).found.stamp != stamp
         except DataError:
             return True
 
-    def _asked(self, path: str) -> StoreRequest:
+    def _request(self, path: str) -> StoreRequest:
         return StoreRequest(path, self._query)
 
     def _key(self, path: str) -> str:
@@ -332,11 +332,11 @@ class Store:
     def _opened(self, path: str) -> Kept:
         with self._lock:
             kept = self._kept.get(path)
-        return kept or self._asked_again(path)
+        return kept or self._fresh(path)
 
-    def _asked_again(self, path: str) -> Kept:
+    def _fresh(self, path: str) -> Kept:
         """The file as it is now; the one that is kept, if it is still the same."""
-        opened = self._asked_for(path)
+        opened = self._looked_up(path)
         with self._lock:
             kept = self._kept.pop(path, opened)
             self._kept[path] = kept = kept if kept.found.stamp == opened.found.stamp else opened
@@ -344,23 +344,23 @@ class Store:
                 self._kept.popitem(last=False)
         return kept
 
-    def _asked_for(self, path: str) -> Kept:
+    def _looked_up(self, path: str) -> Kept:
         key = self._key(path)
         with self._with_cause(path):
             try:
                 found = self._objects.found(key)
                 return Kept(found=found, read=self._objects.reader(found))
             except FileNotFoundError as error:  # of no such key, or no such bucket, which a request does not tell
-                files, folders = self._found(path.rpartition("/")[0], path)
+                files, folders = self._found_below(path.rpartition("/")[0], path)
                 beside = (file.key for file in files), folders
-                raise missing(self._asked(path), map(os.path.basename, chain(*beside))) from error
+                raise missing(self._request(path), map(os.path.basename, chain(*beside))) from error
 
-    def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
+    def _uris_below(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
         """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
-        files, folders = self._found(directory, recursive=recursive)
+        files, folders = self._found_below(directory, recursive=recursive)
         return sorted(self._uri(file.key) for file in files), sorted(map(self._uri, folders))
 
-    def _found(self, directory: str, asked: str = "", *, recursive: bool = False) -> tuple[list[Found], set[str]]:
+    def _found_below(self, directory: str, asked: str = "", *, recursive: bool = False) -> tuple[list[Found], set[str]]:
         """The files and the folders in a folder, or all below, none where it is not there.
 
         asked: what errors name, if it is not the folder.
@@ -405,7 +405,7 @@ class Store:
             raise self._endless(directory, f"for {quiet_s} s no page brought a new key") from error
 
     def _endless(self, directory: str, fault: str) -> DataError:
-        what = f"{directory}: its listing does not end: {fault} ({self._asked(directory).where})."
+        what = f"{directory}: its listing does not end: {fault} ({self._request(directory).where})."
         return DataError(what, "Name the files, or a folder further below. Does the endpoint page as S3 does?")
 
     def _uri(self, key: str) -> Uri:

@@ -15,7 +15,7 @@ from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, LeftOut, OpenedDump, each_alone, later
 from rlcorr_cli.layouts.nested import log_probs_in
-from rlcorr_cli.layouts.recognise import FileStart, by_keys
+from rlcorr_cli.layouts.recognise import FileStart, by_keys, monitor_file
 
 Key = tuple[str, bytes]
 """A key, and a regular expression that its value must begin with (b"" for any)."""
@@ -127,8 +127,6 @@ EXPORT_HINT = (
 
 def _traces(start: FileStart) -> str | None:
     """By its keys; the stream of a monitor, which has them, too, is read with what lies beside it."""
-    from rlcorr_cli.layouts.monitor_files import monitor_file
-
     if monitor_file(start.path) is not None:
         return None
     return by_keys("id", "env", "task", "traces")(start) if isinstance(start.row.get("traces"), list) else None

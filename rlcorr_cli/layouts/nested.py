@@ -43,7 +43,7 @@ UNFINISHED = {
 
 def log_probs_in(value: Any, path: Path = (), called: re.Pattern[str] = NAME) -> Iterator[Path]:
     """The places of numbers under a key that is called so, as log-probs of the tokens that were sampled are."""
-    if isinstance(value, float) and called.search(_keys(path)[-1]):
+    if isinstance(value, float) and called.search(_keys_of_place(path)[-1]):
         yield path
     elif isinstance(value, dict) and len(path) < DEEPEST:
         keys = [key for key in islice(value, MOST_KEYS) if not OTHERS & words_of(key)]
@@ -76,7 +76,8 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
         places = [
             path
             for path in log_probs_in(row)
-            if path[1:] != (ITEMS,) and any(words_of(key) & TRAINED for key in _keys(path)) == (name != ROLLOUT)
+            if path[1:] != (ITEMS,)
+            and any(words_of(key) & TRAINED for key in _keys_of_place(path)) == (name != ROLLOUT)
         ]
         if places:
             path = max(places, key=lambda path: path.count(ITEMS))
@@ -113,7 +114,7 @@ def _jq(path: Path, name: str) -> str:
     return f"{each_item}: jq -c '{rows}{row}' FILE > dump.jsonl"
 
 
-def _keys(path: Path) -> list[str]:
+def _keys_of_place(path: Path) -> list[str]:
     """The keys of a place, "" before them."""
     return ["", *(step for step in path if isinstance(step, str) and step not in (ITEMS, TOKEN))]
 

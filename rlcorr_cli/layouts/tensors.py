@@ -58,7 +58,7 @@ def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
     kind, _ = TORCH_TYPES.get(dtype.removeprefix("torch."), ("", "")) if isinstance(dtype, str) else ("", "")
     if not kind:
         raise DataError(f"its tensors are of {_word(dtype)}, which is not read.", HINT)
-    values = _widened(_flat(data, DTYPES[kind]), kind)
+    values = _widened(_values_of_bytes(data, DTYPES[kind]), kind)
     return values if shape is None else _shaped(values, _shape(shape))
 
 
@@ -73,7 +73,7 @@ def tensor(value: Any, storage: Storage) -> Array:
         raise DataError("its pickle holds something else where a tensor should be.", HINT)
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
-    flat = _flat(storage(key), DTYPES[kind])
+    flat = _values_of_bytes(storage(key), DTYPES[kind])
     if len(flat) != numel:
         raise DataError(
             f"its storage {key} holds {len(flat):,} values instead of {numel:,}.", "It may be half-written."
@@ -99,7 +99,7 @@ def array(value: Any) -> Array | list[Any]:
     """The array of a NumPy ndarray; of one of objects or of texts the list of them."""
     if isinstance(value, UnbuiltObject) and value.name.endswith("._frombuffer") and len(value.args) == 4:
         buffer, dtype, shape, order = value.args
-        return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), fortran=order == "F")
+        return _shaped(_values_of_bytes(_raw(buffer), _dtype(dtype)), _shape(shape), fortran=order == "F")
     if not isinstance(value, UnbuiltObject) or not isinstance(value.state, tuple) or len(value.state) != 5:
         raise DataError("its pickle holds something else where an array should be.", HINT)
     _, shape, dtype, fortran, data = value.state
@@ -108,7 +108,7 @@ def array(value: Any) -> Array | list[Any]:
     width = TEXTS.fullmatch(_name(dtype))
     if width:
         return _texts(_raw(data), 4 * int(width[1]))
-    return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), fortran=fortran is True)
+    return _shaped(_values_of_bytes(_raw(data), _dtype(dtype)), _shape(shape), fortran=fortran is True)
 
 
 def scalar(value: Any) -> Any:
@@ -116,7 +116,7 @@ def scalar(value: Any) -> Any:
     if not isinstance(value, UnbuiltObject) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
         return value
     dtype, data = value.args
-    values = _flat(_raw(data), _dtype(dtype))
+    values = _values_of_bytes(_raw(data), _dtype(dtype))
     return values[0].item() if len(values) == 1 else None
 
 
@@ -133,7 +133,7 @@ def _raw(data: Any) -> Any:
         return None
 
 
-def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
+def _values_of_bytes(data: Any, dtype: np.dtype[Any]) -> Array:
     """The values of raw bytes."""
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) % dtype.itemsize:
         raise DataError("its pickle holds something else where the bytes of an array should be.", HINT)
@@ -142,7 +142,7 @@ def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
 
 def _texts(data: Any, width: int) -> list[Any]:
     """Texts of a fixed length, filled up with NULs, four bytes a character."""
-    flat = _flat(data, np.dtype(np.uint8)).tobytes()
+    flat = _values_of_bytes(data, np.dtype(np.uint8)).tobytes()
     try:
         texts = [flat[at : at + width].decode("utf-32-le") for at in range(0, len(flat), width)]
     except UnicodeDecodeError as error:

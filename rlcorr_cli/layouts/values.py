@@ -123,7 +123,7 @@ def objects(row: Row, key: str) -> list[dict[str, Any]]:
 def floats(row: Row, key: str) -> NDArray[Any]:
     """Log-probs and the like: float64, or objects where some are null."""
     try:
-        values = _floats(_list(row, key))
+        values = _as_floats(_list_of(row, key))
     except OverflowError as error:
         raise other(key, "a list of numbers of double precision") from error
     if values is None:
@@ -133,7 +133,7 @@ def floats(row: Row, key: str) -> NDArray[Any]:
 
 def integers(row: Row, key: str) -> NDArray[np.int64]:
     """Token ids, places and the like."""
-    values = _integers(_list(row, key))
+    values = _as_integers(_list_of(row, key))
     if values is None:
         raise other(key, "a list of whole numbers")
     return values
@@ -142,7 +142,7 @@ def integers(row: Row, key: str) -> NDArray[np.int64]:
 def mask(row: Row, key: str) -> NDArray[np.bool_]:
     """Which tokens count: true and false, or 1 and 0."""
     with suppress(ValueError, TypeError):
-        return np.frombuffer(bytes(_list(row, key)), np.uint8) != 0
+        return np.frombuffer(bytes(_list_of(row, key)), np.uint8) != 0
     values = floats(row, key)
     if values.dtype == object:
         raise other(key, "a list of true and false")
@@ -184,8 +184,8 @@ def numbers(value: Any, what: str, file: "TorchFile", *, are_whole: bool = False
     elif isinstance(value, UnbuiltObject):
         value = array(value)
     if isinstance(value, list):
-        integers = _integers(value) if are_whole else None
-        value = _floats(value) if integers is None else integers
+        integers = _as_integers(value) if are_whole else None
+        value = _as_floats(value) if integers is None else integers
     if not isinstance(value, np.ndarray) or value.ndim != 1:
         raise DataError(f"{what} is not a list of numbers.", HINT)
     return value
@@ -211,14 +211,14 @@ def other(key: str, kind: str) -> DataError:
     return DataError(f"{key} is not {kind}.", HINT)
 
 
-def _list(row: Row, key: str) -> list[Any]:
+def _list_of(row: Row, key: str) -> list[Any]:
     values = row.get(key)
     if not isinstance(values, list):
         raise other(key, "a list")
     return values
 
 
-def _floats(values: list[Any]) -> NDArray[Any] | None:
+def _as_floats(values: list[Any]) -> NDArray[Any] | None:
     """Numbers as float64, as objects where some are null; None where a value is neither.  An OverflowError where a
     number is beyond any float."""
     with suppress(struct.error, OverflowError):
@@ -228,7 +228,7 @@ def _floats(values: list[Any]) -> NDArray[Any] | None:
     return np.array([None if value is None else float(value) for value in values], object)
 
 
-def _integers(values: list[Any]) -> NDArray[np.int64] | None:
+def _as_integers(values: list[Any]) -> NDArray[np.int64] | None:
     """Whole numbers; None where a value is none, or beyond int64."""
     with suppress(struct.error):
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)

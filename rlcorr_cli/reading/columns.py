@@ -152,23 +152,23 @@ def resolve(
         if column not in available:
             near = nearest(column, available)
             raise UsageError(f"⟦map {canonical}={column}⟧: there is no column '{column}'.", f"Similar columns: {near}.")
-    chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
-    current = _one("current_log_probs", available, overrides)
+    chosen: dict[str, str | None] = {"rollout_log_probs": _only_column("rollout_log_probs", available, overrides)}
+    current = _only_column("current_log_probs", available, overrides)
     if mode == "bypass":
         chosen["current_log_probs"] = current
     else:
-        old = _one("old_log_probs", available, overrides)
+        old = _only_column("old_log_probs", available, overrides)
         lent = current if compares and not old else None
         chosen["old_log_probs"] = old or lent
         if (current and not lent) or "current_log_probs" in needs:
             chosen["current_log_probs"] = None if lent else current
     if "advantages" in needs:
-        chosen["advantages"] = _one("advantages", available, overrides)
+        chosen["advantages"] = _only_column("advantages", available, overrides)
     for canonical, column in chosen.items():
         if column is None and (compares or canonical == "rollout_log_probs"):
             raise _missing(canonical, available, overrides, mode, lists=available if lists is None else lists)
     for canonical in ("response_mask", "reward", *plan_columns.optional):
-        chosen[canonical] = _one(canonical, available, overrides)
+        chosen[canonical] = _only_column(canonical, available, overrides)
     return {canonical: column for canonical, column in chosen.items() if column}
 
 
@@ -187,7 +187,7 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     """The column a group key stands for.  purpose: what it is wanted for, as an error says."""
     if name in available and name not in ALIASES:
         return name
-    column = _one(name, available, overrides)
+    column = _only_column(name, available, overrides)
     if column is None and name == "lag":
         message = f"There is no lag {purpose}: it is the step less the version of the weights that sampled."
         raise DataError(message, "Name the columns: ⟦map step=COLUMN⟧ ⟦map policy_version=COLUMN⟧.")
@@ -216,13 +216,13 @@ def check_names(overrides: Mapping[str, str]) -> None:
         taken[column] = canonical
 
 
-def listed(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """Names as text, at most SHOWN of them."""
     names = list(names)
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
-def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
+def _only_column(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
     columns = candidates(canonical, available, overrides)
     if len(columns) > 1:
         raise DataError(
@@ -234,10 +234,10 @@ def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str])
 def _missing(
     canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode, *, lists: Collection[str]
 ) -> DataError:
-    message = f"There is no column for {canonical}; the columns are {listed(available)}."
+    message = f"There is no column for {canonical}; the columns are {first_names(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
         return NoCurrentPolicy(message, "⟦mode decoupled⟧ compares old_log_probs, which the dump has.")
-    if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
+    if mode == "decoupled" and canonical == "current_log_probs" and _only_column(canonical, available, overrides):
         return DataError(
             "The plan compares the current policy with another, and the dump has but one trained policy.",
             "⟦mode bypass⟧ takes the rollout policy for the old one.",

@@ -30,7 +30,7 @@ from rlcorr_cli.reading.find import Source, answers, blaming_changes, check_unch
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, PROMPTS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
-from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
+from rlcorr_cli.reading.schema import joined_schema, needed_columns, resolve_schema
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
 from rlcorr_cli.reading.values import SeenIds
@@ -85,9 +85,9 @@ class ShardReader:
         whole: with all columns, or their lines.
         """
         with self._unchanged(shard):
-            yield from self._rows(shard, batch_tokens, whole)
+            yield from self._unchecked_rows(shard, batch_tokens, whole)
 
-    def _rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
+    def _unchecked_rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
         read = reader(shard.format).read
         roles = self.roles.without(shard.partition.names)
         for rows in read(shard, roles, batch_tokens, whole=whole):
@@ -107,7 +107,7 @@ class ShardReader:
         if state.rows_left == 0:
             return
         with self._unchanged(shard):
-            for rows in self._rows(shard, batch_tokens, whole or self.bad_rows.keeps):
+            for rows in self._unchecked_rows(shard, batch_tokens, whole or self.bad_rows.keeps):
                 read = _trained(rows, self.roles) if shard.format in TRAINED_LATER else rows
                 yield from checked_batches(
                     state.cut(read), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
@@ -217,7 +217,7 @@ class Dump:
         """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
         DataError where it cannot."""
         paths = [source.path for source in self.sources if container(source.format).fixed_columns]
-        return joined({path: self.indexes[path].all_columns for path in paths}) if paths else None
+        return joined_schema({path: self.indexes[path].all_columns for path in paths}) if paths else None
 
     @property
     def of_rows(self) -> dict[str, str]:

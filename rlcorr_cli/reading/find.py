@@ -85,16 +85,18 @@ def no_dump(message: str, others: Sequence[str], hint: str) -> DataError:
     """The error of a place without a dump, with what one of its other files is, if any is known."""
     if not others:
         return DataError(f"{message}.", hint)
-    message = f"{message}, but {listed(others)}"
+    message = f"{message}, but {counted_by_suffix(others)}"
     # Descriptions lie beside what they describe.
     first = sorted(others, key=lambda path: path.lower().endswith(".json"))[:LOOKED_AT]
-    path, kind = next(((path, kind) for path, kind in zip(first, map(_known, first), strict=True) if kind), ("", None))
+    path, kind = next(
+        ((path, kind) for path, kind in zip(first, map(_refused_kind, first), strict=True) if kind), ("", None)
+    )
     if kind is None:
         return DataError(f"{message}.", hint)
     return DataError(f"{message}; {os.path.basename(path)} is {kind.what}.", kind.hint)
 
 
-def _known(path: str) -> Refused | None:
+def _refused_kind(path: str) -> Refused | None:
     """What a file without log-probs is; None of one that cannot be read, too: nobody asked for it by its name."""
     files = filesystem(path)
     if not files.remote and not files.is_file(path):  # a FIFO would be waited for
@@ -129,7 +131,7 @@ def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if i % 2 else (-1, part) for i, part in parts if part)
 
 
-def listed(paths: Iterable[str]) -> str:
+def counted_by_suffix(paths: Iterable[str]) -> str:
     """Files in a few words: '3 files (2 .json, 1 .txt)'."""
     counts = Counter(map(_suffix, paths))
     kinds = [f"{n:,} {suffix}" for suffix, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
@@ -227,10 +229,12 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         if len(passed_over) == len(hits.paths):
             hint = "`rlcorr inspect FILE` says what one is."
             if format != "auto":
-                raise DataError(f"{typed} holds no dump of format {format}, but {listed(passed_over)}.", hint)
+                raise DataError(
+                    f"{typed} holds no dump of format {format}, but {counted_by_suffix(passed_over)}.", hint
+                )
             raise no_dump(f"{typed} holds no dump", passed_over, hint)
         if unread := [*hits.unread, *passed_over]:
-            notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
+            notes.append(f"{counted_by_suffix(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
     return united, (*_of_layouts(read.values(), united), *notes)
 

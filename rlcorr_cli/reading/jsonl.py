@@ -75,16 +75,16 @@ def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = Fal
             continue
         if roles.mask is None:
             _refuse_late_mask(block, shard.path)
-        yield _rows(block, declared, roles, shard.path, whole=whole)
+        yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
 
 
 def peek(shard: Shard, roles: Roles) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
     start = head(shard.path)
-    return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
+    return _rows_of_block(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
 
 
-def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
+def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
@@ -191,12 +191,12 @@ def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
     types: dict[str, pa.DataType] = {}
     for row in rows:
         for name, value in row.items():
-            if not _is_text(name):
+            if not _is_utf8(name):
                 continue  # no column can be called so; the key stays in its line
             if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
                 type = _type_of(value)
                 if name in KEPT_SETS and isinstance(value, dict):  # an object whose fields are read
-                    type = pa.struct([(key, _type_of(part)) for key, part in value.items() if _is_text(key)])
+                    type = pa.struct([(key, _type_of(part)) for key, part in value.items() if _is_utf8(key)])
                 types[name] = types.get(name, type) if type == pa.null() else type
     empty = pa.list_(pa.null())
     return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
@@ -251,12 +251,12 @@ def _fitted(
 
 
 def _whole_text(value: str) -> str:
-    if not _is_text(value):
+    if not _is_utf8(value):
         raise _UnfitError("half a surrogate pair, which is not text,")
     return value
 
 
-def _is_text(value: str) -> bool:
+def _is_utf8(value: str) -> bool:
     """Whether UTF-8 can hold it: JSON can escape half a surrogate pair."""
     return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 

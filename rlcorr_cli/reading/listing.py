@@ -112,7 +112,7 @@ class _OnDisk:
     def look(self, waiting: Collection[str]) -> dict[str, Stamp]:
         place = located(self._name)
         try:
-            new = None if self._has_links else self._listed(place)
+            new = None if self._has_links else self._new_in_folders(place)
             if new is None:
                 new = self._searched(place)
         except DataError:
@@ -137,7 +137,7 @@ class _OnDisk:
             DISK.status(place)  # says what is wrong
         return [path for path in paths if self._files.get(path) is None]
 
-    def _listed(self, place: str) -> list[str] | None:
+    def _new_in_folders(self, place: str) -> list[str] | None:
         """The files that are new in the folders that are due, or were moved there; None where all must be searched."""
         top = place if os.path.isdir(place) else _folder_of(place)
         if top is None:
@@ -148,10 +148,10 @@ class _OnDisk:
         new: list[str] = []
         folders = self._folders.due() or [top]
         while folders and not self._has_links:
-            folders += self._list(folders.pop(), new)
+            folders += self._new_in(folders.pop(), new)
         return None if self._has_links else new
 
-    def _list(self, folder: str, new: list[str]) -> list[str]:
+    def _new_in(self, folder: str, new: list[str]) -> list[str]:
         """Adds the new files of one folder, and returns the folders in it that are new."""
         before = self._folders.get(folder)
         try:

@@ -65,7 +65,7 @@ def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = Fal
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
             # Runs of samples of one file: an error about a row names its file.
             for _, run in groupby(_numbered(samples, shard.path, first), key=itemgetter("source_file")):
-                yield _rows(shard, list(run), whole)
+                yield _canonical_rows(shard, list(run), whole)
             first += len(samples)
 
 
@@ -73,7 +73,7 @@ def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     with _named(shard):
         opened = _opened(shard)
-        return _rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
+        return _canonical_rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
 
 
 def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str
     return [{"source_file": path, "source_row": first + i, **sample} for i, sample in enumerate(samples)]
 
 
-def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
+def _canonical_rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
     named = [{**sample, "source_file": utf8(sample["source_file"])} for sample in samples]
     batch = record_batch(named, shard.whole_schema if whole else shard.schema)
     path = samples[0]["source_file"] if samples else shard.path

@@ -14,12 +14,12 @@ import pyarrow.types as is_
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files.arrow_files import damaged, parquet_file
 from rlcorr_cli.files.disk import Placed
+from rlcorr_cli.reading.arrow_values import byte_width, portions
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import ROW_TOKENS, Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.portions import byte_width, portions
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22
@@ -121,7 +121,7 @@ def read(shard: Shard, roles: Roles, batch_tokens: int = STEP_TOKENS[1], *, whol
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
-        step, dictionaries = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
+        step, dictionaries = _rows_of_a_step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
         schema = file.schema_arrow
         if dictionaries:
             file = opened.enter_context(parquet_file(shard.path, dictionaries=dictionaries))
@@ -139,7 +139,7 @@ def peek(shard: Shard, roles: Roles) -> Rows | None:
         return next(steps, None)
 
 
-def _step(
+def _rows_of_a_step(
     file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tokens: int, names: Sequence[str] | None
 ) -> tuple[int, list[str]]:
     """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.

@@ -125,10 +125,10 @@ def sample_of(dump: Dump, shard: Shard) -> Sample | None:
     schema = pa.schema([index.schema.field(name) for name in inner.needed])
     with blaming_changes(shard.files, shard.format):
         rows = reader(shard.format).peek(replace(shard, schema=schema), inner)
-    return None if rows is None else _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
+    return None if rows is None else _sample_of_rows(index.partition.given_to(rows, roles.needed), roles, shard.path)
 
 
-def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
+def _sample_of_rows(rows: Rows, roles: Roles, path: str) -> Sample:
     """Rows whose lists differ in length, or are null, are left out."""
     lists = lists_of(rows, roles)
     bad = {fault.row for fault in checks.structural(lists, roles.rollout)}

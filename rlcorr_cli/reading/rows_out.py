@@ -222,7 +222,7 @@ class _Lines:
 
     def write(self, rows: OriginalRows) -> None:
         for row in rows.as_objects(self._losses):
-            self._file.write(_line(row, self._losses))
+            self._file.write(_json_line(row, self._losses))
 
     def close(self, metadata: str) -> None:
         if self._own:
@@ -254,7 +254,7 @@ def columns_of(rows: OriginalRows, columns: pa.Schema | None) -> pa.Schema:
     return (table if columns is None else conformed(table, columns)).schema
 
 
-def _line(row: dict[str, Any], losses: Losses | None) -> bytes:
+def _json_line(row: dict[str, Any], losses: Losses | None) -> bytes:
     text = json.dumps(row, ensure_ascii=False)
     if losses is not None and ("NaN" in text or "Infinity" in text):  # as numbers, or in some text
         text = json.dumps(json.loads(text, parse_constant=losses.no_number), ensure_ascii=False)

@@ -1,7 +1,7 @@
 """One mapping for all files of a dump: what they must share, and what is left out where they do not.
 
 Each file is resolved by itself and held against the first (`resolve_schema`).  Where rows of several files are written
-to one Parquet file, `joined` tells which columns that has, or why it cannot be.
+to one Parquet file, `joined_schema` tells which columns that has, or why it cannot be.
 """
 
 import re
@@ -111,8 +111,8 @@ def resolve_schema(
         of_files = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
         batch = batch if all(len(columns_of_file) == 1 for columns_of_file in of_files) else None
     names = request.group_by if batch is None else (batch, *request.group_by)
-    keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
-    ids = {_ids(schema, request) for schema in schemas.values()}
+    keys = _shared({path: _key_columns(path, schema, names, request) for path, schema in schemas.items()}, ())
+    ids = {_id_columns(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
     notes += _like_versions(schemas, request) if plan_columns.levels else ()
     shared_ids = ids.pop() if len(ids) == 1 else ()
@@ -191,7 +191,7 @@ def _resolved(
         lists = [field.name for field in schema if types.holds_log_probs(field.type)]
         columns = resolve(schema.names, overrides, plan_columns, lists)
         for name, column in list(columns.items()):
-            type = _type(schema, column)
+            type = _column_type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
             if fits(type):
                 continue
@@ -210,7 +210,7 @@ def _resolved(
     return columns
 
 
-def _keys(
+def _key_columns(
     path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
 ) -> dict[str, str]:
     with naming(shown(path)):
@@ -222,7 +222,7 @@ def _keys(
         for name, column in keys.items():
             if isinstance(column, Lag):
                 continue
-            if not types.holds_key(type := _type(schema, column)):
+            if not types.holds_key(type := _column_type(schema, column)):
                 raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
     return keys
 
@@ -247,12 +247,14 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         shared = (
             column
             for column in columns
-            if all(column in schema.names and fits(_type(schema, column)) for schema in schemas.values())
+            if all(column in schema.names and fits(_column_type(schema, column)) for schema in schemas.values())
         )
         return next(shared, None)
 
     purpose = "to look at level by level"
-    by = {path: _keys(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()}
+    by = {
+        path: _key_columns(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()
+    }
     asked = _shared(by, ())
     mapped = {name: (column,) for name, column in request.columns.items()}
     columns = {name: everywhere(mapped.get(name, names), types.holds_key) for name, names in LEVELS.items()}
@@ -278,7 +280,9 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
         return None
     if named is not None:
         purpose = "to cluster by"
-        keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
+        keys = {
+            path: _key_columns(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()
+        }
         return _shared(keys, ())[named]
     if "prompt" in request.columns:
         return request.columns["prompt"]
@@ -286,7 +290,9 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
         if name in request.columns.values() or not all(name in schema.names for schema in schemas.values()):
             continue
         # The number of a prompt's tokens, which some call prompt_tokens, is no prompt.
-        if name not in PROMPT_TEXTS or not any(types.holds_reward(_type(schema, name)) for schema in schemas.values()):
+        if name not in PROMPT_TEXTS or not any(
+            types.holds_reward(_column_type(schema, name)) for schema in schemas.values()
+        ):
             return name
     return None
 
@@ -294,11 +300,11 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
     """The one column that may stand for a name and that rows can be grouped by."""
     columns = candidates(name, schema.names, request.columns)
-    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_type(schema, columns[0]))
+    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_column_type(schema, columns[0]))
     return columns[0] if fits else None
 
 
-def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
+def _id_columns(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """What tells a file's rows apart, of whatever type: sample_id by that very name or as mapped, the step, the split,
     the branch, and which copy of a drawn row it is.  None where the file lacks one of them.
 
@@ -311,7 +317,7 @@ def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
         *(steps if len(steps) == 1 else ()),
         *(name for name in (SPLIT, BRANCH, DRAW) if name in schema.names),
     )
-    return names if all(name in schema.names and _type(schema, name) for name in names) else ()
+    return names if all(name in schema.names and _column_type(schema, name) for name in names) else ()
 
 
 def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:
@@ -320,7 +326,11 @@ def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids:
         yield "sample_id is not in every file, or not beside the same step: rows that are there twice are not found."
     for schema in schemas.values():
         columns = candidates("step", schema.names, request.columns)
-        if len(columns) == 1 and columns[0] in schema.names and not types.holds_key(type := _type(schema, columns[0])):
+        if (
+            len(columns) == 1
+            and columns[0] in schema.names
+            and not types.holds_key(type := _column_type(schema, columns[0]))
+        ):
             yield f"{columns[0]} is not used as step: it holds {type}, not {types.KEY}."
 
 
@@ -340,7 +350,7 @@ def _like_versions(schemas: Mapping[str, pa.Schema], request: ReadRequest) -> It
             )
 
 
-def _type(schema: pa.Schema, column: str) -> pa.DataType:
+def _column_type(schema: pa.Schema, column: str) -> pa.DataType:
     if len(schema.get_all_field_indices(column)) > 1:
         raise DataError(f"Two columns are called {column}.", "Rename one of them and write the file again.")
     return schema.field(column).type
@@ -361,7 +371,7 @@ WHAT = "The files have different columns, which one Parquet file cannot hold"
 HINT = "Filter them one by one, or write .jsonl instead."
 
 
-def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
+def joined_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
     """The columns of all files, in the first one's order, null allowed where any file allows it; None where all have
     the same.
 
@@ -382,7 +392,7 @@ def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
             raise DataError(f"{WHAT}: {has} has {name}, {lacks} has not.", HINT)
         for i, field in enumerate(fields):  # which differ from the first file's in where null is allowed alone
             other = theirs.field(field.name)
-            both = _joined(field, other)
+            both = _joined_field(field, other)
             if both is None:
                 own = schema.field(i).type
                 raise DataError(f"{WHAT}: {field.name} is {own} in {first}, {other.type} in {path}.", HINT)
@@ -411,14 +421,14 @@ def conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 
-def _joined(field: pa.Field, other: pa.Field) -> pa.Field | None:
+def _joined_field(field: pa.Field, other: pa.Field) -> pa.Field | None:
     """The field with null allowed where either allows it; None where the types differ in more."""
     nullable, type, theirs = field.nullable or other.nullable, field.type, other.type
     if type == theirs:
         return field.with_nullable(nullable)
     if type.id != theirs.id or type.num_fields != theirs.num_fields:
         return None
-    parts = [_joined(type.field(i), theirs.field(i)) for i in range(type.num_fields)]
+    parts = [_joined_field(type.field(i), theirs.field(i)) for i in range(type.num_fields)]
     if not parts or any(part is None for part in parts):
         return None
     whole = _with_parts(type, parts)

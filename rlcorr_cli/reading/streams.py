@@ -139,10 +139,10 @@ def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
     # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
     if start:
         file.seek(start)
-        _line(file, path)
+        _line_at(file, path)
     first = file.tell()
     if first <= end:
-        data = file.read(end - first) + _line(file, path)
+        data = file.read(end - first) + _line_at(file, path)
         yield Block(data if first else data.removeprefix(BOM), start=first)
 
 
@@ -190,7 +190,7 @@ def _read_fully(stream: Readable, n: int) -> bytes:
     return b"".join(pieces)
 
 
-def _line(file: BinaryIO, path: str) -> bytes:
+def _line_at(file: BinaryIO, path: str) -> bytes:
     return _bounded(file.readline(LINE_LIMIT), path)
 
 

@@ -83,8 +83,8 @@ def plain_values(column: pa.Array, of_bytes: BytesText = escaped, losses: Losses
     for fits, nested in NESTED:
         if fits(type):
             return nested(column, of_bytes, losses)
-    if _is_text(type):
-        return _strings(column, losses or Losses())
+    if _is_text_type(type):
+        return _plain_strings(column, losses or Losses())
     convert = next((convert for fits, convert in LEAVES if fits(type)), None)
     if convert is not None:
         return convert(column)
@@ -109,7 +109,7 @@ def texts(column: pa.Array) -> pa.Array:
         return texts(call("take", column.dictionary, column.indices))
     if is_.is_boolean(type) or is_.is_integer(type) or is_.is_floating(type):
         return cast(column, pa.large_string())
-    if _is_text(type) or _is_binary(type):
+    if _is_text_type(type) or _is_binary(type):
         with suppress(pa.ArrowInvalid):  # not UTF-8
             text = cast(column, pa.large_string())
             text.validate(full=True)
@@ -152,7 +152,7 @@ def coded_lags(steps: Coded, versions: Coded) -> Coded:
     return codes.astype(np.int64), tuple(values)
 
 
-def _is_text(type: pa.DataType) -> bool:
+def _is_text_type(type: pa.DataType) -> bool:
     return is_.is_string(type) or is_.is_large_string(type) or is_.is_string_view(type)
 
 
@@ -161,21 +161,21 @@ def _is_binary(type: pa.DataType) -> bool:
     return any(test(type) for test in tests)
 
 
-def _lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
+def _plain_lists(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
     flat, ends = flattened(column)
     items = plain_values(flat, of_bytes, losses)
     return _where_known(column, (items[a:b] for a, b in pairwise(ends.tolist())))
 
 
-def _maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
+def _plain_maps(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[list[Any] | None]:
     """Lists of pairs: a key need not be text, and may come twice."""
     type = column.type
     entry = pa.struct([pa.field("key", type.key_type, nullable=False), pa.field("value", type.item_type)])
-    maps = _lists(cast(column, pa.list_(entry)), of_bytes, losses)
+    maps = _plain_lists(cast(column, pa.list_(entry)), of_bytes, losses)
     return [None if pairs is None else [list(pair.values()) for pair in pairs] for pairs in maps]
 
 
-def _objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[Any]:
+def _plain_objects(column: pa.Array, of_bytes: BytesText, losses: Losses | None) -> list[Any]:
     """Objects; lists of pairs where two fields have one name, because an object would lose one of them."""
     names = column.type.names
     values = [plain_values(child, of_bytes, losses) for child in column.flatten()]
@@ -190,11 +190,11 @@ def _where_known(column: pa.Array, values: Iterable[Any]) -> list[Any]:
     return [value if k else None for k, value in zip(known, values, strict=True)]
 
 
-def _numbers(column: pa.Array) -> list[Any]:
+def _plain_numbers(column: pa.Array) -> list[Any]:
     return column.to_pylist() if column.null_count else as_numpy(column).tolist()
 
 
-def _strings(column: pa.Array, losses: Losses) -> list[str | None]:
+def _plain_strings(column: pa.Array, losses: Losses) -> list[str | None]:
     column = cast(column, pa.large_string())
     try:
         return column.to_pylist()
@@ -258,7 +258,7 @@ def _counts(column: pa.Array) -> list[int | None]:
 
 
 LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any]]], ...] = (
-    *((fits, _numbers) for fits in (is_.is_boolean, is_.is_integer, is_.is_floating)),
+    *((fits, _plain_numbers) for fits in (is_.is_boolean, is_.is_integer, is_.is_floating)),
     (is_.is_decimal, lambda column: cast(column, pa.large_string()).to_pylist()),
     (is_.is_date, _dates),
     (is_.is_timestamp, _moments),
@@ -268,9 +268,9 @@ LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any
 """Types of single values, and how those become plain."""
 
 NESTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, BytesText, Losses | None], list[Any]]], ...] = (
-    (is_list, _lists),
-    (is_.is_map, _maps),
-    (is_.is_struct, _objects),
+    (is_list, _plain_lists),
+    (is_.is_map, _plain_maps),
+    (is_.is_struct, _plain_objects),
 )
 
 

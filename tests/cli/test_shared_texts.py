@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from running import refused, run
 
+from rlcorr_cli.reading.arrow_values import bytes_of_rows
 from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.portions import bytes_of_rows
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.values import coded, row_keys
 
