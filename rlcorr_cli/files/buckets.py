@@ -119,14 +119,15 @@ class Bucket:
 
     def __init__(self, reading: Any, writing: Any, other_region: Callable[[], str]) -> None:
         """reading, writing: obstore's clients.  other_region: that the bucket is in, if it is not the one asked."""
+        import obstore
+
+        self._obstore: Any = obstore
         self._reading, self._writing, self._other_region = reading, writing, other_region
 
     def found(self, key: str) -> Found:
         """An object as it is now."""
-        import obstore
-
         with self._as_os_error():
-            return _found_object(obstore.head(self._reading, key))
+            return _found_object(self._obstore.head(self._reading, key))
 
     def is_folder(self, key: str) -> bool:
         """Whether anything lies below it."""
@@ -134,54 +135,47 @@ class Bucket:
 
     def pages(self, folder: str, *, recursive: bool, at_once: int = PAGE) -> Iterator[tuple[list[Found], list[str]]]:
         """Files and folders in a folder, some at a time as they come; or all files below, whose names tell folders."""
-        import obstore
-
         below = f"{folder}/".lstrip("/")
         with self._as_os_error():
             if not recursive:
-                listed = obstore.list_with_delimiter(self._reading, below)
+                listed = self._obstore.list_with_delimiter(self._reading, below)
                 yield _files_of_page(listed["objects"], folder), list(listed["common_prefixes"])
                 return
-            for page in obstore.list(self._reading, below, chunk_size=at_once):
+            for page in self._obstore.list(self._reading, below, chunk_size=at_once):
                 yield _files_of_page(page, folder), []
 
     def reader(self, found: Found) -> Callable[[int, int], Any]:
         """What gives the bytes of an object from a place on, so many, as a buffer."""
-        import obstore
 
         def read(start: int, n: int) -> Any:
             with self._as_os_error():
-                return obstore.get_range(self._reading, found.key, start=start, length=n)
+                return self._obstore.get_range(self._reading, found.key, start=start, length=n)
 
         return read
 
     def upload(self, key: str, size: int | None) -> Upload:
         """size: of the object, if it is known: then no more than one part is under way, and the last `write` returns
         when all the others have come."""
-        import obstore
-
         # What is left for the end is less than a byte for each part, and never nothing.
         part, at_once = PART_BYTES, PARTS_AT_ONCE
         if size is not None and size > PART_BYTES:
             part, at_once = (size - 1) // min(size // PART_BYTES, MOST_PARTS), 1
         with self._as_os_error():
-            writer = obstore.open_writer(self._writing, key, buffer_size=part, max_concurrency=at_once)
+            writer = self._obstore.open_writer(self._writing, key, buffer_size=part, max_concurrency=at_once)
         aborted = InterruptedError()
         return Upload(writer, self._as_os_error, partial(writer.__exit__, type(aborted), aborted, None))
 
     def put(self, key: str, data: bytes, *, new: bool) -> None:
         """A whole object in one request.  new: a FileExistsError where another has the name."""
-        import obstore
-
         with self._as_os_error():
             try:
                 mode = "create" if new else "overwrite"
-                obstore.put(self._writing, key, data, use_multipart=False, mode=mode)
-            except obstore.exceptions.BaseError as error:
+                self._obstore.put(self._writing, key, data, use_multipart=False, mode=mode)
+            except self._obstore.exceptions.BaseError as error:
                 if not new or "501 Not Implemented" not in str(error):
                     raise
                 # Some servers of S3's kind do not know the condition; it was looked a moment before.
-                obstore.put(self._writing, key, data, use_multipart=False)
+                self._obstore.put(self._writing, key, data, use_multipart=False)
 
     def delete(self, key: str) -> None:
         """Remove an object; some stores raise a FileNotFoundError where it is not there."""
@@ -193,10 +187,8 @@ class Bucket:
             self._delete([file.key for file in files])
 
     def _delete(self, keys: Sequence[str]) -> None:
-        import obstore
-
         with self._as_os_error():
-            obstore.delete(self._writing, keys)
+            self._obstore.delete(self._writing, keys)
 
     @contextmanager
     def _as_os_error(self) -> Generator[None]:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
-from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -175,24 +174,18 @@ Piece = tuple[tuple[int, int] | None, int]
 """What Shard calls part and n_bytes."""
 
 
-class Read(Protocol):
-    """How the rows of one part are read.
-
-    batch_tokens: how many tokens a batch will hold; what is yielded may be more or less.  whole: whether the rows come
-    with all columns, or their own lines.
-    """
-
-    def __call__(self, shard: Shard, roles: Roles, batch_tokens: int, *, whole: bool) -> Iterator[Rows]: ...
-
-
 @frozen
 class Reader:
     """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
-    peek the first rows of a file's first part."""
+    peek the first rows of a file's first part.
+
+    Of `read`, batch_tokens: how many tokens a batch will hold; what is yielded may be more or less.  whole: whether the
+    rows come with all columns, or their own lines.
+    """
 
     index: Callable[[Source, NeededColumns], Index]
     parts: Callable[[Source, Index, Roles], Sequence[Piece]]
-    read: Read
+    read: Callable[..., Iterator[Rows]]
     peek: Callable[[Shard, Roles], Rows | None]
 
 

@@ -218,36 +218,31 @@ def parsed(
     """
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     unread: dict[int, str] = {}
+
+    def fitted(row: dict[str, Any]) -> dict[str, Any] | str:
+        """A row's values as `_column_of` takes them, or what is wrong."""
+        values: dict[str, Any] = {}
+        for field in schema:
+            try:
+                value = row.get(field.name)
+                if field.name in ids and value is not None:
+                    values[field.name] = _whole_text(value if isinstance(value, str) else json.dumps(value))
+                else:
+                    values[field.name] = _fitting_value(value, field.type, field.name == mask)
+            except _UnfitError as error:
+                if field.name != lenient:
+                    return f"has {error} in {field.name}, which holds {field.type}"
+        return values
+
     for i, line in enumerate(lines):
-        row = _fitted(line, schema, ids=ids, mask=mask, lenient=lenient)
+        row = row_of(line)
+        row = row if isinstance(row, str) else fitted(row)
         if isinstance(row, str):
             unread[i], row = row, {}
         for name, values in columns.items():
             values.append(row.get(name))
     types = {field.name: pa.string() if field.name in ids else field.type for field in schema}
     return pa.table({name: _column_of(columns[name], type, name, path) for name, type in types.items()}), unread
-
-
-def _fitted(
-    line: bytes, schema: pa.Schema, *, ids: Sequence[str], mask: str | None, lenient: str | None
-) -> dict[str, Any] | str:
-    """A line's values as `_column_of` takes them, or what is wrong."""
-    row = row_of(line)
-    if isinstance(row, str):
-        return row
-    fitted: dict[str, Any] = {}
-    for field in schema:
-        try:
-            value = row.get(field.name)
-            if field.name in ids and value is not None:
-                fitted[field.name] = _whole_text(value if isinstance(value, str) else json.dumps(value))
-            else:
-                fitted[field.name] = _fitting_value(value, field.type, field.name == mask)
-        except _UnfitError as error:
-            if field.name == lenient:
-                continue
-            return f"has {error} in {field.name}, which holds {field.type}"
-    return fitted
 
 
 def _whole_text(value: str) -> str:

@@ -94,7 +94,6 @@ class OpenUnits:
 
     def __init__(self) -> None:
         self._units: OrderedDict[tuple[str, Stamps], tuple[OpenedDump, int]] = OrderedDict()
-        self._n_bytes = 0
         self._lock = Lock()
 
     def get(self, key: tuple[str, Stamps]) -> OpenedDump | None:
@@ -108,12 +107,10 @@ class OpenUnits:
     def keep(self, key: tuple[str, Stamps], opened: OpenedDump, n_bytes: int) -> None:
         """Keep it, and let go of those that were asked for longest ago, where all are too large."""
         with self._lock:
-            _, replaced = self._units.pop(key, (None, 0))
+            self._units.pop(key, None)
             self._units[key] = opened, n_bytes
-            self._n_bytes += n_bytes - replaced
-            while len(self._units) > KEPT_OPEN and self._n_bytes > KEPT_BYTES:
-                _, (_, dropped) = self._units.popitem(last=False)
-                self._n_bytes -= dropped
+            while len(self._units) > KEPT_OPEN and sum(n for _, n in self._units.values()) > KEPT_BYTES:
+                self._units.popitem(last=False)
 
 
 _OPEN = OpenUnits()

@@ -111,7 +111,7 @@ def resolve_schema(
         of_files = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
         batch = batch if all(len(columns_of_file) == 1 for columns_of_file in of_files) else None
     names = request.group_by if batch is None else (batch, *request.group_by)
-    keys = _shared({path: _key_columns(path, schema, names, request) for path, schema in schemas.items()}, ())
+    keys = _shared_keys(schemas, names, request)
     ids = {_id_columns(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
     notes += _like_versions(schemas, request) if plan_columns.levels else ()
@@ -210,21 +210,23 @@ def _resolved(
     return columns
 
 
-def _key_columns(
-    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
+def _shared_keys(
+    schemas: Mapping[str, pa.Schema], names: Sequence[str], request: ReadRequest, purpose: str = "to group by"
 ) -> dict[str, str]:
-    with naming(shown(path)):
-        lag = _lag(schema, request)
-        keys = {
-            name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
-            for name in names
-        }
-        for name, column in keys.items():
-            if isinstance(column, Lag):
-                continue
-            if not types.holds_key(type := _column_type(schema, column)):
-                raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
-    return keys
+    """The columns that keys stand for, the same in every file."""
+    keys: dict[str, dict[str, str]] = {}
+    for path, schema in schemas.items():
+        with naming(shown(path)):
+            lag = _lag(schema, request)
+            keys[path] = {
+                name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
+                for name in names
+            }
+            for name, column in keys[path].items():
+                if not isinstance(column, Lag) and not types.holds_key(type := _column_type(schema, column)):
+                    what = f"{column} holds {type}; {purpose} {name} takes {types.KEY}."
+                    raise DataError(what, "Name another column.")
+    return _shared(keys, ())
 
 
 def _lag(schema: pa.Schema, request: ReadRequest) -> str | None:
@@ -251,11 +253,7 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         )
         return next(shared, None)
 
-    purpose = "to look at level by level"
-    by = {
-        path: _key_columns(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()
-    }
-    asked = _shared(by, ())
+    asked = _shared_keys(schemas, plan_columns.by, request, purpose="to look at level by level")
     mapped = {name: (column,) for name, column in request.columns.items()}
     columns = {name: everywhere(mapped.get(name, names), types.holds_key) for name, names in LEVELS.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
@@ -279,11 +277,7 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
     if not plan_columns.clusters or named == NO_CLUSTERS:
         return None
     if named is not None:
-        purpose = "to cluster by"
-        keys = {
-            path: _key_columns(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()
-        }
-        return _shared(keys, ())[named]
+        return _shared_keys(schemas, (named,), request, purpose="to cluster by")[named]
     if "prompt" in request.columns:
         return request.columns["prompt"]
     for name in PROMPTS:

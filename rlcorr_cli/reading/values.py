@@ -208,11 +208,6 @@ def _plain_strings(column: pa.Array, losses: Losses) -> list[str | None]:
         return strings
 
 
-def _dates(column: pa.Array) -> list[str | None]:
-    days = 1 if is_.is_date32(column.type) else 86_400_000
-    return [None if n is None else str(np.datetime64(n // days, "D")) for n in _counts(column)]
-
-
 def _moments(column: pa.Array) -> list[str | None]:
     """ISO text with the offset of the column's time zone; in UTC where no system knows the zone."""
     if column.type.unit == "ns":
@@ -232,38 +227,35 @@ def _moment(value: pa.TimestampScalar) -> str:
         return text if value.type.tz is None else f"{text}Z"
 
 
-def _times(column: pa.Array) -> list[str | None]:
-    """Times of a day, with hours beyond 23 where there are any."""
-    per_second = SECONDS[column.type.unit]
-    return [None if n is None else _time(n, per_second) for n in _counts(column)]
+def _counted(column: pa.Array, of_count: Callable[[int], Any]) -> list[Any]:
+    """What is made of the whole numbers that dates and times are held as."""
+    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()
+    return [None if n is None else of_count(n) for n in counts]
 
 
-def _time(n: int, per_second: int) -> str:
-    seconds, parts = divmod(n, per_second)
+def _date(n: int, type: pa.DataType) -> str:
+    return str(np.datetime64(n if is_.is_date32(type) else n // 86_400_000, "D"))
+
+
+def _time(n: int, type: pa.DataType) -> str:
+    """A time of a day, with hours beyond 23 where there are any."""
+    seconds, parts = divmod(n, SECONDS[type.unit])
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{text}.{parts * 10**9 // per_second:09}".rstrip("0") if parts else text
+    return f"{text}.{parts * 10**9 // SECONDS[type.unit]:09}".rstrip("0") if parts else text
 
 
-def _durations(column: pa.Array) -> list[Any]:
+def _duration(n: int, type: pa.DataType) -> float | str:
     """Seconds; as text in nanoseconds, of which a float holds but 104 days."""
-    per_second, counts = SECONDS[column.type.unit], _counts(column)
-    if column.type.unit == "ns":
-        return [None if n is None else f"{Decimal(n).scaleb(-9):f}" for n in counts]
-    return [None if n is None else n / per_second for n in counts]
-
-
-def _counts(column: pa.Array) -> list[int | None]:
-    """The whole numbers that times are held as."""
-    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).to_pylist()
+    return f"{Decimal(n).scaleb(-9):f}" if type.unit == "ns" else n / SECONDS[type.unit]
 
 
 LEAVES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any]]], ...] = (
     *((fits, _plain_numbers) for fits in (is_.is_boolean, is_.is_integer, is_.is_floating)),
     (is_.is_decimal, lambda column: cast(column, pa.large_string()).to_pylist()),
-    (is_.is_date, _dates),
+    (is_.is_date, lambda column: _counted(column, lambda n: _date(n, column.type))),
     (is_.is_timestamp, _moments),
-    (is_.is_time, _times),
-    (is_.is_duration, _durations),
+    (is_.is_time, lambda column: _counted(column, lambda n: _time(n, column.type))),
+    (is_.is_duration, lambda column: _counted(column, lambda n: _duration(n, column.type))),
 )
 """Types of single values, and how those become plain."""
 
