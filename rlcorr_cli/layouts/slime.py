@@ -227,15 +227,14 @@ class RolloutFile:
 
     def token_facts(self, number: int) -> dict[str, Array | None]:
         """TOLD_OF_TOKENS of a sequence."""
-        sample, mask, kept = self.samples[number], self.mask(number), None
-        if all(sample.get(key) is not None for key in slime_train.KEPT):
-            what = f"sample {number}"
-            ids, offsets = (
-                numbers(sample[key], f"{key} of {what}", self.file, are_whole=True) for key in slime_train.KEPT
-            )
-            kept = slime_train.kept_set_sizes(offsets, len(ids), length(sample, "response_length", what), what)
+        sample, mask, what = self.samples[number], self.mask(number), f"sample {number}"
+
+        def numbers_of(key: str) -> Array:
+            return numbers(sample[key], f"{key} of {what}", self.file, are_whole=True)
+
+        n_tokens = length(sample, "response_length", what)
         return {
-            "kept_set_size": kept,
+            "kept_set_size": slime_train.kept_set_sizes(sample, numbers_of, n_tokens, what),
             "policy_versions": slime_train.token_versions(sample.get("weight_versions"), mask),
         }
 

@@ -6,6 +6,7 @@ context-parallel rank has a slice of each sequence, two chunks of 2 x cp_size th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,16 @@ def token_versions(values: Any, mask: Array) -> Array | None:
     return of_tokens
 
 
-def kept_set_sizes(offsets: Array, n_ids: int, n_tokens: int, what: str) -> Array:
+def kept_set_sizes(
+    values: Mapping[Any, Any], numbers_of: Callable[[str], Array], n_tokens: int, what: str
+) -> Array | None:
     """How many tokens the sampler chose among, at each token of a response, by where each token's set begins among all
-    ids and the last ends."""
+    ids and the last ends; None where a sequence's values do not tell.  numbers_of: a list of it, by its key."""
+    if any(values.get(key) is None for key in KEPT):
+        return None
+    ids, offsets = map(numbers_of, KEPT)
     sizes = np.diff(offsets)
-    if len(offsets) != n_tokens + 1 or offsets[0] != 0 or offsets[-1] != n_ids or np.any(sizes < 0):
+    if len(offsets) != n_tokens + 1 or offsets[0] != 0 or offsets[-1] != len(ids) or np.any(sizes < 0):
         raise DataError(f"{what} has kept sets that do not fit its response of {n_tokens:,} tokens.", HINT)
     return sizes
 
@@ -152,7 +158,7 @@ class TrainRow:
         return {
             **lists,
             "response_mask": mask,
-            "kept_set_size": self._kept_sizes(response),
+            "kept_set_size": kept_set_sizes(self.values, partial(self._numbers_of, 0), response, self._what),
             "policy_versions": token_versions(self.values.get("weight_versions"), mask),
             "token_ids": tokens[len(tokens) - response :],
             **{name: plain(self.values.get(key)) for name, (key, plain) in PER_SEQUENCE.items()},
@@ -181,12 +187,6 @@ class TrainRow:
         if assembled is None:
             raise DataError(f"{self._what} has {key} in slices that do not fit together.", HINT)
         return assembled
-
-    def _kept_sizes(self, response: int) -> Array | None:
-        if any(self.values.get(key) is None for key in KEPT):
-            return None
-        ids, offsets = (self._numbers_of(0, key) for key in KEPT)
-        return kept_set_sizes(offsets, len(ids), response, self._what)
 
     def _numbers_of(self, piece: int, key: str) -> Array:
         values, file = self.pieces[piece]

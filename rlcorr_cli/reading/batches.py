@@ -19,16 +19,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import is_list, take
-from rlcorr_cli.reading.bad_rows import (
-    ABOVE_ZERO,
-    CLAMPED,
-    FIXES,
-    GO_ON,
-    BadRowCounts,
-    BadRowPolicy,
-    FirstBadRow,
-    worded,
-)
+from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, CLAMPED, BadRowCounts, BadRowPolicy, FirstBadRow, first_bad_row
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
 from rlcorr_cli.reading.columns import Lag, Roles, read_for
@@ -348,9 +339,7 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
     if bad_rows.stops:
         fault = next(iter(fault_of.values()))
         place = resolved(rows.places[fault.row]).text
-        raise DataError(
-            f"{worded(fault.problem, place, fault.message)}.", f"{fault.fix or FIXES[fault.problem]} {GO_ON}."
-        )
+        raise first_bad_row(fault.problem, place, fault.message, fault.fix)
     counts: dict[str, int] = {}
     first: dict[str, FirstBadRow] = {}
     for row, fault in fault_of.items():
