@@ -31,7 +31,7 @@ from typing import Any
 import rlcorr_cli
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, shortened
-from rlcorr_cli.files.temporaries import sweep
+from rlcorr_cli.files.destinations import sweep
 from rlcorr_cli.frozen import frozen
 
 Ray = Any

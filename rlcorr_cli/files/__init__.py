@@ -2,8 +2,8 @@
 
 To read: `filesystem(path)` gives the file system of a path or URI (`disk`, `stores`), which containers, sources and
 searches ask, and never `os`.  `services` knows the kinds of stores, `buckets` and `hub` ask them.
-To write: `destinations` compares all paths of a run before it starts; `outputs` writes under temporary names and gives
-the final ones together; `temporaries` finds what killed runs left.
+To write: `destinations` compares all paths of a run before it starts, and finds what killed runs left; `outputs` writes
+under temporary names and gives the final ones together.
 """
 
 from typing import TYPE_CHECKING

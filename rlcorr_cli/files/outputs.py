@@ -26,8 +26,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from rlcorr_cli.errors import OutputError
-from rlcorr_cli.files.destinations import Destination, folder_here, is_remote, names_in, store_of
-from rlcorr_cli.files.temporaries import ASIDE, NAME, discard, temporary_name
+from rlcorr_cli.files.destinations import (
+    ASIDE,
+    NAME,
+    Destination,
+    discard,
+    folder_here,
+    is_remote,
+    names_in,
+    store_of,
+    temporary_name,
+)
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:

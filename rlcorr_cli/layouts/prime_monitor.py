@@ -381,21 +381,17 @@ def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotation
         for episode, number in _records(file.path, sizes[file.path], _EpisodeSketch, counts.torn):
             with naming(f"{file.path}: line {number}"):
                 for trace in episode.traces or ():
-                    _count_branches(trace, counts, annotations, of_evaluation=episode.kind == "eval")
+                    counts.traces.add(trace.id or "")
+                    counts.rewarded |= not _is_empty(trace.rewards)
+                    nodes = trace.nodes or []
+                    sampled = [not _is_empty(node.logprobs) for node in nodes]
+                    for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
+                        if any(sampled[node] for node in path):
+                            is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
+                            counts.branches += 1
+                            counts.untrained += not is_trained
+                            counts.evaluation += not is_trained and episode.kind == "eval"
     return counts
-
-
-def _count_branches(trace: _TraceSketch, counts: Counts, annotations: Annotations, *, of_evaluation: bool) -> None:
-    counts.traces.add(trace.id or "")
-    counts.rewarded |= not _is_empty(trace.rewards)
-    nodes = trace.nodes or []
-    sampled = [not _is_empty(node.logprobs) for node in nodes]
-    for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
-        if any(sampled[node] for node in path):
-            is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
-            counts.branches += 1
-            counts.untrained += not is_trained
-            counts.evaluation += not is_trained and of_evaluation
 
 
 def _is_empty(value: msgspec.Raw) -> bool:

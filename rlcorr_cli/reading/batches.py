@@ -193,7 +193,7 @@ def checked_batches(
         fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
         last = min(max(fitting, first + 1), first + BATCH_ROWS)
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows), bad_rows, seen)
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows), seen)
         first = last
 
 
@@ -272,7 +272,7 @@ class _Cut:
         return cluster_keys(self.rows.data.column(self.roles.cluster))
 
 
-def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
+def _checked(cut: _Cut, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
     """The rows of one batch, those that fail a check before them."""
     # The order counts.  A line must be an object before its values are looked at; and an id counts as seen once it was
     # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
@@ -280,9 +280,9 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterato
     for find_faults in (_unreadable, _unsound, partial(_repeated, seen=seen)):
         faults = find_faults(cut)
         if faults:
-            rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
+            rows, set_aside = _set_aside(cut.rows, faults, cut.policy)
             yield set_aside
-            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, bad_rows)
+            cut = replace(cut, rows=rows, lists=lists_of(rows, cut.roles))
     valid, n_cleared = cut.tokens
     n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
     n_clamped = sum(int(valid.of(above).sum()) for above in cut.clamped.values())
