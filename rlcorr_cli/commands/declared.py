@@ -19,7 +19,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from rlcorr_cli.errors import UsageError, not_one_of, shortened
+from rlcorr_cli.errors import UsageError, as_flags, not_one_of, shortened
 from rlcorr_cli.frozen import frozen
 
 
@@ -84,7 +84,7 @@ class Declared:
         """What is typed for an option; nothing for what is typed by its place."""
         if not isinstance(self.by, Opt) or not self.panel:
             return ()
-        return self.by.flags or (f"--{self.name.rstrip('_').replace('_', '-')}",)
+        return self.by.flags or (as_flags(f"⟦{self.name}⟧"),)
 
     @property
     def typed(self) -> Any:

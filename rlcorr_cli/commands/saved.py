@@ -64,8 +64,7 @@ def added(parts: Sequence[str], kind: type[S], how: How, *, group_by: Names = ()
     from rlcorr_cli.runs.saved import added as add
 
     for name in changed(how, Read):
-        flag = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{flag} applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+        raise UsageError(f"⟦{name}⟧ applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
     return add(parts, kind, group_by=names("group_by", group_by), allow_overlap=allow_overlap, watch=how.watch)
 
 

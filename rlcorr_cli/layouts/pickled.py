@@ -65,10 +65,6 @@ class Persistent:
     id: Any
 
 
-class Foreign(DataError):
-    """A pickle names what is in no framework's dump."""
-
-
 def unpickle(
     data: bytes | AnyBytes, allowed: Collection[str] | None = None, foreign: Callable[[str], None] | None = None
 ) -> Any:
@@ -205,7 +201,7 @@ class _Machine:
         if self.allowed is not None and full not in self.allowed:
             if self.foreign is None:
                 shown = full if len(full) <= SHOWN else f"{full[:SHOWN]}…"
-                raise Foreign(f"its pickle names {shown}, which is in no dump of this kind.", HINT)
+                raise DataError(f"its pickle names {shown}, which is in no dump of this kind.", HINT)
             self.foreign(full)
         self.stack.append(Global(full))
 

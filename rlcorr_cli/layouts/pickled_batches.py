@@ -21,7 +21,7 @@ import numpy as np
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
-from rlcorr_cli.layouts.pickled import Foreign, Global, UnbuiltObject, unpickle
+from rlcorr_cli.layouts.pickled import Global, UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, REBUILT, TENSORS, Array, array, of_bytes, past_storage, scalar
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_whole
@@ -127,7 +127,7 @@ def _typed(field: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def _broken() -> DataError:
-    return DataError("it holds something else where its tensors should be.", HINT)
+    return DataError("it holds something else where its tensors should be.", NOT_RUN)
 
 
 STARTERS = frozenset(
@@ -165,7 +165,7 @@ class ForeignNames:
         module, _, function = name.rpartition(".")
         builtin = module in ("builtins", "__builtin__") and function in RUNNERS
         if name.split(".")[0] in STARTERS or builtin:
-            raise Foreign(f"its pickle names {name[:80]}, which is in no dump of this kind.", NOT_RUN)
+            raise DataError(f"its pickle names {name[:80]}, which is in no dump of this kind.", NOT_RUN)
         self.names.add(name)
 
     @property

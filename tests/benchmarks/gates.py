@@ -133,7 +133,7 @@ def examples() -> tuple[str, ...]:
 
 def gates_of(k3_kl: float) -> tuple[str, ...]:
     """The examples, two fixed limits, that of `--help` and five times the engine's k3_kl, and NO_GATES."""
-    return (*examples(), f"--max {OF_OPTIONS['--max']}", f"--max k3_kl={5 * k3_kl:g}", *NO_GATES)
+    return (*examples(), f"--max {OF_OPTIONS['max']}", f"--max k3_kl={5 * k3_kl:g}", *NO_GATES)
 
 
 def fails(gate: str, report: Path, *, update: bool) -> bool:

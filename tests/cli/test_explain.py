@@ -6,6 +6,7 @@ import pytest
 from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, Cause
+from rlcorr_cli.errors import as_flags
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_name, names
 from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
@@ -147,7 +148,7 @@ def test_every_statistic_preset_term_and_symbol_is_explained(name: str) -> None:
 def test_every_class_of_problems_is_told_with_its_fix(row: Problem) -> None:
     text = explained(row.name)
     assert " ".join(row.meaning.split()) in text
-    assert f"Fix: {row.fix}" in text
+    assert f"Fix: {as_flags(row.fix)}" in text
 
 
 @pytest.mark.parametrize("row", ALL_CAUSES.values(), ids=lambda row: row.name)

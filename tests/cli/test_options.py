@@ -68,6 +68,7 @@ def test_every_option_that_an_error_names_is_one_of_a_command_and_on_where_it_ta
     switches = {option.name: option.typed is bool for _, option in OPTIONS}
     assert {("map", ""), ("device", ""), ("output", ""), ("force", "True")} <= named
     assert {name: on == "True" for name, on in sorted(named)}.items() <= switches.items()
+    assert {as_flags(f"⟦{name}⟧") for name, _ in named} <= {flag for _, option in OPTIONS for flag in option.flags}
     assert {name for text in sources for name in re.findall(r"⟦(\w+)\(", text)} <= {*app.COMMANDS}
 
 

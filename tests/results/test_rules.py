@@ -93,7 +93,7 @@ def test_users_rules_replace_those_before_on_the_same_metric() -> None:
     assert [one.origin for one in found if one.rule.metric == "kl"] == ["f, rule 1", "f, rule 2"]
     assert len(found) == len(RULES) + 1
     found = replaced(tuple(map(NamedRule, RULES)), file, from_flags(["kl=0.3"], []))
-    assert [(one.origin, one.rule.high) for one in found if one.rule.metric == "kl"] == [("--max kl", 0.3)]
+    assert [(one.origin, one.rule.high) for one in found if one.rule.metric == "kl"] == [("⟦max⟧ kl", 0.3)]
     assert {one.rule.metric for one in found} == {rule.metric for rule in RULES}
 
 
