@@ -13,9 +13,9 @@ from rlcorr_cli.causes.diagnosis import (
     NotLookedFor,
     PlaceGap,
 )
+from rlcorr_cli.causes.gap import GapTotals
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.results.diagnosed import DiagnosedDump, DiagnosedGroup
-from rlcorr_cli.totals.gap import GapTotals
 
 NOISE = CauseFinding(
     cause="noise",

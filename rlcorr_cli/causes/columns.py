@@ -5,7 +5,7 @@ which the gap sits (`where`) are hot; where there is none, a line through the le
 that grows with the lag.  Turns and bins of surprise have the same shares, and are never a cause.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import exp, log10, sqrt
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
-from rlcorr_cli.causes.features import Case
-from rlcorr_cli.causes.numbers import jackknife_error, ratio, ratios, without_each
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.features import Case, Rule
+from rlcorr_cli.causes.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
+from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.where import (
     LAG,
@@ -25,14 +26,13 @@ from rlcorr_cli.causes.where import (
     MIN_SIZE,
     MIN_Z,
     PROMPT,
-    Place,
+    PlaceOfGap,
     looked_at,
 )
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.totals.histogram import Floats
-from rlcorr_cli.totals.row_sample import TURN, RowSample
+from rlcorr_cli.totals.row_sample import TURN
 
 NEVER_HOT = ("length",)
 MIN_TREND_LEVELS = 3
@@ -51,7 +51,7 @@ class Attribution:
     totals: GapTotals
     tried: int
     may_be_hot: bool
-    place: Place | None = None
+    place: PlaceOfGap | None = None
 
     @cached_property
     def deviation(self) -> float:
@@ -139,9 +139,10 @@ class Attribution:
         )
 
 
-def attributions(totals: GapTotals, place: Place | None, sample: RowSample | None = None) -> list[Attribution]:
-    """Of each column of levels.  place: where the gap sits.  sample: the rows; of columns that part them alike only the
-    first can be a cause."""
+@once
+def attributions(case: Case) -> list[Attribution]:
+    """Of each column of levels.  Of columns that part the rows alike only the first can be a cause."""
+    totals, place, sample = case.totals, case.place, case.sample
     looked = totals.columns.keys() - {*NEVER_HOT} if sample is None else looked_at(sample).keys()
     counts = {name: len(levels.keys) for name, levels in totals.columns.items() if name in looked}
     # Prompts are many, and would hide what another column shows.
@@ -238,10 +239,13 @@ COLUMN_SHARE = 0.3
 """A column that holds less of the gap above what its tokens give is no cause."""
 
 
-def trending_column(case: Case, columns: list[Attribution]) -> CauseFinding | None:
+@once
+def trending_column(case: Case) -> CauseFinding | None:
     """The column with the largest share of those whose levels a line goes through.  Steps only tell the time."""
     shares = [
-        (case.features.share(column.excess()), column) for column in columns if column.name != STEP and column.grows
+        (case.features.share(column.excess()), column)
+        for column in attributions(case)
+        if column.name != STEP and column.grows
     ]
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
@@ -249,7 +253,7 @@ def trending_column(case: Case, columns: list[Attribution]) -> CauseFinding | No
     return _of_line(column, share)
 
 
-def column_of(place: Place) -> CauseFinding:
+def column_of(place: PlaceOfGap) -> CauseFinding:
     """That a place carries the gap, as a cause: rows of a longer lag are stale, all others are of a column."""
     names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
     began = place.since is not None and place.is_range
@@ -279,7 +283,7 @@ def _cause_of(column: str) -> str:
     return "stale_policy" if column == LAG else "column"
 
 
-def _headline(place: Place, names: str) -> str:
+def _headline(place: PlaceOfGap, names: str) -> str:
     if place.column == STEP:
         return f"a larger error {place.when}"
     if place.column == LAG:
@@ -303,3 +307,6 @@ def _of_line(column: Attribution, share: float) -> CauseFinding:
         ),
         advice=CAUSES[_cause_of(column.name)].advice,
     )
+
+
+RULES: Mapping[str, Rule] = {"column": trending_column}

@@ -1,23 +1,24 @@
 """Causes that move every token by a function of its log-prob: truncation, temperature, soft-cap, and the like.
 
-Each rule reads the same curve of d over log-odds; `judge.CURVES` tries them in order and takes the first that holds.
-`truncation` finds only a rollout column that was cut; `top_k` finds a cut of either column.  Letters are those of
-totals/gap: a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
+Each rule reads the same curve of d over log-odds, and the first that holds is taken.  Letters are those of causes/gap:
+a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.features import OTHER_CORE, Case, Step
+from rlcorr_cli.causes.columns import trending_column
+from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, Parameter
+from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.token_ids import SharedPrefixes
+from rlcorr_cli.causes.weights import leak
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
-from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
 from rlcorr_cli.totals.row_sample import RowSample
 
 LOST_MASS, LOST_ERRORS = -0.005, 4.0
@@ -32,6 +33,13 @@ TOP_P_LEFT = 32.0
 """(1 - step.bound) / step.least_left over the share of errors near the bound, from which one that is not sharp is
 top-p's.  Measured on ten models: top-p beside another fault at least 40 (beside staleness on a peaked model 13 and 20,
 with stray zeros), min-p 4 to 21.  Noise as of 4 bits (.25 in log-odds and more) blurs the two."""
+NEAR_BOUND, SAME_BOUND = 2.0, 1.25
+"""A bound that is not sharp proves min-p where it lies beyond the first factor from the limit between top-p and min-p,
+and may be either's within the second; measured: see TOP_P_LEFT."""
+MIN_JUDGED = 30
+"""Of fewer tokens a share of errors as top-p's says little."""
+MIN_SURE = 10
+"""Tokens of probability .99 or more that a truncation would have set to 0."""
 MIN_STRAY = 3
 """With so many zeros that no cut makes, errors are another fault's, and do not speak against top-p."""
 MOST_LEFT, MIN_ROWS = 0.05, 16
@@ -85,8 +93,7 @@ log-odds, a T of 1.3 is estimated as 1.23, and one of .9 as .88."""
 
 def loses_mass(case: Case) -> bool:
     """Whether the mean of e^l lies below 1, in effect and beyond chance."""
-    features = case.features
-    return features.forward < LOST_MASS and features.forward < -LOST_ERRORS * features.forward_error
+    return case.features.forward.is_below(LOST_MASS, LOST_ERRORS)
 
 
 def has_slope(case: Case) -> bool:
@@ -97,7 +104,45 @@ def has_slope(case: Case) -> bool:
 
 
 def truncation(case: Case) -> CauseFinding | None:
-    """top_p, min_p or temperature_and_truncation."""
+    """top_p, min_p or temperature_and_truncation, of rollout's column, else of training's; only of rollout's, which
+    single tokens show, beside an error that grows along a column."""
+    found = _truncation_of_rollout(case) or (None if trending_column(case) else _truncation_of_training(case))
+    return None if found is None else replace(found, alternatives=tuple(_other_cuts(case, found)))
+
+
+def _other_cuts(case: Case, found: CauseFinding) -> list[str]:
+    """Which other cut it may be as well."""
+    # Of the column that was cut: training's where that is what was found.
+    name, mirrored = found.cause, case.mirrored if "swapped_columns" in found.explains else None
+    step = (mirrored or case).step
+    if name == "temperature_and_truncation":
+        return []
+    if step is None or (name == "top_p" and not is_cut(step)):  # no token shows the bound
+        return ["top_k", *_or_padding(case)] if name == "top_p" else []
+    if is_in_part(step):  # of rows it is known what their zeros keep to
+        return [] if "rows" in found.parameters else [{"top_p": "min_p", "min_p": "top_p"}[name]]
+    if name == "min_p":
+        with_temperature = ["temperature_and_truncation"] if has_slope(case) else []
+        return ["top_p"] if step.ratio_left * SAME_BOUND > TOP_P_LEFT else with_temperature
+    near = step.judged < MIN_JUDGED if step.is_sharp else step.ratio_left < SAME_BOUND * TOP_P_LEFT
+    return ["min_p"] if near else []
+
+
+def _or_padding(case: Case) -> list[str]:
+    """Of a leak: padding, where some tokens lose more than a cut takes, or the rows are not at hand."""
+    return ["padded_vocabulary"] if case.beyond is None or case.beyond.lost > case.beyond.gained else []
+
+
+def bound_holds(case: Case, found: CauseFinding) -> bool:
+    """Whether the tokens keep what a truncation says: sure ones are exactly 0, and no more of those near a top-p bound
+    are on its wrong side than noise carries there; a min-p's are, and it leaves too little to be top-p's."""
+    step = (("swapped_columns" in found.explains and case.mirrored) or case).step
+    if step is None or found.cause == "top_p":
+        return step is not None and step.is_sharp
+    return step.left <= MOST_LEFT and (found.cause != "min_p" or step.ratio_left * NEAR_BOUND <= TOP_P_LEFT)
+
+
+def _truncation_of_rollout(case: Case) -> CauseFinding | None:
     step = case.step
     loses = loses_mass(case)
     if is_in_part(step) and case.sample is not None and (found := _on_some_rows(case, case.sample)) is not None:
@@ -133,8 +178,8 @@ def _on_some_rows(case: Case, sample: RowSample) -> CauseFinding | None:
     cut = np.unique(np.repeat(np.arange(sample.n_rows), sample.n_valid)[zero])
     if min(len(cut), n_other := sample.n_rows - len(cut)) < MIN_ROWS:
         return None
-    within = Case(gap_totals(part := sample.rows(cut)).totals, case.context, part)
-    found = truncation(within)
+    within = Case(totals=gap_totals(part := sample.rows(cut)).totals, context=case.context, sample=part)
+    found = _truncation_of_rollout(within)
     if found is None or is_in_part(within.step):
         return None
     rollout, train = case.context.rollout, case.context.train
@@ -152,18 +197,18 @@ def _without_number(case: Case, found: CauseFinding, where: str, evidence: str, 
     return replace(found, parameters=rows, intervals={}, headline=headline, evidence=(evidence, _lost(case)))
 
 
-def truncation_of_training(case: Case) -> CauseFinding | None:
+def _truncation_of_training(case: Case) -> CauseFinding | None:
     """The same of training's column, where tokens were drawn from it: a cut column where the raw one should stand."""
     f, mirrored = case.features, None
-    if f.forward > GAINED and f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error:
+    if f.forward.value > GAINED and f.inverse.is_below(LOST, GAINED_ERRORS):
         mirrored = case.mirrored
-    found = None if mirrored is None else truncation(mirrored)
+    found = None if mirrored is None else _truncation_of_rollout(mirrored)
     if found is None:
         return None
     rollout, train = case.context.rollout, case.context.train
     lost = (
-        f"The mean inverse ratio is {1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: {rollout} gives "
-        f"{percent(-f.inverse)} of its probability to tokens that {train} rules out."
+        f"The mean inverse ratio is {f.inverse.words()}: {rollout} gives "
+        f"{percent(-f.inverse.value)} of its probability to tokens that {train} rules out."
     )
     drawn = f"Tokens were drawn from {train}: the two columns were exchanged, or {train} is the sampler's."
     advice = f"Check that {rollout} and {train} were not exchanged. {CAUSES[found.cause].advice}"
@@ -189,7 +234,7 @@ def _level_top_p(case: Case) -> CauseFinding:
         f"{rollout} is higher by the same amount on nearly all tokens: the log-ratios vary by "
         f"{percent(f.unevenness)} of their mean (top-k, min-p, padding: {percent(LEVEL_LOSS)} or more)."
     )
-    headline = f"{rollout} was logged after top-p, {1 + f.forward:.3f} or a little less; {train} was not"
+    headline = f"{rollout} was logged after top-p, {f.forward.mean[0]:.3f} or a little less; {train} was not"
     return _cut(case, "top_p", headline, alike)
 
 
@@ -219,37 +264,36 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
 
 def _cut(case: Case, cause: str, headline: str, evidence: str, **known: tuple[float, Interval]) -> CauseFinding:
     """known: what is known of it by name, a value with its interval, beside the mass that it kept."""
-    f = case.features
-    known["kept_mass"] = (1 + f.forward, (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error))
-    return CauseFinding(
-        cause=cause,
-        share=f.curve_share,
-        share_interval=f.curve_interval,
-        parameters={name: value for name, (value, _) in known.items()},
-        intervals={name: interval for name, (_, interval) in known.items()},
-        headline=headline,
-        evidence=(evidence, _lost(case)),
-    )
+    known["kept_mass"] = case.features.forward.mean
+    return replace(_of_curve(case, cause, known, headline), evidence=(evidence, _lost(case)))
 
 
 def _lost(case: Case) -> str:
-    features = case.features
+    forward = case.features.forward
     return (
-        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: training gives "
-        f"{percent(-features.forward)} of its probability to tokens that the rollout never samples."
+        f"The mean ratio is {forward.words()}: training gives {percent(-forward.value)} of its probability to tokens "
+        "that the rollout never samples."
     )
 
 
-@frozen
-class Temperature:
-    """T_rollout / T_training with its interval.
+Known = tuple[float, Interval]
+"""A number with its interval."""
 
-    raw: rollout's column is before temperature, though tokens were sampled at it.
-    """
 
-    ratio: float
-    interval: Interval
-    raw: bool
+def _of_curve(
+    case: Case, cause: str, known: Mapping[str, Known | Parameter], headline: str, *evidence: str
+) -> CauseFinding:
+    """A cause that makes what the curve explains of the gap.  known: what it comes to, with intervals where there are
+    some."""
+    return CauseFinding(
+        cause=cause,
+        share=case.features.curve_share,
+        share_interval=case.features.curve_interval,
+        parameters={name: each[0] if isinstance(each, tuple) else each for name, each in known.items()},
+        intervals={name: each[1] for name, each in known.items() if isinstance(each, tuple)},
+        headline=headline,
+        evidence=evidence,
+    )
 
 
 def temperature(case: Case) -> CauseFinding | None:
@@ -275,35 +319,24 @@ def temperature(case: Case) -> CauseFinding | None:
             return None
     if side is None:
         return None if loses_mass(case) else _unnormalised_finding(case)
-    value = temperature_of(high, raw=side == "training")
+    raw, rollout, train = side == "training", case.context.rollout, case.context.train
+    value = _ratio_of_line(high, raw=raw)
     if shared is not None:
         # Among tokens that are sure the line is the more exact of the two.
-        value = min(value, _of_prefixes(shared, raw=value.raw), key=lambda t: t.interval[1] - t.interval[0])
-    rollout, train = case.context.rollout, case.context.train
-    drawn = (
-        f"The mean ratio is {1 + features.forward:.3f} ± {2 * features.forward_error:.3f}: the tokens were drawn from "
-        f"{rollout}."
-    )
-    if value.raw:
+        value = min(value, _ratio_of_prefixes(shared), key=lambda known: known[1][1] - known[1][0])
+    drawn = f"The mean ratio is {features.forward.words()}: the tokens were drawn from {rollout}."
+    if raw:
         drawn = (
-            f"The mean inverse ratio is {1 + features.inverse:.3f} ± {2 * features.inverse_error:.3f}: the tokens were "
-            f"drawn from {train}. Swapped columns would look the same."
+            f"The mean inverse ratio is {features.inverse.words()}: the tokens were drawn from {train}. Swapped "
+            "columns would look the same."
         )
-    return CauseFinding(
-        cause="temperature",
-        share=features.curve_share,
-        share_interval=features.curve_interval,
-        parameters={"temperature": value.ratio, "drawn_from": side},
-        intervals={"temperature": value.interval},
-        headline=_temperature_headline(case, value),
-        evidence=(
-            f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
-            f"{train if value.raw else rollout}'s, R² {line.r2:.2f}.",
-            drawn,
-        ),
-        # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
-        explains=("swapped_columns",) if value.raw else (),
+    straight = (
+        f"The log-odds differ along a straight line: slope {line.slope:.3f} ± {2 * line.error:.3f} on "
+        f"{train if raw else rollout}'s, R² {line.r2:.2f}."
     )
+    may_be_cap = shared is None and features.fan >= CAP_FAN
+    found = _temperature(case, side, value, straight, drawn)
+    return replace(found, alternatives=("logit_softcap",)) if may_be_cap else found
 
 
 def temperature_beside(case: Case) -> CauseFinding | None:
@@ -314,35 +347,41 @@ def temperature_beside(case: Case) -> CauseFinding | None:
         return None
     if abs(shared.ratio - 1) < max(MIN_SLOPE, BESIDE_ERRORS * shared.error):
         return None
-    value = _of_prefixes(shared, raw=side == "training")
-    return CauseFinding(
-        cause="temperature",
-        share=case.features.curve_share,
-        share_interval=case.features.curve_interval,
-        parameters={"temperature": value.ratio, "drawn_from": side},
-        intervals={"temperature": value.interval},
-        headline=_temperature_headline(case, value),
-        evidence=(
-            f"{shared.tokens} tokens that share their prefix with others lie on a line (R² {shared.r2:.2f}); "
-            f"a penalty alone leaves none (0.2 at most).",
-        ),
-        explains=("swapped_columns",) if value.raw else (),
+    on_a_line = (
+        f"{shared.tokens} tokens that share their prefix with others lie on a line (R² {shared.r2:.2f}); "
+        "a penalty alone leaves none (0.2 at most)."
     )
+    return _temperature(case, side, _ratio_of_prefixes(shared), on_a_line)
+
+
+def _temperature(case: Case, side: str, known: Known, *evidence: str) -> CauseFinding:
+    """side: the column that tokens were drawn from.  known: T_rollout / T_training."""
+    rollout, train, (value, interval) = case.context.rollout, case.context.train, known
+    text = f"{roundest(value, interval):.3g} ({interval_text(interval, 2)})"
+    headline = f"the temperature of {rollout} is {text} times that of {train}"
+    raw = side == "training"  # rollout's column is from before the temperature, though tokens were sampled at it
+    if raw:
+        interval = 1 / interval[1], 1 / max(1e-3, interval[0])
+        text = f"{roundest(1 / value, interval):.3g} ({interval_text(interval)})"
+        headline = f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
+    found = _of_curve(case, "temperature", {"temperature": known, "drawn_from": side}, headline, *evidence)
+    # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
+    return replace(found, explains=("swapped_columns",)) if raw else found
 
 
 def drawn_from(case: Case) -> str | None:
     """Which of the two columns tokens were drawn from: rollout, training, or neither (None)."""
     f = case.features
-    m, w = f.forward, f.inverse
-    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse_error + ZERO or abs(w) < min(ZERO_RATIO * m, ZERO_MOST)
-    if m > GAINED and m > GAINED_ERRORS * f.forward_error and inverse_is_zero:
+    m, w = f.forward.value, f.inverse.value
+    inverse_is_zero = abs(w) <= ZERO_ERRORS * f.inverse.error + ZERO or abs(w) < min(ZERO_RATIO * m, ZERO_MOST)
+    if f.forward.is_above(GAINED, GAINED_ERRORS) and inverse_is_zero:
         return "training"
-    if abs(m) <= ZERO_ERRORS * f.forward_error + ZERO or abs(m) < min(ZERO_RATIO * abs(w), ZERO_MOST):
+    if abs(m) <= ZERO_ERRORS * f.forward.error + ZERO or abs(m) < min(ZERO_RATIO * abs(w), ZERO_MOST):
         return "rollout"
     return None
 
 
-def temperature_of(high: Line, *, raw: bool) -> Temperature:
+def _ratio_of_line(high: Line, *, raw: bool) -> Known:
     """From the line where log-odds exceed 1: on u 1 + slope; where raw, on v, 1 / (1 - slope)."""
     if raw:
         value = 1 / max(1e-3, 1 - high.slope)
@@ -350,12 +389,12 @@ def temperature_of(high: Line, *, raw: bool) -> Temperature:
     else:
         value, error = 1 + high.slope, high.error
     half = sqrt((2 * error) ** 2 + (SPREAD_OF_T * (value - 1)) ** 2)
-    return Temperature(value, (value - half, value + half), raw)
+    return value, (value - half, value + half)
 
 
-def _of_prefixes(shared: SharedPrefixes, *, raw: bool) -> Temperature:
+def _ratio_of_prefixes(shared: SharedPrefixes) -> Known:
     half = PREFIX_ERRORS * shared.error
-    return Temperature(shared.ratio, (shared.ratio - half, shared.ratio + half), raw)
+    return shared.ratio, (shared.ratio - half, shared.ratio + half)
 
 
 def _is_of_prefixes(line: Line, shared: SharedPrefixes, *, raw: bool) -> bool:
@@ -376,87 +415,83 @@ def softcap(case: Case) -> CauseFinding | None:
         return None
     rollout, train = case.context.rollout, case.context.train
     capped, free = (train, rollout) if line.slope < 0 else (rollout, train)
-    return CauseFinding(
-        cause="logit_softcap",
-        share=features.curve_share,
-        share_interval=features.curve_interval,
-        parameters={"side": capped},
-        headline=f"the logits of {capped} have a soft-cap that those of {free} lack, or another one",
-        evidence=(
-            f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), "
-            + (
-                f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
-                f"0.5 (temperature: at most {CAP_FAN:g})."
-                if features.fan >= CAP_FAN
-                else "along which they bend more than a temperature makes them."
-            ),
-        ),
+    fans = features.fan >= CAP_FAN
+    may_be_line = (
+        case.shared_prefixes is None and features.fan < LINE_FAN if fans else not is_bent(features.lines["u_low"], line)
     )
+    how = "along which they bend more than a temperature makes them."
+    if fans:
+        how = (
+            f"and spread {features.fan:.1f} times as wide among near-certain tokens as among tokens of probability "
+            f"0.5 (temperature: at most {CAP_FAN:g})."
+        )
+    headline = f"the logits of {capped} have a soft-cap that those of {free} lack, or another one"
+    evidence = (
+        f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), {how}"
+    )
+    found = _of_curve(case, "logit_softcap", {"side": capped}, headline, evidence)
+    return replace(found, alternatives=("temperature",)) if may_be_line else found
 
 
 def unnormalised(case: Case) -> CauseFinding | None:
     """The mean of e^l above 1, that of e^-l below 1, and over 90% of l of one sign: no two distributions give that."""
     f = case.features
-    gained = f.forward > GAINED and f.forward > GAINED_ERRORS * f.forward_error
-    lost = f.inverse < LOST and f.inverse < -GAINED_ERRORS * f.inverse_error
+    gained, lost = f.forward.is_above(GAINED, GAINED_ERRORS), f.inverse.is_below(LOST, GAINED_ERRORS)
     if gained and lost and f.curve >= MIN_CURVE and max(f.positive, 1 - f.positive) > UNEVEN:
         return _unnormalised_finding(case)
     return None
 
 
-def top_k(case: Case) -> CauseFinding | None:
+def lost_mass(case: Case) -> CauseFinding | None:
+    """top_k, or padded_vocabulary where some tokens lose more than a cut can take."""
+    return _padded_vocabulary(case) or _top_k(case)
+
+
+def _top_k(case: Case) -> CauseFinding | None:
     """Mass lost over many tokens, by rollout or by training, without tokens at b = 0."""
     f, step = case.features, case.step
     if f.curve < MIN_CURVE or f.tail >= TOP_K_TAIL or (step is not None and step.unsure < MIN_UNSURE):
         return None
     if case.beyond is not None and case.beyond.holds:
         return None
-    for mean, error, share_against, cut, whole in (
-        (f.forward, f.forward_error, f.positive, case.context.rollout, case.context.train),
-        (f.inverse, f.inverse_error, 1 - f.positive, case.context.train, case.context.rollout),
+    most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
+    for mean_of, excess, share_against, cut, whole in (
+        ("ratio", f.forward, f.positive, case.context.rollout, case.context.train),
+        ("inverse ratio", f.inverse, 1 - f.positive, case.context.train, case.context.rollout),
     ):
-        most_against = TOP_K_POSITIVE / max(1.0, f.core / OTHER_CORE)
-        if not (mean < LOST and mean < -GAINED_ERRORS * error and share_against < most_against):
+        if not (excess.is_below(LOST, GAINED_ERRORS) and share_against < most_against):
             continue
-        kept = (1 + mean - 2 * error, 1 + mean + 2 * error)
-        mean_of = "ratio" if cut == case.context.rollout else "inverse ratio"
-        return CauseFinding(
-            cause="top_k",
-            share=f.curve_share,
-            share_interval=f.curve_interval,
-            parameters={"kept_mass": 1 + mean, "side": cut},
-            intervals={"kept_mass": kept},
-            headline=f"{cut} was logged after top-k (which kept {interval_text(kept)} of the probability), {whole} was "
-            "not",
-            evidence=(
-                f"The mean {mean_of} is {1 + mean:.3f} ± {2 * error:.3f}: {percent(-mean)} of the probability under "
-                f"{whole} goes to tokens that {cut} rules out.",
-                f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the "
-                "sharp limit that top-p has.",
-            ),
+        is_any_cut = int(case.totals.certain[1][:SURE].sum()) < MIN_SURE
+        kept = interval_text(excess.mean[1])
+        found = _of_curve(
+            case,
+            "top_k",
+            {"kept_mass": excess.mean, "side": cut},
+            f"{cut} was logged after top-k (which kept {kept} of the probability), {whole} was not",
+            f"The mean {mean_of} is {excess.words()}: {percent(-excess.value)} of the probability under {whole} goes "
+            f"to tokens that {cut} rules out.",
+            f"{cut} is the higher one on {percent(max(f.positive, 1 - f.positive))} of the tokens, without the sharp "
+            "limit that top-p has.",
         )
+        return replace(found, alternatives=(*_or_padding(case), *(("min_p", "top_p") if is_any_cut else ())))
     return None
 
 
-def padded_vocabulary(case: Case) -> CauseFinding | None:
+def _padded_vocabulary(case: Case) -> CauseFinding | None:
     """Mass that leaks from everywhere: rows of the output layer that no token has take it in training."""
     f, step = case.features, case.step
-    if f.forward >= LOST_MASS or f.forward >= -LEAK_ERRORS * f.forward_error or f.positive >= TOP_K_POSITIVE:
+    if not f.forward.is_below(LOST_MASS, LEAK_ERRORS) or f.positive >= TOP_K_POSITIVE:
         return None
     if step is not None and step.cut >= MIN_CUT_SHARP:
         return None
     beyond = case.beyond
     if beyond is None or not beyond.holds:
         return None
-    return CauseFinding(
-        cause="padded_vocabulary",
-        share=max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
-        parameters={"mass": -f.forward},
-        intervals={"mass": (-f.forward - 2 * f.forward_error, -f.forward + 2 * f.forward_error)},
-        headline=f"training gives {percent(-f.forward)} of its probability to tokens outside the rollout's vocabulary",
-        evidence=(
-            f"The mean ratio is {1 + f.forward:.4f} ± {2 * f.forward_error:.4f}: training gives probability to tokens "
-            "that rollout never samples.",
+    return leak(
+        case,
+        max(f.curve_share, f.share(f.body_gap - f.body_noise_gap)),
+        (
+            f"The mean ratio is {f.forward.words(4)}: training gives probability to tokens that rollout never samples.",
             f"{beyond.lost:,} tokens lose more than all tokens that are less likely can hold (V times their own "
             f"probability; {beyond.gained:,} gain as much): no cut of the vocabulary does that.",
         ),
@@ -466,22 +501,15 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
 def _unnormalised_finding(case: Case) -> CauseFinding:
     f = case.features
     rollout, train = case.context.rollout, case.context.train
-    return CauseFinding(
-        cause="unnormalised",
-        share=f.curve_share,
-        share_interval=f.curve_interval,
-        parameters={"mean_rho": 1 + f.forward, "mean_inverse_rho": 1 + f.inverse},
-        intervals={
-            "mean_rho": (1 + f.forward - 2 * f.forward_error, 1 + f.forward + 2 * f.forward_error),
-            "mean_inverse_rho": (1 + f.inverse - 2 * f.inverse_error, 1 + f.inverse + 2 * f.inverse_error),
-        },
-        headline=f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
-        evidence=(
-            f"The mean ratio is {1 + f.forward:.3f} ± {2 * f.forward_error:.3f}, and the mean inverse ratio "
-            f"{1 + f.inverse:.3f} ± {2 * f.inverse_error:.3f}: the tokens were drawn from neither column.",
-            f"{train} is the higher one on {percent(f.positive)} of the tokens, along a curve that explains "
-            f"{percent(f.curve_share)} of the gap.",
-        ),
+    return _of_curve(
+        case,
+        "unnormalised",
+        {"mean_rho": f.forward.mean, "mean_inverse_rho": f.inverse.mean},
+        f"{rollout} or {train} is not normalised: log-probs were scaled, not logits",
+        f"The mean ratio is {f.forward.words()}, and the mean inverse ratio {f.inverse.words()}: the tokens were drawn "
+        "from neither column.",
+        f"{train} is the higher one on {percent(f.positive)} of the tokens, along a curve that explains "
+        f"{percent(f.curve_share)} of the gap.",
     )
 
 
@@ -495,11 +523,10 @@ def is_sloped(line: Line) -> bool:
     return abs(line.slope) >= MIN_SLOPE and abs(line.slope) >= SLOPE_ERRORS * line.error
 
 
-def _temperature_headline(case: Case, value: Temperature) -> str:
-    rollout, train = case.context.rollout, case.context.train
-    if value.raw:
-        interval = 1 / value.interval[1], 1 / max(1e-3, value.interval[0])
-        text = f"{roundest(1 / value.ratio, interval):.3g} ({interval_text(interval)})"
-        return f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
-    text = f"{roundest(value.ratio, value.interval):.3g} ({interval_text(value.interval, 2)})"
-    return f"the temperature of {rollout} is {text} times that of {train}"
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("temperature_and_truncation", "top_p", "min_p"), truncation),
+    "temperature": temperature,
+    "logit_softcap": softcap,
+    "unnormalised": unnormalised,
+    "top_k": lost_mass,
+}

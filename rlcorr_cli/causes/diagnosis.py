@@ -5,12 +5,12 @@ Records: their fields are the keys of their JSON.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Interval, Key, Number, Scalar
+from rlcorr_cli.records.fields import HIDDEN, Interval, Key, Number, Scalar
 from rlcorr_cli.records.record import Record
 
 Parameter = float | str
@@ -20,11 +20,6 @@ Certainty = Literal["proven", "likely", "one of", "unclear"]
 good.  unclear: none stands out."""
 UNCLEAR, CLEAN, TOO_FEW = "no_cause", "none", "too_few"
 """Verdicts that name no cause: nothing stands out, the policies are equal, there is too little to say."""
-
-
-def _is_known(cause: str) -> None:
-    if cause not in CAUSES:
-        raise Fault("no cause that this release knows")
 
 
 @frozen
@@ -50,7 +45,7 @@ class CauseFinding(Record):
     sample: the rows in which it was found, where these are not all.
     """
 
-    cause: Annotated[str, Form(check=_is_known)]
+    cause: str
     share: float
     bound: Annotated[Bound, Key(name="share_bound")] = "at_least"
     share_interval: Interval | None = None
@@ -65,6 +60,13 @@ class CauseFinding(Record):
     certainty: Certainty = "likely"
     alternatives: tuple[str, ...] = ()
     sample: Annotated[SampledRows | None, HIDDEN] = None
+
+    @classmethod
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """What JSON has; a ValueError of a cause that this release does not know."""
+        if unknown := {values["cause"], *values["alternatives"]} - set(CAUSES):
+            raise ValueError(f"cause: this release knows no {min(unknown)}")
+        return super().of_keys(values)
 
     @property
     def claim(self) -> str:

@@ -5,13 +5,18 @@ what a curve or a straight line explains of the gap, whether the means of e^l an
 A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from math import exp, expm1, gamma, inf, log, sqrt
 
 import numpy as np
 
-from rlcorr_cli.causes.diagnosis import Interval
+from rlcorr_cli.causes import gap
+from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
+from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals
+from rlcorr_cli.causes.gap_rows import TokenGaps
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.token_ids import (
     Beyond,
@@ -23,28 +28,8 @@ from rlcorr_cli.causes.token_ids import (
     repetition,
     shared_prefixes,
 )
+from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
-from rlcorr_cli.measure.gap_rows import TokenGaps
-from rlcorr_cli.totals.gap import (
-    BODY,
-    CERTAIN_LEAST,
-    CERTAIN_STEP,
-    FIELDS,
-    LINES,
-    N_CERTAIN,
-    N_SURPRISE,
-    ODD,
-    PARTS,
-    PLACE_SUMS,
-    ROW_SUMS,
-    SPREAD_FACTOR,
-    SPREAD_LEAST,
-    SPREAD_STEPS,
-    SURPRISE_EDGES,
-    TOKEN_SUMS,
-    GapTotals,
-)
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import RowSample
@@ -69,10 +54,10 @@ FAR_LOUD = 3.0
 HIGH, NEAR = 3.75, 2.0
 """The fan compares bins of u from HIGH up with bins centred within NEAR of 0."""
 MIN_FAN = 40
-N_BINS = len(SURPRISE_EDGES) - 1
+N_BINS = len(gap.SURPRISE_EDGES) - 1
 
 
-_SIZES = SPREAD_LEAST * SPREAD_FACTOR ** (np.arange(SPREAD_STEPS) + 0.5)
+_SIZES = gap.SPREAD_LEAST * gap.SPREAD_FACTOR ** (np.arange(gap.SPREAD_STEPS) + 0.5)
 MIDDLES = np.concatenate([-_SIZES[::-1], [0.0], _SIZES])
 """Of the bins of d."""
 
@@ -124,12 +109,12 @@ def spread_of(counts: Floats) -> Spread | None:
     median = np.array([weighted_quantile(MIDDLES, row, 0.5) if row.any() else 0.0 for row in counts])
     off = MIDDLES[None, :] - median[:, None]
     rms = sqrt(float((counts * off**2).sum()) / float(n.sum()))
-    of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), SPREAD_LEAST / 2))
+    of_bins, loud_of_bins, over_noise = _noise(counts[enough], np.maximum(np.abs(off[enough]), gap.SPREAD_LEAST / 2))
     core = sqrt(float((n[enough] * of_bins**2).sum() / n[enough].sum()))
     noise, loud = (np.full(N_SURPRISE, of_all) for of_all in (core, weighted_quantile(loud_of_bins, n[enough], 0.5)))
     noise[enough], loud[enough] = of_bins, loud_of_bins
     far = counts * (np.abs(off) > FAR_LOUD * loud[:N_BINS, None])
-    lower, upper = np.array(SURPRISE_EDGES[:-1]), np.array(SURPRISE_EDGES[1:])
+    lower, upper = np.array(gap.SURPRISE_EDGES[:-1]), np.array(gap.SURPRISE_EDGES[1:])
     sure = (lower >= HIGH) & (n >= MIN_BIN)
     even = (np.abs((lower + upper) / 2) < NEAR) & (n >= MIN_BIN)
     fan = 1.0
@@ -139,7 +124,7 @@ def spread_of(counts: Floats) -> Spread | None:
         n=int(n.sum()),
         core=core,
         # A typical d below the least bin stands for 0, and any tail would be endless beside it.
-        tail=rms / max(typical, SPREAD_LEAST),
+        tail=rms / max(typical, gap.SPREAD_LEAST),
         fan=fan,
         noise=noise,
         loud=loud,
@@ -165,13 +150,13 @@ def _noise(counts: Floats, off: Floats) -> tuple[Floats, Floats, float]:
 
     Below MOST_OVER_NOISE all is noise.  A bin where LOUD of the tokens agree, as on a grid, tells no shape: all that it
     has is noise.
-    counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of SPREAD_LEAST.
+    counts, off: f64[K, N_SPREAD], tokens and their |d|, at least half of gap.SPREAD_LEAST.
     """
     rms = np.sqrt((counts * off**2).sum(axis=1) / counts.sum(axis=1))
     loud = np.array([weighted_quantile(*of_bin, LOUD) for of_bin in zip(off, counts, strict=True)])
-    on, loud = loud > SPREAD_LEAST, np.maximum(loud, SPREAD_LEAST)
+    on, loud = loud > gap.SPREAD_LEAST, np.maximum(loud, gap.SPREAD_LEAST)
     if not on.any():  # the policies agree, but for a few tokens
-        return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / SPREAD_LEAST
+        return np.minimum(rms, loud), loud, sqrt(float((counts * off**2).sum() / counts.sum())) / gap.SPREAD_LEAST
     z, weights = (off[on] / loud[on, None]).ravel(), counts[on].ravel()
     square = noise_square(z, weights)
     over_noise = sqrt(float((weights * z**2).sum() / weights.sum()) / square)
@@ -199,7 +184,7 @@ WIDE, NEAR_STEP, STRAY = 1.82, 1.0, 2.5
 NEAR_STEP on either side, and errors are counted over twice the fewer of the zeros and the others there: on either side
 any cut has many that say nothing.  No cut makes zeros farther than STRAY beyond: measured, none of min-p, on peaked
 models beside staleness 8 and 9."""
-SURE = round(log(0.01 / exp(CERTAIN_LEAST)) / CERTAIN_STEP)
+SURE = round(log(0.01 / exp(gap.CERTAIN_LEAST)) / gap.CERTAIN_STEP)
 """Tokens of probability .99 or more, which top-p and min-p set to exactly 0: bins of ln(-a) up to this one."""
 
 
@@ -241,14 +226,16 @@ def step_of(totals: GapTotals) -> Step | None:
     if not cut:
         return None
     # ln(-a) at the lower ends of bins 1, 2, ...: a bound there has the bins before it above it.
-    edges = CERTAIN_LEAST + CERTAIN_STEP * np.arange(N_CERTAIN - 1)
+    edges = gap.CERTAIN_LEAST + gap.CERTAIN_STEP * np.arange(gap.N_CERTAIN - 1)
     errors = np.cumsum(unsure)[:-1] + certain[::-1].cumsum()[::-1][1:]
     least = errors.min()
     good = np.flatnonzero(errors <= least + 2 * sqrt(least + 1))
     best = np.flatnonzero(errors == least)
     middle = edges[best[len(best) // 2]]
     wide = int(np.searchsorted(edges, middle + np.log(WIDE)))
-    distance = edges + CERTAIN_STEP / 2 - middle  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
+    distance = (
+        edges + gap.CERTAIN_STEP / 2 - middle
+    )  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
     wrong, far = np.where(distance > 0, certain[1:], unsure[1:]), np.abs(distance) > OFF
     near = np.abs(distance) < NEAR_STEP
     n_near = max(1.0, 2 * float(totals.certain[:, 1:][:, near].sum(axis=1).min()))
@@ -258,7 +245,7 @@ def step_of(totals: GapTotals) -> Step | None:
         unsure=int(unsure.sum()),
         bound=exp(-exp(middle)),
         # A bound may lie anywhere up to the next edges.
-        interval=(exp(-exp(edges[good[-1]] + CERTAIN_STEP)), exp(-exp(edges[good[0]] - CERTAIN_STEP))),
+        interval=(exp(-exp(edges[good[-1]] + gap.CERTAIN_STEP)), exp(-exp(edges[good[0]] - gap.CERTAIN_STEP))),
         errors=int(least),
         judged=cut + int(unsure[1:wide].sum()),
         near_errors=float(wrong[near].sum()) / n_near,
@@ -295,6 +282,36 @@ class Lean:
     n: int
 
 
+@frozen
+class Excess:
+    """What the mean of e^l, or of e^-l, has above 1, and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, groups: Floats) -> "Excess":
+        """Of f64[GROUPS, 2], tokens and the sum of e^l - 1."""
+        return cls(_mean(groups.sum(axis=0)), jackknife(_mean, groups))
+
+    @property
+    def mean(self) -> tuple[float, Interval]:
+        """The mean with its interval."""
+        return 1 + self.value, (1 + self.value - 2 * self.error, 1 + self.value + 2 * self.error)
+
+    def words(self, digits: int = 3) -> str:
+        """'1.023 ± 0.004'."""
+        return f"{1 + self.value:.{digits}f} ± {2 * self.error:.{digits}f}"
+
+    def is_above(self, least: float, errors: float) -> bool:
+        """Whether it lies above, in effect and by so many errors from 0."""
+        return self.value > least and self.value > errors * self.error
+
+    def is_below(self, most: float, errors: float) -> bool:
+        """The same below."""
+        return self.value < most and self.value < -errors * self.error
+
+
 @frozen(kw_only=True)
 class Features:
     """Of a dump's body.
@@ -302,8 +319,9 @@ class Features:
     odd_correlation: of the log-odds in odd rows, and odd_belong: whether these rows are part of the body.
     gap, body_gap: sums of l^2, of all tokens and of the body; noise_gap, body_noise_gap: what noise makes of them, the
     sum over bins of u of its mean square times the sum of e^2.  curve: the share of body_gap that any function of b
-    explains, with its error.  forward, inverse: means of e^l - 1 and e^-l - 1, each with its error.  positive: share of
-    tokens with l > 0.  unevenness: the deviation of l over its mean.  lines: by LINES.
+    explains, with its error.  core, over_noise, fan, tail: see Spread; 0 or 1 without one.  forward, inverse: of the
+    means of e^l and of e^-l.  positive: share of tokens with l > 0.  unevenness: the deviation of l over its mean.
+    lines: by LINES.
     """
 
     n_tokens: int
@@ -318,34 +336,16 @@ class Features:
     curve: float
     curve_error: float
     spread: Spread | None
-    forward: float
-    forward_error: float
-    inverse: float
-    inverse_error: float
+    core: float
+    over_noise: float
+    fan: float
+    tail: float
+    forward: Excess
+    inverse: Excess
     positive: float
     unevenness: float
     lines: dict[str, Line]
     lean: Lean
-
-    @property
-    def core(self) -> float:
-        """See Spread; 0.0 where it has none."""
-        return 0.0 if self.spread is None else self.spread.core
-
-    @property
-    def over_noise(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.over_noise
-
-    @property
-    def fan(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.fan
-
-    @property
-    def tail(self) -> float:
-        """See Spread; 1.0 where it has none."""
-        return 1.0 if self.spread is None else self.spread.tail
 
     def share(self, sum_squares: float) -> float:
         """A part of the gap, between 0 and 1."""
@@ -393,10 +393,10 @@ def features_of(totals: GapTotals) -> Features:
         curve=curve_of(body),
         curve_error=jackknife(_curve, totals.curves[fields].sum(axis=0)),
         spread=spread,
-        forward=_mean(means[:, [0, 1]].sum(axis=0)),
-        forward_error=jackknife(_mean, means[:, [0, 1]]),
-        inverse=_mean(means[:, [0, 2]].sum(axis=0)),
-        inverse_error=jackknife(_mean, means[:, [0, 2]]),
+        core=0.0 if spread is None else spread.core,
+        **{name: 1.0 if spread is None else getattr(spread, name) for name in ("over_noise", "fan", "tail")},
+        forward=Excess.of(means[:, [0, 1]]),
+        inverse=Excess.of(means[:, [0, 2]]),
         positive=ratio(float(body["n_positive"].sum()), n_body),
         unevenness=sqrt(max(0.0, ratio(n_body * float(body["l2"].sum()), float(body["l"].sum()) ** 2, inf) - 1)),
         lines={name: line_of(lines[:, i], on_train=name[0] == "v") for i, name in enumerate(LINES)},
@@ -425,7 +425,7 @@ def _mean(sums: Floats) -> float:
 
 
 def _lean(sums: Floats) -> Lean:
-    named = dict(zip(ROW_SUMS, map(float, sums), strict=True))
+    named = dict(zip(gap.ROW_SUMS, map(float, sums), strict=True))
     rows, positive, differing = named["rows"], named["positive"], named["differing"]
     pi = ratio(positive, differing)
     # (P - pi V)^2 / V summed over rows: P^2 / V - 2 pi P + pi^2 V.
@@ -469,16 +469,31 @@ class Context:
     clean: Yardstick | None = None
 
 
-@frozen
+SITS_ON = {
+    "all": PARTS,
+    "paired": PARTS[ODD + 1 :],
+    "odd": (PARTS[ODD],),
+    "first": ("first",),
+    "last": ("last",),
+    "seams": ("gap", "after_gap"),
+    "inner": (PARTS[BODY],),
+}
+"""What a cause's row says that it sits on -> the parts of the tokens; others sit on the body, as Features take it."""
+
+
+@frozen(kw_only=True)
 class Case:
     """The totals of a dump with their context, and what follows from them.
 
-    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.
+    sample: the rows that the totals are of, for what takes single tokens; None where they are not at hand.  place: at
+    which the gap sits.  is_part: whether these are the rows of such a place, or all others.
     """
 
     totals: GapTotals
     context: Context
     sample: RowSample | None = None
+    place: PlaceOfGap | None = None
+    is_part: bool = False
 
     @cached_property
     def features(self) -> Features:
@@ -517,9 +532,9 @@ class Case:
         """The same rows with their two columns exchanged; None without the rows."""
         if self.sample is None:
             return None
-        context, sample = self.context, self.sample
-        sample = replace(sample, rollout=sample.train, train=sample.rollout)
-        return Case(gap_totals(sample).totals, replace(context, rollout=context.train, train=context.rollout), sample)
+        context = replace(self.context, rollout=self.context.train, train=self.context.rollout)
+        sample = replace(self.sample, rollout=self.sample.train, train=self.sample.rollout)
+        return Case(totals=gap_totals(sample).totals, context=context, sample=sample)
 
     @property
     def widest_noise(self) -> float:
@@ -594,10 +609,14 @@ class Case:
         """None without the rows."""
         return None if self.sample is None else beyond_vocabulary(self.sample)
 
-    def place(self, *parts: str) -> dict[str, float]:
-        """PLACE_SUMS by name over some parts."""
+    def tokens_at(self, *parts: str) -> dict[str, float]:
+        """gap.PLACE_SUMS by name over some parts."""
         sums = self.totals.places[[PARTS.index(part) for part in parts]].sum(axis=0)
-        return dict(zip(PLACE_SUMS, map(float, sums), strict=True))
+        return dict(zip(gap.PLACE_SUMS, map(float, sums), strict=True))
+
+
+Rule = Callable[[Case], CauseFinding | None]
+"""What seeks a cause, or a few that the same numbers tell apart; they stand in RULES of their modules by its name."""
 
 
 def listed_features(case: Case) -> dict[str, float | None]:
@@ -609,10 +628,10 @@ def listed_features(case: Case) -> dict[str, float | None]:
     f = case.features
     listed: dict[str, float | None] = {
         "curve": f.curve,
-        "mean_rho": 1 + f.forward,
-        "mean_rho_error": f.forward_error,
-        "mean_inverse_rho": 1 + f.inverse,
-        "mean_inverse_rho_error": f.inverse_error,
+        "mean_rho": 1 + f.forward.value,
+        "mean_rho_error": f.forward.error,
+        "mean_inverse_rho": 1 + f.inverse.value,
+        "mean_inverse_rho_error": f.inverse.error,
         "positive_fraction": f.positive,
         **of(f.spread, {f"d_{name}": name for name in ("core", "tail", "over_noise", "n_far", "below", "fan")}),
     }

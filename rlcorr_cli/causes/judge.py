@@ -1,7 +1,7 @@
 """diagnose: all causes that hold, in the order of how much each says, and the verdict.
 
 The rules are tried (`_causes`); what holds gets the share of the gap that it has beside the others (`_side_by_side`),
-and how sure it is (`certainty`); `diagnose` puts all in order, and the first is the verdict where it is no minor one.
+and how sure it is (`_certain`); `diagnose` puts all in order, and the first is the verdict where it is no minor one.
 
 A rule gives a cause the share of the gap that it would explain alone, and two such shares overlap where the causes sit
 on the same tokens.  So the causes are taken in one order, and each in turn explains the same fraction of what is left
@@ -9,92 +9,41 @@ of its tokens' gap as it explained of all of it.  What sits on other tokens take
 all that its tokens differ by then has what is left at most.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, sqrt
 
-from rlcorr_cli.causes.certainty import certain
-from rlcorr_cli.causes.columns import (
-    LAG,
-    Attribution,
-    attributions,
-    surprise_gaps,
-    trending_column,
-    turn_gaps,
-)
-from rlcorr_cli.causes.curves import (
-    padded_vocabulary,
-    softcap,
-    temperature,
-    temperature_beside,
-    top_k,
-    truncation,
-    truncation_of_training,
-    unnormalised,
-)
+from rlcorr_cli.causes import columns, curves, positions, rows, weights
+from rlcorr_cli.causes.curves import bound_holds
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
-from rlcorr_cli.causes.features import OTHER_CORE, Case, Context, listed_features
+from rlcorr_cli.causes.features import OTHER_CORE, SITS_ON, Case, Context, Rule, listed_features
+from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.positions import place_faults, places_of, position_fault
-from rlcorr_cli.causes.rows import mispaired_rows, other_tokens, slipped_rows, slips_of, some_rows
-from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.weights import (
-    CLEAN_CORE,
-    RULES,
-    VERDICT_SHARE,
-    Grid,
-    grid_cause,
-    grid_facts,
-    grids,
-    is_coarse,
-    noise,
-    other_weights,
-    repetition_penalty,
-    stale_policy,
-)
-from rlcorr_cli.causes.where import Place
+from rlcorr_cli.causes.table import CAUSES, LEAST, Cause, Family
+from rlcorr_cli.causes.weights import CLEAN_CORE, VERDICT_SHARE
+from rlcorr_cli.causes.where import LAG, PlaceOfGap
 from rlcorr_cli.causes.wording import count_noun, figures, percent
-from rlcorr_cli.totals.gap import BODY, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
 IN_A_PLACE = 8, 400
 """Rows and tokens of a place in which a cause is looked for: that something is wrong there is known."""
+LEAST_ALONG = 0.3
+"""Beside a curve an error along the row is told from this share of the gap on."""
 CLEAN_SIZE = 0.01
 """Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
-LEAST = 0.01
-"""A cause of a smaller share is not told."""
-CURVES: tuple[Callable[[Case], CauseFinding | None], ...] = (
-    truncation,
-    truncation_of_training,
-    temperature,
-    softcap,
-    unnormalised,
-    padded_vocabulary,
-    top_k,
-)
-"""Each of these is one reading of the same curve: the first that holds is taken."""
-CUTS = ("top_p", "min_p", "temperature_and_truncation")
-CURVES_OF_ROWS = (truncation,)
-"""Beside an error that grows along a column only what single tokens show."""
-OF_GRIDS = ("drift", "heavy_tail", "other_weights")
-"""What rounding does: it moves sure tokens by much in log-odds, and most of a row's to the same side."""
+RULES: Mapping[str, Rule] = {**rows.RULES, **positions.RULES, **curves.RULES, **columns.RULES, **weights.RULES}
+BY_FAMILY: dict[Family, dict[Rule, Cause]] = {}
+"""The rules of each family in the order of the table, with their first rows."""
+for _row in CAUSES.values():
+    if _row.sought != "rest":
+        BY_FAMILY.setdefault(_row.sought, {}).setdefault(RULES[_row.name], _row)
 ASYNCHRONOUS = (
     "Make the lag shorter, or correct for it: compute old_log_probs with the weights that are trained, and weight or "
     "limit tokens by their ratio."
 )
 """What helps where rollouts lag by design."""
-SITS_ON = {
-    "all": PARTS,
-    "paired": PARTS[ODD + 1 :],
-    "odd": (PARTS[ODD],),
-    "first": ("first",),
-    "last": ("last",),
-    "seams": ("gap", "after_gap"),
-    "inner": (PARTS[BODY],),
-}
-"""What a cause's row says that it sits on -> the parts of the tokens; others sit on the body, as Features take it."""
 BEFORE_WEIGHTS = {"trend": 1.0, "tokens": 3.0}
 """Scope -> what changed weights may make in times of a cause's share and still come after it."""
 
@@ -103,15 +52,14 @@ def diagnose(
     totals: GapTotals,
     context: Context,
     sample: RowSample | None = None,
-    place: Place | None = None,
+    place: PlaceOfGap | None = None,
     *,
     is_part: bool = False,
 ) -> Diagnosis:
     """Of any totals, and the rows that they are of: with too little data, the features and where the gap sits, but no
     cause.  place: at which the gap sits.  is_part: whether these are the rows of such a place, or all others."""
-    case = Case(totals, context, sample)
+    case = Case(totals=totals, context=context, sample=sample, place=place, is_part=is_part)
     features = case.features
-    columns, stored = attributions(totals, place, sample), grids(case)
     causes: list[CauseFinding] = []
     fewest_rows, fewest_tokens = IN_A_PLACE if is_part else (MIN_SEQUENCES, MIN_TOKENS)
     if totals.n_rows < fewest_rows or features.n_tokens < fewest_tokens:
@@ -121,17 +69,13 @@ def diagnose(
             few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {fewest_rows}"
         conclusion = f"Too little data to tell: {few}."
     else:
-        causes = in_order(certain(case, _causes(case, columns, stored, place, is_part=is_part)))
+        causes = in_order(_certain(case, _causes(case)))
         verdict, conclusion = concluded(causes)
         # A small core alone says little: it may be of few tokens, or have a tail.
         if not causes and features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
             verdict = CLEAN
             conclusion = f"Clean: the two policies agree (sd of log-ratio {figures(features.deviation or 0.0)})."
-    lacking: list[NotLookedFor] = []
-    if totals.vocabulary is None:
-        lacking += [NotLookedFor("repetition_penalty", "token ids"), NotLookedFor("other_weights", "token ids")]
-    if context.advantage is None:
-        lacking.append(NotLookedFor("stale_policy", "advantages or rewards"))
+    lacks = {"token ids": totals.vocabulary is None, "advantages or rewards": context.advantage is None}
     return Diagnosis(
         gap=Gap(
             sum_sq=features.gap,
@@ -142,13 +86,18 @@ def diagnose(
         verdict=verdict,
         conclusion=conclusion,
         causes=tuple(causes),
-        facts=grid_facts(stored),
-        columns=tuple(column.gap_of_column() for column in columns),
-        turns=turn_gaps(totals),
-        surprise=surprise_gaps(totals),
-        places=places_of(totals),
+        facts=weights.grid_facts(case),
+        columns=tuple(column.gap_of_column() for column in columns.attributions(case)),
+        turns=columns.turn_gaps(totals),
+        surprise=columns.surprise_gaps(totals),
+        places=positions.places_of(totals),
         features=listed_features(case),
-        not_looked_for=tuple(lacking),
+        not_looked_for=tuple(
+            NotLookedFor(row.name, needs)
+            for needs, is_lacking in lacks.items()
+            for row in CAUSES.values()
+            if is_lacking and row.needs == needs
+        ),
     )
 
 
@@ -186,46 +135,63 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
     return sorted(judged, key=order)
 
 
-def _causes(
-    case: Case, columns: list[Attribution], stored: list[Grid], place: Place | None, *, is_part: bool
-) -> list[CauseFinding]:
-    recorded = other_tokens(case)
-    if recorded is not None:
-        return [recorded]  # of the sampled tokens nothing is known
-    slips = [] if case.sample is None else slips_of(case.sample)
-    slipped = slipped_rows(case, slips)
-    grid, column = grid_cause(stored, LEAST if is_part else VERDICT_SHARE), trending_column(case, columns)
-    repeated = repetition_penalty(case)
-    changed = repeated or _first(case, CURVES_OF_ROWS if column else CURVES)
-    beside = temperature_beside(case) if repeated else _beside(case, changed)
-    spread = None if changed else _first(case, RULES)
-    made = OF_GRIDS if grid or is_coarse(stored) else ()
-    candidates = [
-        grid,
-        slipped,
-        mispaired_rows(case, slips if slipped else ()),
-        *place_faults(case),
-        # Tokens that repeat stand late: a penalty makes an error that grows.
-        None if repeated or slipped else position_fault(case, beside=changed is not None),
-        changed,
-        beside,
-        column,
-        some_rows(case) if place is None and slipped is None else None,
-        None if spread is None or spread.cause in made else spread,
-    ]
-    causes = _side_by_side(case, _with_lag(case, [cause for cause in candidates if cause is not None]))
-    causes = [cause for cause in causes if cause.share >= LEAST]
-    rest = noise(case, causes)
+def _causes(case: Case) -> list[CauseFinding]:
+    if recording := _sought(case, "recording"):
+        return list(recording.values())  # of the sampled tokens nothing is known
+    found = _sought(case, "apart", beside=() if case.place is None else ("place",))
+    curve = _sought(case, "curve", beside=found)
+    along = _sought(case, "along", beside=found | curve)
+    found |= {name: each for name, each in along.items() if not curve or each.share >= LEAST_ALONG}
+    found |= curve | _beside(case, curve) if curve else _spread(case, has_grid="grid" in found)
+    in_table = [found[name] for name in CAUSES if name in found]
+    causes = [cause for cause in _side_by_side(case, _with_lag(case, in_table)) if cause.share >= LEAST]
+    rest = weights.noise(case, causes)
     return causes if rest is None else [*causes, rest]
 
 
-def _beside(case: Case, changed: CauseFinding | None) -> CauseFinding | None:
-    """What weights do beside a curve.  A cut leaves log-odds, too, but never so much of them: measured on nine models,
-    0.38 at most."""
-    if changed is None:
-        return None
-    is_more = changed.cause in CUTS and case.features.core > max(OTHER_CORE, case.widest_noise)
-    return stale_policy(case) or (other_weights(case) if is_more else None)
+def _sought(case: Case, family: Family, beside: Iterable[str] = ()) -> dict[str, CauseFinding]:
+    """What the rules of a family find, by their first rows: all of `apart`, else the first that holds.  beside: what is
+    found already."""
+    found = dict[str, CauseFinding]()
+    for rule, row in BY_FAMILY[family].items():
+        if not {*beside, *found}.intersection(row.not_beside) and (finding := rule(case)) is not None:
+            found[row.name] = finding
+            if family != "apart":
+                break
+    return found
+
+
+def _beside(case: Case, curve: Mapping[str, CauseFinding]) -> dict[str, CauseFinding]:
+    """What else moves all tokens beside a curve: a temperature beside a penalty, else what weights do.  A cut leaves
+    log-odds, too, but never so much of them: measured on nine models, 0.38 at most."""
+    if "repetition_penalty" in curve:
+        beside = curves.temperature_beside(case)
+    else:
+        is_cut = any(RULES[cause.cause] is curves.truncation for cause in curve.values())
+        is_more = is_cut and case.features.core > max(OTHER_CORE, case.widest_noise)
+        beside = weights.stale_policy(case) or (weights.other_weights(case) if is_more else None)
+    return {} if beside is None else {beside.cause: beside}
+
+
+def _spread(case: Case, *, has_grid: bool) -> dict[str, CauseFinding]:
+    """What makes the spread of log-odds, where no curve does; nothing that a coarse grid makes as well."""
+    made = has_grid or weights.is_coarse(case)
+    return {
+        name: cause
+        for name, cause in _sought(case, "spread").items()
+        if not (made and CAUSES[cause.cause].scope == "broad")
+    }
+
+
+def _certain(case: Case, causes: Sequence[CauseFinding]) -> Iterator[CauseFinding]:
+    """The causes with how sure each is.  proven: a bound or an identity is broken; no bound is proven beside staleness,
+    which moves the tokens that it is read from.  likely: the statistics say so.  one of: another reading is as good,
+    because a number that parts the two lies near its limit, as its rule says."""
+    is_stale = any(cause.cause == "stale_policy" for cause in causes)
+    for cause in causes:
+        proven = CAUSES[cause.cause].proven
+        is_proven = proven == "always" or (proven == "unless_stale" and not is_stale and bound_holds(case, cause))
+        yield replace(cause, certainty="one of" if cause.alternatives else "proven" if is_proven else "likely")
 
 
 def _with_lag(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
@@ -251,13 +217,10 @@ def _with_lag(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
             share=lag.share,
             parameters={**stale.parameters, **lag.parameters},
             evidence=(*stale.evidence, f"The gap grows with the lag of the weights: {grows}"),
+            alternatives=(),
             advice=lag.advice,
         )
     return [merged if cause is stale else cause for cause in causes if cause is not lag]
-
-
-def _first(case: Case, rules: tuple[Callable[[Case], CauseFinding | None], ...]) -> CauseFinding | None:
-    return next((finding for rule in rules if (finding := rule(case)) is not None), None)
 
 
 def _side_by_side(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
@@ -268,9 +231,8 @@ def _side_by_side(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
     whole = {part: case.features.share(float(of_part)) for part, of_part in zip(PARTS, gap, strict=True)}
     body = (PARTS[ODD], PARTS[BODY]) if case.features.odd_belong else (PARTS[BODY],)
     left, taken = dict(whole), list[CauseFinding]()
-    order = sorted(causes, key=lambda each: (CAUSES[each.cause].rank, each.cause == "repetition_penalty", -each.share))
-    for cause in order:
-        row = CAUSES[cause.cause]
+    ranked = ((CAUSES[cause.cause], cause) for cause in causes)
+    for row, cause in sorted(ranked, key=lambda each: (each[0].rank, each[0].at_equal_surprise, -each[1].share)):
         parts: Sequence[str] = SITS_ON.get(row.sits_on, body)
         fraction = min(1.0, ratio(cause.share, sum(whole[part] for part in parts)))
         is_rest = row.claims_all and any(left[part] < whole[part] for part in parts)

@@ -1,18 +1,35 @@
 """Arithmetic that every rule of a diagnosis shares, on sums.
 
-Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v; and the grid that a
-column lies on near 0.
+Quotients without NaN, weighted quantiles, jackknife errors, and straight lines of d on u or v; the grid that a column
+lies on near 0; and what makes each of these once.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import wraps
 from math import exp, isfinite, sqrt
+from typing import TypeVar
 
 import numpy as np
 
+from rlcorr_cli.causes.gap import LINE_SUMS
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import LINE_SUMS
 from rlcorr_cli.totals.histogram import Floats
+
+Of = TypeVar("Of")
+Value = TypeVar("Value")
+
+
+def once(function: Callable[[Of], Value]) -> Callable[[Of], Value]:
+    """A function of one object, worked out once for each and kept on it, as a cached property is."""
+    key = f"{function.__module__}.{function.__name__}"
+
+    @wraps(function)
+    def kept(of: Of) -> Value:
+        if key not in vars(of):
+            vars(of)[key] = function(of)
+        return vars(of)[key]
+
+    return kept
 
 
 def ratio(numerator: float, denominator: float, empty: float = 0.0) -> float:
@@ -85,19 +102,7 @@ NO_LINE = Line(slope=0.0, error=0.0, r2=0.0, match=0.0, spread=0.0, n=0)
 
 def line_of(groups: Floats, *, on_train: bool = False) -> Line:
     """Of f64[GROUPS, LINE_SUMS].  on_train: x is v, whose counterpart is u = v - d; else u, and v = u + d."""
-    line = _line(groups.sum(axis=0), on_train=on_train)
-    return replace(line, error=jackknife(_slope, groups)) if line.n else line
-
-
-def line_of_tokens(sums: Floats) -> Line:
-    """Of f64[LINE_SUMS] with x = u, which no groups of rows are kept of: the error is that of independent tokens."""
-    line = _line(sums, on_train=False)
-    var_x, var_d, _ = _moments(sums)
-    return replace(line, error=sqrt(max(0.0, ratio(var_d * (1 - line.r2), var_x * line.n))))
-
-
-def _line(sums: Floats, *, on_train: bool) -> Line:
-    """All but the error."""
+    sums = groups.sum(axis=0)
     if sums[N] < 3:
         return NO_LINE
     var_x, var_d, cov = _moments(sums)
@@ -107,7 +112,7 @@ def _line(sums: Floats, *, on_train: bool) -> Line:
     var_y = max(0.0, var_x + 2 * sign * cov + var_d)
     return Line(
         slope=ratio(cov, var_x),
-        error=0.0,
+        error=jackknife(_slope, groups),
         r2=min(1.0, ratio(cov * cov, var_x * var_d)),
         match=min(1.0, ratio(cov_xy * cov_xy, var_x * var_y)),
         spread=sqrt(var_x),

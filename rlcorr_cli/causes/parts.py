@@ -25,27 +25,25 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of
 from rlcorr_cli.causes.diagnosis import TOO_FEW, CauseFinding, Diagnosis, Fact
 from rlcorr_cli.causes.features import Context
-from rlcorr_cli.causes.judge import LEAST, concluded, diagnose, in_order
+from rlcorr_cli.causes.gap import WORST, GapTotals, WorstRow, WorstRows
+from rlcorr_cli.causes.gap_sums import LN_2, RowGaps, gap_totals
+from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
-from rlcorr_cli.causes.rows import named_rows, slips_of
-from rlcorr_cli.causes.step_levels import STEP
-from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.where import LAG, Place, place_of, shared_by
+from rlcorr_cli.causes.rows import slips_of
+from rlcorr_cli.causes.steps import STEP
+from rlcorr_cli.causes.table import CAUSES, LEAST
+from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
-from rlcorr_cli.measure.gap import LN_2, RowGaps, gap_totals
 from rlcorr_cli.measure.worst import largest
-from rlcorr_cli.totals.gap import WORST, GapTotals, WorstRows
 from rlcorr_cli.totals.lists import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, RowSample
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
-Tokens = NDArray[np.bool_]
+Tokens, Indices = NDArray[np.bool_], NDArray[np.int64]
 BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
-FOLLOW = ("other_weights", "drift")
-"""What the context of such faults makes of the tokens around them, too."""
 TOO = "other tokens differ by more than rounding makes, too"
 AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
 AFTER_A_GAP = 4
@@ -57,14 +55,17 @@ AS_WELL = 0.8
 
 
 def part_totals(sample: RowSample, sums: RowGaps) -> GapTotals:
-    """The sums over a sample's rows, with the worst rows, whose positions are counted from the start of each file."""
+    """The sums over a sample's rows, with the worst rows."""
     odd, far = (
-        WorstRows.of(named_rows(sample, largest(values, WORST).tolist(), values)) for values in (sums.odd, sums.far)
+        WorstRows.of(WorstRow.of(sample, row, float(values[row])) for row in largest(values, WORST).tolist())
+        for values in (sums.odd, sums.far)
     )
     return replace(sums.totals, odd_rows=odd, far_rows=far)
 
 
-def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, *, is_inner: bool = False) -> Diagnosis:
+def parted(
+    sample: RowSample, whole: Diagnosis, place: PlaceOfGap, context: Context, *, is_inner: bool = False
+) -> Diagnosis:
     """The diagnosis of a sample of which a place stands apart.  whole: of all rows together.  is_inner: whether the
     sample is a part already, whose parts are not parted again."""
     inside, rest = (
@@ -108,7 +109,7 @@ def parted(sample: RowSample, whole: Diagnosis, place: Place, context: Context, 
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
 
 
-def _of_part(part: RowSample, context: Context, place: Place | None, *, is_last: bool) -> Diagnosis:
+def _of_part(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
     """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
     apart in it."""
     sums = gap_totals(part)
@@ -119,7 +120,7 @@ def _of_part(part: RowSample, context: Context, place: Place | None, *, is_last:
     return parted(part, found, inner, context, is_inner=True)
 
 
-def _is_of_all_rows(place: Place, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
+def _is_of_all_rows(place: PlaceOfGap, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
     if place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict):
         return False
@@ -146,7 +147,7 @@ def _of_few_tokens(part: RowSample) -> str:
 
 
 def _of_place(
-    place: Place, inside: Diagnosis, own: Sequence[CauseFinding], *, portion: float, few: str
+    place: PlaceOfGap, inside: Diagnosis, own: Sequence[CauseFinding], *, portion: float, few: str
 ) -> list[CauseFinding]:
     """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
     as of _of_few_tokens, which is told in the place of what few far tokens look like."""
@@ -176,7 +177,7 @@ def _of_place(
     return [column]
 
 
-def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
+def _at(place: PlaceOfGap, cause: CauseFinding, portion: float) -> CauseFinding:
     """A cause of the rows of a place."""
     if place.column != STEP:
         return _with_place(cause, place)
@@ -191,7 +192,7 @@ def _at(place: Place, cause: CauseFinding, portion: float) -> CauseFinding:
     return replace(_with_place(cause, place), evidence=evidence)
 
 
-def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
+def _with_place(cause: CauseFinding, place: PlaceOfGap) -> CauseFinding:
     """The cause with the place among its parameters, unless it names one already; one of steps is told in the headline,
     too, and in the advice as what to look for."""
     if place.column == STEP and cause.cause != "column" and not place.grows:
@@ -211,7 +212,7 @@ def _with_place(cause: CauseFinding, place: Place) -> CauseFinding:
     return replace(cause, parameters=parameters if place.since is None else {**parameters, "since": place.since})
 
 
-def _facts_of_place(place: Place, inside: Diagnosis, rest: Diagnosis) -> list[Fact]:
+def _facts_of_place(place: PlaceOfGap, inside: Diagnosis, rest: Diagnosis) -> list[Fact]:
     """The grids that values are on in the rows of a place alone."""
     known = {fact.sentence for fact in rest.facts}
     at = f"At {steps_named(place.levels, place.column, place.every)} "
@@ -255,7 +256,10 @@ def beside_faults(
     if sum(shares[name] for name in wrong) < HIDES:
         return None
     whole = with_shared_places(sample, whole, tokens)
-    causes = (replace(cause, headline=TOO, advice=AGAIN) if cause.cause in FOLLOW else cause for cause in whole.causes)
+    causes = (
+        replace(cause, headline=TOO, advice=AGAIN) if CAUSES[cause.cause].follows_faults else cause
+        for cause in whole.causes
+    )
     whole = replace(whole, causes=tuple(causes))
     left = ~np.logical_or.reduce([*wrong.values()])
     if not left.any():
@@ -284,21 +288,23 @@ def beside_faults(
 def tokens_of_faults(sample: RowSample, sums: RowGaps, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
     """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
     or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
-    names = {cause.cause for cause in causes}
     tokens: dict[str, Tokens] = {}
-    if names & {"mispaired_rows", "slipped_rows"}:
-        slipped = np.zeros(sample.n_rows, np.bool_)
-        slipped[[slip.row for slip in slips_of(sample)]] = True
-        odd = ~np.isnan(sums.odd) & ~slipped
-        rows = {"mispaired_rows": odd, "slipped_rows": slipped}
-        tokens |= {name: np.repeat(at, sample.n_valid) for name, at in rows.items() if name in names}
-    places = {"first_token": starts_of(sample.n_valid), "last_token": np.cumsum(sample.n_valid) - 1}
-    if "mask_boundary" in names:
-        turns = sample.by_turn
-        later = np.flatnonzero(turns.levels[TURN].codes)
-        n = np.minimum(turns.n_valid[later], AFTER_A_GAP)
-        places["mask_boundary"] = ranges(starts_of(turns.n_valid)[later], n)
-    for name in places.keys() & names:
-        tokens[name] = np.zeros(sample.n_valid_tokens, np.bool_)
-        tokens[name][places[name]] = True
+    for row in (CAUSES[cause.cause] for cause in causes):
+        if row.scope == "rows":
+            slipped = np.zeros(sample.n_rows, np.bool_)
+            slipped[[slip.row for slip in slips_of(sample)]] = True
+            at = slipped if row.name == "slipped_rows" else ~np.isnan(sums.odd) & ~slipped
+            tokens[row.name] = np.repeat(at, sample.n_valid)
+        elif row.scope == "tokens":
+            tokens[row.name] = np.zeros(sample.n_valid_tokens, np.bool_)
+            tokens[row.name][_sat_on(sample, row.sits_on)] = True
     return tokens
+
+
+def _sat_on(sample: RowSample, sits_on: str) -> Indices:
+    """The tokens of a place in each row."""
+    if sits_on in ("first", "last"):
+        return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1
+    turns = sample.by_turn
+    later = np.flatnonzero(turns.levels[TURN].codes)
+    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER_A_GAP))

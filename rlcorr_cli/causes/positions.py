@@ -4,16 +4,18 @@ A place is the first token of a row, its last one, or the tokens after a masked 
 """
 
 from collections.abc import Mapping
+from functools import partial
 from math import ceil, exp, floor, sqrt
 
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, PlaceGap
-from rlcorr_cli.causes.features import Case
+from rlcorr_cli.causes.features import SITS_ON, Case, Rule
+from rlcorr_cli.causes.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio, ratios, typical
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.totals.histogram import Floats
 
 MIN_TOKENS = 40
@@ -27,8 +29,8 @@ window cuts off matters little at first."""
 GROWS, GROWS_Z, DECAYS, DECAYS_Z = 0.4, 4.0, -0.6, -5.0
 """A line on log2(index + 1): the change of mean x from end to end, with its z.  Early tokens follow the prompt's noise,
 which makes a weak decay commoner than a weak growth."""
-MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.3
-"""Beside a cause that changes every token more is asked: surprise drifts along a row, and repeated tokens grow more."""
+MIN_SHARE = 0.1
+"""Beside a curve more is asked (judge.LEAST_ALONG): surprise drifts along a row."""
 
 MIN_FAR, FAR_TIMES, FAR_RATE, FAR_CHANCE = 2, 5.0, 0.01, 3e-4
 """Tokens with |l| > ln 2: how many, how many times the body's rate, at what rate, and how rare by chance."""
@@ -40,41 +42,38 @@ FEW_PROMPTS = 64
 CERTAIN_TIMES = 5.0
 """Tokens of log-prob 0 are told from this many times the body's rate on."""
 PLACES = {
-    "first_token": (("first",), "the first token of each row"),
-    "last_token": (("last",), "the last token of each row"),
-    "mask_boundary": (("gap", "after_gap"), "the four tokens after each masked stretch"),
+    "first_token": "the first token of each row",
+    "last_token": "the last token of each row",
+    "mask_boundary": "the four tokens after each masked stretch",
 }
 
 
-def place_faults(case: Case) -> list[CauseFinding]:
-    """Those of PLACES that hold."""
-    findings, body = list[CauseFinding](), case.place("body")
-    rate = ratio(body["n_far"], body["n"])
-    for cause, (parts, words) in PLACES.items():
-        here = case.place(*parts)
-        share = case.features.share(here["l2"] - case.features.core**2 * here["n"])
-        far = int(here["n_far"])
-        by_size = share >= SIZE_SHARE and _is_larger(case, cause, here, body)
-        if share < MIN_SHARE or not (by_size or _is_far(case, cause, here, body)):
-            continue
-        size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
-        found = f"{far:,} of {int(here['n']):,} such tokens differ by more than a factor of 2"
-        if by_size:
-            sizes = [figures(typical(ratio(part["x"], part["n_graded"]))) for part in (here, body)]
-            found = f"The typical relative error of such tokens is {sizes[0]}, that of the others {sizes[1]}; {found}"
-        findings.append(
-            CauseFinding(
-                cause=cause,
-                share=share,
-                token_share=ratio(here["n"], case.features.n_tokens),
-                parameters={"count": far, **size},
-                # Whoever takes these tokens for drawn ones may find that training's policy drew them.
-                explains=("swapped_columns",),
-                headline=words,
-                evidence=(f"{found} ({percent(rate)} of the other tokens).", *_certain(case, parts)),
-            )
-        )
-    return findings
+def _place_fault(case: Case, *, cause: str) -> CauseFinding | None:
+    """One of PLACES."""
+    parts = SITS_ON[CAUSES[cause].sits_on]
+    here, body = case.tokens_at(*parts), case.tokens_at("body")
+    share, far = case.features.share(here["l2"] - case.features.core**2 * here["n"]), int(here["n_far"])
+    by_size = share >= SIZE_SHARE and _is_larger(case, cause, here, body)
+    if share < MIN_SHARE or not (by_size or _is_far(case, cause, here, body)):
+        return None
+    size = {"size": typical(ratio(here["x"], here["n_graded"]))} if here["n_graded"] else {}
+    found = f"{far:,} of {int(here['n']):,} such tokens differ by more than a factor of 2"
+    if by_size:
+        sizes = [figures(typical(ratio(part["x"], part["n_graded"]))) for part in (here, body)]
+        found = f"The typical relative error of such tokens is {sizes[0]}, that of the others {sizes[1]}; {found}"
+    return CauseFinding(
+        cause=cause,
+        share=share,
+        token_share=ratio(here["n"], case.features.n_tokens),
+        parameters={"count": far, **size},
+        # Whoever takes these tokens for drawn ones may find that training's policy drew them.
+        explains=("swapped_columns",),
+        headline=PLACES[cause],
+        evidence=(
+            f"{found} ({percent(ratio(body['n_far'], body['n']))} of the other tokens).",
+            *_certain(case, parts),
+        ),
+    )
 
 
 def _is_far(case: Case, cause: str, here: Mapping[str, float], body: Mapping[str, float]) -> bool:
@@ -147,7 +146,7 @@ def places_of(totals: GapTotals) -> tuple[PlaceGap, ...]:
     )
 
 
-def position_fault(case: Case, *, beside: bool) -> CauseFinding | None:
+def position_fault(case: Case) -> CauseFinding | None:
     """position_onset, position_grows or position_decays."""
     sums = dict(zip(PLACE_SUMS, case.totals.indexes.T, strict=True))
     on = sums["n_graded"] >= MIN_TOKENS
@@ -160,8 +159,7 @@ def position_fault(case: Case, *, beside: bool) -> CauseFinding | None:
     error = ERROR_FACTOR * np.sqrt(ratios(variance, graded))
     along = _Along(first=np.array(INDEX_EDGES, np.float64)[on], n=n, graded=graded, l2=l2, mean=mean, error=error)
     finding = _onset(case, along) or _trend(case, along)
-    least = MIN_SHARE_BESIDE if beside else MIN_SHARE
-    return finding if finding is not None and finding.share >= least else None
+    return finding if finding is not None and finding.share >= MIN_SHARE else None
 
 
 def _onset(case: Case, along: _Along) -> CauseFinding | None:
@@ -240,3 +238,9 @@ def _trend(case: Case, along: _Along) -> CauseFinding | None:
             f"(z {abs(z):.0f}).",
         ),
     )
+
+
+RULES: Mapping[str, Rule] = {
+    **{cause: partial(_place_fault, cause=cause) for cause in PLACES},
+    **dict.fromkeys(("position_onset", "position_grows", "position_decays"), position_fault),
+}

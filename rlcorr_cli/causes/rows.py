@@ -5,7 +5,7 @@ are of different responses; and rows far off that no column marks.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from rlcorr_cli.causes.anomalies import correlation
 from rlcorr_cli.causes.curves import is_cut
 from rlcorr_cli.causes.diagnosis import CauseFinding
-from rlcorr_cli.causes.features import Case
-from rlcorr_cli.causes.numbers import ratio, weighted_quantile
+from rlcorr_cli.causes.features import Case, Rule
+from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow
+from rlcorr_cli.causes.gap_sums import gap_totals
+from rlcorr_cli.causes.numbers import once, ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import gap_totals
+from rlcorr_cli.places import Place
 from rlcorr_cli.reading.batches import all_resolved
-from rlcorr_cli.totals.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS, WorstRow, WorstRows
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample
@@ -103,13 +104,11 @@ def other_tokens(case: Case) -> CauseFinding | None:
     )
 
 
-def named_rows(sample: RowSample, rows: Sequence[int], values: Floats | None = None) -> list[WorstRow]:
-    """Rows of a sample, their values (0 unless given), and where they stand, counted from the start of each file."""
-    places = all_resolved([sample.place(row) for row in rows])
-    return [
-        WorstRow(0.0 if values is None else float(values[row]), place, sample.name(row), int(sample.n_valid[row]))
-        for row, place in zip(rows, places, strict=True)
-    ]
+def _names(rows: Sequence[WorstRow]) -> str:
+    """What names the first of some rows to their owner: ids, else places, counted from the start of each file."""
+    named = rows[:NAMED_ROWS]
+    places = all_resolved([row.place for row in named])
+    return ", ".join(row.sample_id or place.text for row, place in zip(named, places, strict=True))
 
 
 @frozen
@@ -127,6 +126,7 @@ class Slip:
         return self.token < MIN_TAIL
 
 
+@once
 def slips_of(sample: RowSample) -> list[Slip]:
     """The rows of a sample that slip, of the first CANDIDATES with many far tokens."""
     ends = np.cumsum(sample.n_valid)
@@ -162,18 +162,22 @@ def _slip_of(row: int, b: Floats, a: Floats) -> Slip | None:
     return Slip(row, token, by, float(((a - b)[token:] ** 2).sum()))
 
 
-def slipped_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
-    """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
-    sample = case.sample
-    if sample is None:
-        return None
+def _told_slips(case: Case) -> tuple[list[Slip], float]:
+    """The rows that slip and their share of the gap, where they are so many that they are told."""
+    slips = [] if case.sample is None else slips_of(case.sample)
     share = case.features.share(sum(slip.squares for slip in slips))
-    if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE:
+    return ([], 0.0) if len(slips) < MIN_SLIPPED or share < SLIPPED_SHARE else (slips, share)
+
+
+def slipped_rows(case: Case) -> CauseFinding | None:
+    """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
+    sample, (slips, share) = case.sample, _told_slips(case)
+    if sample is None or not slips:
         return None
     by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
     first = next((slip for slip in slips if not slip.is_whole), slips[0])
-    rows = [slip.row for slip in (first, *(slip for slip in slips if slip is not first))]
-    names = ", ".join(row.name for row in named_rows(sample, rows[:NAMED_ROWS]))
+    named = [first, *(slip for slip in slips if slip is not first)]
+    names = _names([WorstRow.of(sample, slip.row) for slip in named[:NAMED_ROWS]])
     rollout, train = case.context.rollout, case.context.train
     direction, advice = "later" if by > 0 else "earlier", ""
     of_rows = f"{count_noun(len(slips), 'row')} of {sample.n_rows:,}"
@@ -210,23 +214,23 @@ def _odd_slips(sample: RowSample, slips: Sequence[Slip]) -> list[Slip]:
     return [slip for slip, value in zip(slips, odd.tolist(), strict=True) if not isnan(value)]
 
 
-def mispaired_rows(case: Case, slips: Sequence[Slip]) -> CauseFinding | None:
-    """Rows whose two columns do not go together, as those of the other rows do.  slips: rows that are told already."""
+def mispaired_rows(case: Case) -> CauseFinding | None:
+    """Rows whose two columns do not go together, as those of the other rows do; without those that slip."""
     totals, features = case.totals, case.features
-    slips = [] if case.sample is None else _odd_slips(case.sample, slips)
+    slips = [] if case.sample is None else _odd_slips(case.sample, _told_slips(case)[0])
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None
     squares, tokens = (float(totals.sums("odd")[name].sum()) for name in ("l2", "n"))
-    slipped_names = set[str]()
+    told = set[Place]()
     if case.sample is not None:
         squares -= sum(slip.squares for slip in slips)
         tokens -= sum(float(case.sample.n_valid[slip.row]) for slip in slips)
-        slipped_names = {row.name for row in named_rows(case.sample, [slip.row for slip in slips])}
+        told = {case.sample.place(slip.row) for slip in slips}
     share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None
-    names = ", ".join([row.name for row in totals.odd_rows.rows if row.name not in slipped_names][:NAMED_ROWS])
+    names = _names([row for row in totals.odd_rows.rows if row.place not in told])
     _, rho, _, inverse, _ = totals.odd / totals.odd[0]
     return CauseFinding(
         cause="mispaired_rows",
@@ -258,7 +262,7 @@ def some_rows(case: Case) -> CauseFinding | None:
     share = case.features.share(float(l2[far].sum() - e2[far].sum() * ratio(l2[~far].sum(), e2[~far].sum())))
     if share < FAR_ROWS_SHARE:
         return None
-    names = _names(case.totals.far_rows)
+    names = _names(case.totals.far_rows.rows)
     times = float(np.exp((y[far] * rows[far]).sum() / n_far - median))
     # Rows' lengths are always levels; other columns only where they were read.
     unmarked = ", which no column marks" if case.totals.columns.keys() - {"length"} else ", far worse than the others"
@@ -275,5 +279,9 @@ def some_rows(case: Case) -> CauseFinding | None:
     )
 
 
-def _names(rows: WorstRows) -> str:
-    return ", ".join(row.name for row in rows.rows[:NAMED_ROWS])
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("top1_recorded", "wrong_labels"), other_tokens),
+    "slipped_rows": slipped_rows,
+    "mispaired_rows": mispaired_rows,
+    "some_rows": some_rows,
+}

@@ -12,26 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.between_steps import between_steps
 from rlcorr_cli.causes.columns import LAG, turn_gaps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts
 from rlcorr_cli.causes.features import Context, Yardstick
+from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
+from rlcorr_cli.causes.gap_sums import RowGaps, gap_totals
 from rlcorr_cli.causes.judge import diagnose
 from rlcorr_cli.causes.mean_ratio import impossible_ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.parts import beside_faults, part_totals, parted, tokens_of_faults, with_shared_places
-from rlcorr_cli.causes.step_levels import STEP, sample_clusters
-from rlcorr_cli.causes.where import Place, place_of
+from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
+from rlcorr_cli.causes.where import PlaceOfGap, place_of
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
-from rlcorr_cli.measure.gap import RowGaps, gap_totals
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.gap import MOST_LEVELS, GapTotals
 from rlcorr_cli.totals.lists import offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
@@ -90,7 +89,7 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
 
 
 def _refined(
-    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: Place | None, units: RowSample
+    sample: RowSample, sums: RowGaps, whole: Diagnosis, context: Context, *, place: PlaceOfGap | None, units: RowSample
 ) -> Diagnosis:
     """The diagnosis of all rows together, by what its faults hide, else by the place that stands apart.  units: the
     rows, or turns, that the place is of."""

@@ -2,8 +2,8 @@
 
 `rlcorr help diagnose` lists it; it loads without numpy.  A cause of a file is sought in the file's
 first rows, by a test in `anomalies`.  A cause of a gap is sought in a sample of whole rows (all of them, where the dump
-is small), by a rule in the module of its family (`rows`, `columns`, `positions`, `curves`, `weights`); `judge` has the
-order in which the rules are tried.
+is small), by a rule in RULES of its subject's module (`rows`, `columns`, `positions`, `curves`, `weights`).  Its row
+says what else `judge` and `parts` do with it; the rules of a family are tried in the order of the rows.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,16 @@ KINDS: dict[Kind, str] = {
 Scope = Literal["setting", "rows", "tokens", "trend", "broad", ""]
 """setting: of a sampler, which no fault of single tokens looks like.  rows: single rows that are wrong as a whole, and
 leave all others as they are; tokens: single tokens, whose rows are often wrong elsewhere, too; trend: along the row.
-broad: what a mixture of two kinds of rows looks like, a trend along another column among them."""
+broad: what a mixture of two kinds of rows looks like, a trend along another column among them; and, of a spread, what
+rounding to a coarse grid does: it moves sure tokens by much in log-odds, and most of a row's to the same side."""
+Family = Literal["recording", "apart", "curve", "along", "spread", "rest"]
+"""Of what its rule reads: the first that holds of a family is told, of `apart` each.
+
+recording: which tokens were recorded; nothing else is sought beside one.  apart: what stands apart by itself.  curve: a
+function of the log-prob, by which every token moves.  along: the place in the row.  spread: of the log-odds; of these
+only other weights and staleness are sought beside a curve.  rest: what all others leave."""
+LEAST = 0.01
+"""A cause of a smaller share of the gap is not told."""
 
 
 @frozen(kw_only=True)
@@ -42,10 +51,13 @@ class Cause:
     policy's lie above a bound, two means that no pair of policies has, two log-probs that cannot be of one token);
     'unless_stale' where staleness moves the tokens that show the bound.  rank: causes of a lower rank are listed first,
     and get their share of the gap first; of equal ranks the one with the larger share.  Rank 0 names a setting or a
-    place, and larger ranks say less.  least_share: with a smaller share of the gap it is minor: listed last, and never
-    the verdict.  scope: see Scope.  sits_on: the tokens that its share is of, as judge.SITS_ON has them.  claims_all:
-    whether its rule claims the whole gap of its tokens, so that it may have less where something else is known to sit
-    on them.
+    place, and larger ranks say less.  at_equal_surprise: whether its share is of what a curve leaves, so that it comes
+    after that.  least_share: with a smaller share of the gap it is minor: listed last, and never the verdict.  sought:
+    see Family.  not_beside: rules, by their first row, or "place", a place of the gap, beside which it is not sought.
+    needs: what it cannot be seen without.  scope: see Scope.  sits_on: the tokens that its share is of, as
+    features.SITS_ON has them.  claims_all: whether its rule claims the whole gap of its tokens, so that it may have
+    less where something else is known to sit on them.  follows_faults: whether the tokens around faulty ones look like
+    it, too.
     """
 
     name: str
@@ -61,10 +73,15 @@ class Cause:
     reading: str = ""
     proven: Literal["", "always", "unless_stale"] = ""
     rank: int = 0
+    at_equal_surprise: bool = False
     least_share: float = 0.15
+    sought: Family = "apart"
+    not_beside: tuple[str, ...] = ()
+    needs: Literal["", "token ids", "advantages or rewards"] = ""
     scope: Scope = ""
     sits_on: Literal["", "all", "paired", "odd", "first", "last", "seams", "inner"] = ""
     claims_all: bool = False
+    follows_faults: bool = False
 
     @property
     def is_fault(self) -> bool:
@@ -282,6 +299,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="top1_recorded",
+        sought="recording",
         effect="fault",
         moves_mean="below",
         proven="always",
@@ -296,6 +314,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="wrong_labels",
+        sought="recording",
         effect="fault",
         moves_mean="either",
         meaning="One column holds log-probs of other tokens than the sampled ones.",
@@ -348,6 +367,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_onset",
+        sought="along",
+        not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
         sits_on="inner",
         meaning="From some place of a response on, every token is farther off.",
         looks="The typical distance jumps at one index by a factor of 3 or more, and is level before it.",
@@ -357,6 +378,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_grows",
+        sought="along",
+        not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
         scope="trend",
         sits_on="inner",
         rank=2,
@@ -369,6 +392,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="position_decays",
+        sought="along",
+        not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
         scope="trend",
         sits_on="inner",
         effect="fault",
@@ -381,6 +406,9 @@ _OF_A_GAP = (
     ),
     Cause(
         name="repetition_penalty",
+        sought="curve",
+        at_equal_surprise=True,
+        needs="token ids",
         scope="setting",
         effect="fault",
         least_share=0.1,
@@ -393,6 +421,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="temperature_and_truncation",
+        sought="curve",
         scope="setting",
         effect="fault",
         moves_mean="either",
@@ -406,6 +435,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="top_p",
+        sought="curve",
         scope="setting",
         effect="fault",
         moves_mean="either",
@@ -425,6 +455,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="min_p",
+        sought="curve",
         scope="setting",
         effect="fault",
         moves_mean="either",
@@ -441,6 +472,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="temperature",
+        sought="curve",
+        not_beside=("column",),
         scope="setting",
         effect="fault",
         moves_mean="above",
@@ -458,6 +491,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="logit_softcap",
+        sought="curve",
+        not_beside=("column",),
         reading="a soft-cap",
         meaning="One side caps its logits (c tanh(z / c)), the other does not.",
         looks="A line as of temperature, which bends, or around which likely tokens scatter more than the others.",
@@ -467,6 +502,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="unnormalised",
+        sought="curve",
+        not_beside=("column",),
         effect="fault",
         moves_mean="either",
         proven="always",
@@ -480,6 +517,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="top_k",
+        sought="curve",
+        not_beside=("column",),
         scope="setting",
         effect="fault",
         moves_mean="either",
@@ -506,6 +545,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="some_rows",
+        not_beside=("slipped_rows", "place"),
         scope="broad",
         sits_on="paired",
         rank=2,
@@ -519,6 +559,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="stale_policy",
+        sought="spread",
+        needs="advantages or rewards",
         claims_all=True,
         rank=1,
         meaning="The rollout's weights are some updates behind training's, which has learned from these very rows.",
@@ -530,6 +572,8 @@ _OF_A_GAP = (
     ),
     Cause(
         name="drift",
+        sought="spread",
+        follows_faults=True,
         scope="broad",
         claims_all=True,
         reading="another drift of the weights",
@@ -542,6 +586,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="padded_vocabulary",
+        sought="spread",
         effect="fault",
         moves_mean="below",
         reading="a padded vocabulary",
@@ -556,6 +601,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="heavy_tail",
+        sought="spread",
         scope="broad",
         effect="none",
         reading="a few tokens far off",
@@ -574,6 +620,9 @@ _OF_A_GAP = (
     ),
     Cause(
         name="other_weights",
+        sought="spread",
+        needs="token ids",
+        follows_faults=True,
         scope="broad",
         claims_all=True,
         reading="changed weights",
@@ -591,6 +640,7 @@ _OF_A_GAP = (
     ),
     Cause(
         name="noise",
+        sought="rest",
         scope="broad",
         effect="none",
         reading="rounding noise",

@@ -13,10 +13,10 @@ from math import inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.causes.gap import Vocabulary
+from rlcorr_cli.causes.gap_sums import ID_LIMIT
 from rlcorr_cli.causes.numbers import ratio, ratios
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import ID_LIMIT
-from rlcorr_cli.totals.gap import Vocabulary
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import RowSample
 

@@ -1,21 +1,21 @@
 """What changes every token without a curve: a grid, a repetition penalty, staleness, other weights, and noise.
 
-The grid of numbers that a column is stored on is always told, and the cause where its steps make the gap; of the spread
-of d the first rule that holds is taken (RULES), and what is left is noise.
+The grid of numbers that a column is stored on is always told, and the cause where its steps make the gap; what nothing
+else explains of the spread of d is noise.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
-from rlcorr_cli.causes.features import FAR_LOUD, MOST_OVER_NOISE, OTHER_CORE, Case
-from rlcorr_cli.causes.numbers import first_step, ratio
-from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.features import FAR_LOUD, LEAST_BY_TOKEN, MOST_OVER_NOISE, OTHER_CORE, Case, Rule
+from rlcorr_cli.causes.gap import GRID_SUMS
+from rlcorr_cli.causes.numbers import first_step, once, ratio
+from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.token_ids import scored_again
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.gap import GRID_SUMS
 from rlcorr_cli.totals.lists import starts_of
 
 MIN_VALUES, ON_GRID = 64, 0.99
@@ -42,6 +42,10 @@ LOOK_AT_RUNS = (
     "Look at the tokens where a run begins (`rlcorr inspect DUMP`): from there on one side keeps something else, in "
     "its KV cache or a kernel's state."
 )
+ERRORS, NEAR_SIZE, NEAR_ETA2, NEAR_NOISE = 2.0, 1.5, 1.5, 1.1
+"""Nearer than this to the limit of its rule a cause is one of several."""
+QUIET = 0.6
+"""Noise that makes less of a gap may be noise and a few tokens far off."""
 CLEAN_CORE = 0.001
 BEYOND = 3.0
 """Measured: dropout .9 to 1.2 times the core in training's column, packed rows .3 to 1.4; all else, and rollout, 0."""
@@ -66,6 +70,7 @@ class Grid:
     known_by: str
 
 
+@once
 def grids(case: Case) -> list[Grid]:
     """Of the columns that lie on one, each on the one that makes more of the gap.
 
@@ -93,23 +98,23 @@ def grids(case: Case) -> list[Grid]:
     return found
 
 
-def is_coarse(columns: Iterable[Grid]) -> bool:
-    """Whether one of these columns is stored in steps that move sure tokens by more in log-odds than noise does."""
-    return any(grid.grid not in FINE for grid in columns)
+def is_coarse(case: Case) -> bool:
+    """Whether a column is stored in steps that move sure tokens by more in log-odds than noise does."""
+    return any(grid.grid not in FINE for grid in grids(case))
 
 
-def grid_facts(columns: Iterable[Grid]) -> tuple[Fact, ...]:
+def grid_facts(case: Case) -> tuple[Fact, ...]:
     """One sentence a column."""
     return tuple(
         Fact("grid", f"{grid.column} is stored in {grid.grid}: its rounding makes {percent(grid.share)} of the gap.")
-        for grid in columns
+        for grid in grids(case)
     )
 
 
-def grid_cause(columns: Iterable[Grid], least_share: float = VERDICT_SHARE) -> CauseFinding | None:
-    """The column of these whose rounding makes at least so much of the gap."""
-    grid = max(columns, key=lambda grid: grid.share, default=None)
-    if grid is None or grid.share < least_share:
+def grid_cause(case: Case) -> CauseFinding | None:
+    """The column whose rounding makes most of the gap; of a part of the rows it is told whatever it makes."""
+    grid = max(grids(case), key=lambda grid: grid.share, default=None)
+    if grid is None or grid.share < (LEAST if case.is_part else VERDICT_SHARE):
         return None
     return CauseFinding(
         cause="grid",
@@ -136,6 +141,7 @@ def repetition_penalty(case: Case) -> CauseFinding | None:
             f"Repeated tokens are {figures(abs(repetition.difference))} lower in log-odds in {penalised} than new "
             f"tokens of the same surprise; this explains {percent(repetition.eta2)} of the variance.",
         ),
+        alternatives=("other_weights",) if repetition.eta2 < NEAR_ETA2 * MIN_ETA2 else (),
     )
 
 
@@ -157,6 +163,7 @@ def stale_policy(case: Case) -> CauseFinding | None:
             f"{lean.z_correlation:.1f}, {count_noun(lean.n, 'row')}), and rows differ by {lean.tau:.2f} more than "
             "chance in the share of tokens that gained.",
         ),
+        alternatives=("drift",) if lean.z_correlation < STALE_Z_ALONE else (),
     )
 
 
@@ -184,19 +191,29 @@ def padded_vocabulary(case: Case) -> CauseFinding | None:
     features, spread = case.features, case.features.spread
     if spread is None or spread.n_far < PADDED_FAR or spread.below < PADDED_BELOW:
         return None
-    lost, error = -features.forward, 2 * features.forward_error
+    lost, error = -features.forward.value, 2 * features.forward.error
     if spread.over_noise < MOST_OVER_NOISE or lost <= max(PADDED_MASS, error):
         return None
+    return leak(
+        case,
+        max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
+        (
+            f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
+            f"in {case.context.train}. The mean ratio is {features.forward.words(4)}.",
+        ),
+    )
+
+
+def leak(case: Case, share: float, evidence: tuple[str, ...]) -> CauseFinding:
+    """padded_vocabulary, by any evidence."""
+    lost, error = -case.features.forward.value, 2 * case.features.forward.error
     return CauseFinding(
         cause="padded_vocabulary",
-        share=max(0.0, _body_share(case) - case.noise_share(case.features.body_noise_gap)),
+        share=share,
         parameters={"mass": lost},
         intervals={"mass": (max(0.0, lost - error), lost + error)},
         headline=f"training gives {percent(lost)} of its probability to tokens outside the rollout's vocabulary",
-        evidence=(
-            f"{spread.n_far:,} tokens differ far more than the others, and {percent(spread.below)} of them are lower "
-            f"in {case.context.train}. The mean ratio is {1 + features.forward:.4f} ± {error:.4f}.",
-        ),
+        evidence=evidence,
     )
 
 
@@ -230,7 +247,12 @@ def heavy_tail(case: Case) -> CauseFinding | None:
             *filter(None, (_cannot_tell_weights(case),)),
         ),
         advice=f"{TELL_WEIGHTS} {advice}" if case.may_be_weights else advice,
+        alternatives=(*(("noise",) if case.over_noise < NEAR_NOISE * MOST_OVER_NOISE else ()), *_or_weights(case)),
     )
+
+
+def _or_weights(case: Case) -> tuple[str, ...]:
+    return ("other_weights",) if case.may_be_weights else ()
 
 
 def far_in_runs(case: Case) -> float | None:
@@ -259,7 +281,10 @@ def other_weights(case: Case) -> CauseFinding | None:
         )
     noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
     headline = "one side runs other weights (8-bit or 4-bit, another checkpoint, an adapter, or stale weights)"
-    side, advice = _side_beyond_the_prefix(case), ""
+    side, advice, is_near = _side_beyond_the_prefix(case), "", False
+    if by_token is not None and core <= case.widest_noise:
+        unsure = by_token.omega2 - ERRORS * by_token.error < case.omega2_of_weights
+        is_near = unsure or case.size_by_token < NEAR_SIZE * LEAST_BY_TOKEN or clean is not None
     if side is not None:
         column, here, there = side
         headline = f"{column} depends on more than the tokens before: dropout, or packed rows that see one another"
@@ -275,6 +300,7 @@ def other_weights(case: Case) -> CauseFinding | None:
         headline=headline,
         evidence=tuple(evidence),
         advice=advice,
+        alternatives=("noise",) if is_near else (),
     )
 
 
@@ -288,10 +314,6 @@ def _side_beyond_the_prefix(case: Case) -> tuple[str, float, float] | None:
     if here < max(BEYOND * there, case.features.core / 2):
         return None
     return (case.context.rollout if here == spreads[0] else case.context.train), here, there
-
-
-RULES = (stale_policy, drift, padded_vocabulary, heavy_tail, other_weights)
-"""Of the spread of d, in the order of how much each one says."""
 
 
 def _against(case: Case) -> str:
@@ -317,14 +339,16 @@ def noise(case: Case, beside: Sequence[CauseFinding]) -> CauseFinding | None:
     left = max(0.0, 1 - sum(cause.share for cause in beside))
     beside = [cause for cause in beside if cause.share >= CAUSES[cause.cause].least_share]
     evidence = [f"The rest has a spread of {figures(least)} in log-odds."] if beside else _noise_evidence(case)
+    share = min(case.noise_share(case.features.noise_gap * ratio(least, core) ** 2), left)
     return CauseFinding(
         cause="noise",
-        share=min(case.noise_share(case.features.noise_gap * ratio(least, core) ** 2), left),
+        share=share,
         bound="at_most",
         parameters={"core": core, **_times_clean(case)},
         headline=(NOISE if core <= case.widest_noise else LARGER_NOISE) + as_clean,
         evidence=tuple(evidence),
         advice=f"{TELL_WEIGHTS} {IF_ROUNDING}" if case.may_be_weights and not beside else "",
+        alternatives=(*_or_weights(case), *(("heavy_tail",) if share < QUIET else ())),
     )
 
 
@@ -341,8 +365,8 @@ def _noise_evidence(case: Case) -> list[str]:
         parts.append(f"{_of_token(case, by_token)} of it depends on the token (changed weights: {more})")
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
-    mean = f"the mean ratio is {1 + features.forward:.4f} ± {2 * features.forward_error:.4f}"
-    drawn = abs(features.forward) <= 3 * features.forward_error
+    mean = f"the mean ratio is {features.forward.words(4)}"
+    drawn = abs(features.forward.value) <= 3 * features.forward.error
     parts.append(f"{mean}, so the tokens were drawn from {case.context.rollout}" if drawn else mean)
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
@@ -368,3 +392,14 @@ def _cannot_tell_weights(case: Case) -> str:
 
 def _body_share(case: Case) -> float:
     return case.features.share(case.features.body_gap)
+
+
+RULES: Mapping[str, Rule] = {
+    "grid": grid_cause,
+    "repetition_penalty": repetition_penalty,
+    "stale_policy": stale_policy,
+    "drift": drift,
+    "padded_vocabulary": padded_vocabulary,
+    "heavy_tail": heavy_tail,
+    "other_weights": other_weights,
+}

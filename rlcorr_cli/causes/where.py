@@ -2,7 +2,7 @@
 
 A *place* is some levels of a column: a worker, a source, the steps from 7 on, every fourth step, the longest prompts.
 Rows are compared by two numbers: y, the mean log size of a row's tokens over what their surprise predicts
-(totals/gap.py), to which all tokens count alike, and the log of their root mean square, which a few far tokens decide.
+(causes/gap.py), to which all tokens count alike, and the log of their root mean square, which a few far tokens decide.
 A column is parted in two: its levels are sorted by their means, every cut is tried, and the one whose sides differ by
 most standard errors is kept.  So a single level, a range of steps, every nth one and a list of workers are found in one
 way, however many they are.
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.numbers import ratio, ratios
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
+from rlcorr_cli.causes.gap_sums import RowGaps
+from rlcorr_cli.causes.numbers import once, ratio, ratios
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap import RowGaps
-from rlcorr_cli.totals.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
@@ -64,7 +64,7 @@ NEARLY_ALL, BY_CHANCE = 0.95, 1e-4
 
 
 @frozen(kw_only=True, eq=False)
-class Place:
+class PlaceOfGap:
     """Rows of some levels of a column: at, bool[R].  levels: in order; every: all levels, in order.  size: the factor
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
     above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
@@ -81,7 +81,7 @@ class Place:
     token_share: float = 0.0
     grows: bool = False
     start: Any = None
-    steps: "Place | None" = None
+    steps: "PlaceOfGap | None" = None
 
     @property
     def is_range(self) -> bool:
@@ -114,9 +114,9 @@ class Place:
         return self.levels[0] if self.levels[0] != self.every[0] else None
 
 
-def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
+def place_of(sample: RowSample, sums: RowGaps) -> PlaceOfGap | None:
     """The place that holds most of the gap above what its tokens give; of those that hold as much, the smallest."""
-    columns, rows = looked_at(sample), _Rows.of(sample, sums)
+    columns, rows = {**looked_at(sample)}, _Rows.of(sample, sums)
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
     tried = {name: _place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()}
@@ -128,7 +128,7 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
         places = [place] if place is not None and LEAST_PROMPTS <= place.token_share <= MOST_PROMPTS else []
     most = max((place.share for place in places), default=0.0)
 
-    def order(place: Place) -> tuple[bool, float, bool]:
+    def order(place: PlaceOfGap) -> tuple[bool, float, bool]:
         return place.share < AS_MUCH * most, round(place.token_share, 2), place.column in TELL_TIME
 
     place, steps = min(places, key=order, default=None), found.get(STEP)
@@ -137,15 +137,15 @@ def place_of(sample: RowSample, sums: RowGaps) -> Place | None:
     return replace(place, steps=steps)
 
 
-def shared_by(sample: RowSample, at: Mask) -> Place | None:
+def shared_by(sample: RowSample, at: Mask) -> PlaceOfGap | None:
     """The smallest place that nearly all of some rows stand in, not by chance.
 
     With shares s of all rows and f of these n rows inside the place, chance is at most e^(-n D), D = f ln(f / s) +
     (1 - f) ln((1 - f) / (1 - s)) (Chernoff), times the places of so many levels that a column has, and the columns.
     """
-    columns, n = looked_at(sample) if at.any() else {}, int(at.sum())
+    columns, n = {**looked_at(sample)} if at.any() else {}, int(at.sum())
     columns.pop(PROMPT, None)
-    places: list[Place] = []
+    places: list[PlaceOfGap] = []
     for name, column in columns.items():
         order = _ordered(column)
         here, every = (np.bincount(codes, minlength=len(order))[order] for codes in (column.codes[at], column.codes))
@@ -180,6 +180,7 @@ def _fewest(here: Index, every: Index) -> Index:
     return np.sort(order[:enough])
 
 
+@once
 def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
     """The columns of two levels or more that are looked at by level; of those that part the rows alike the first.
 
@@ -217,10 +218,10 @@ def _ordered(column: ColumnOfKeys) -> Index:
     return np.array(sorted(range(len(column.values)), key=lambda code: order_of_keys(column.values[code])), np.int64)
 
 
-def _named(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> Place:
+def _named(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> PlaceOfGap:
     order = _ordered(column)
     wanted = set(codes.tolist())
-    return Place(
+    return PlaceOfGap(
         column=name,
         levels=tuple(column.values[code] for code in order.tolist() if code in wanted),
         every=tuple(column.values[code] for code in order.tolist()),
@@ -277,7 +278,7 @@ def _means(score: Floats, column: ColumnOfKeys) -> tuple[Floats, Floats, float]:
 
 def _place(
     name: str, column: ColumnOfKeys, rows: _Rows, *, n_tried: int, prompts: ColumnOfKeys | None = None
-) -> Place | None:
+) -> PlaceOfGap | None:
     """The levels of a column that stand apart, by the score that says so with more standard errors; of a column other
     than the step none, where a line through its levels fits better.
 
@@ -291,11 +292,11 @@ def _place(
         of_units, fewest = ColumnOfKeys(codes=levels, values=column.values), MIN_LEVEL_PROMPTS
     least_z, least_size = MIN_Z + log10(max(1, n_tried)), log(MIN_SIZES.get(name, MIN_SIZE))
     found = (_apart(of_units, score, fewest=fewest, least_z=least_z, least_size=least_size) for score in scores)
-    parted = [each for each in found if each is not None and (name == STEP or each[3] is None)]
+    parted = [each for each in found if each is not None and (name == STEP or each.slope is None)]
     if not parted:
         return None
-    codes, size, z, slope = max(parted, key=lambda found: found[2])
-    grows = slope is not None and slope > 0
+    best = max(parted, key=lambda found: found.z)
+    codes, size, z, grows = best.codes, best.size, best.z, best.slope is not None and best.slope > 0
     if name == STEP and not grows:
         codes = _to_the_start(codes, of_units, scores)
     at = np.isin(column.codes, codes)
@@ -350,11 +351,19 @@ def _first_above(column: ColumnOfKeys, scores: Floats, others: Index) -> int:
     return min(firsts)
 
 
-def _apart(
-    column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, least_size: float
-) -> tuple[Index, float, float, float | None] | None:
-    """The levels that stand apart by one score, by at least what rows of one level differ by, with how far, that in
-    standard errors, and the slope of a line through all levels where that fits better.
+@frozen
+class _Apart:
+    """Levels that lie higher than all others: size: by how much, z: that in standard errors.  slope: of a line through
+    all levels, where that fits better."""
+
+    codes: Index
+    size: float
+    z: float
+    slope: float | None
+
+
+def _apart(column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, least_size: float) -> _Apart | None:
+    """The levels that stand apart by one score, by at least what rows of one level differ by.
 
     Levels of enough rows are parted in the order of their means.  Numbers of few rows each, such as the lengths of
     prompts, are parted at a bound: all above it, or all below.
@@ -391,7 +400,7 @@ def _apart(
         slope = _slope([column.values[code] for code in order], mean[order], n[order], best + 1)
     if slope is not None and slope > 0:
         hot = order[mean[order] > np.average(mean[order], weights=n[order]) + log(MIN_SIZE)]
-    return (hot, far, float(abs(z[best])), slope) if len(hot) else None
+    return _Apart(hot, far, float(abs(z[best])), slope) if len(hot) else None
 
 
 def _slope(values: Sequence[float], y: Floats, n: Floats, n_first: int) -> float | None:
@@ -410,7 +419,9 @@ def _slope(values: Sequence[float], y: Floats, n: Floats, n_first: int) -> float
     return slope if of_line < of_parts else None
 
 
-def _is_other_place(name: str, found: Mapping[str, Place], columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> bool:
+def _is_other_place(
+    name: str, found: Mapping[str, PlaceOfGap], columns: Mapping[str, ColumnOfKeys], rows: "_Rows"
+) -> bool:
     """Whether the place of a column is another one's, seen from a column that goes together with it: explained by the
     other's column, and not the other way round."""
     return any(
@@ -420,7 +431,7 @@ def _is_other_place(name: str, found: Mapping[str, Place], columns: Mapping[str,
     )
 
 
-def _is_explained(place: Place, other: ColumnOfKeys, rows: _Rows) -> bool:
+def _is_explained(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> bool:
     """Whether a place no longer stands apart within the levels of another column, by the scores by which it does over
     all; no, where these leave next to nothing to compare."""
     sizes: list[float] = []

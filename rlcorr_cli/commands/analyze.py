@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.answers import AllowOverlap, answered, other_plan
 from rlcorr_cli.commands.arguments import (
     LOOKING,
     PLAN,
@@ -42,27 +42,28 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, report_files, sheet_files
-from rlcorr_cli.commands.saved import (
-    AllowOverlap,
-    added,
-    other_plan,
-    refuse_conflicting,
-    result_of,
-    saved_parts,
-    yardstick,
+from rlcorr_cli.commands.outputs import (
+    check_touched,
+    finished,
+    quarantines,
+    report_files,
+    sheet_files,
+    with_files,
 )
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
-from rlcorr_cli.places import STDIN
+from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
+    from rlcorr_cli.causes.features import Yardstick
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.reading.token_text import TokenizerProcess
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
+    from rlcorr_cli.runs.reading import OpenDump
     from rlcorr_cli.runs.token_rows import Choice
 
 TokenizerName = Annotated[
@@ -90,8 +91,14 @@ class AnalyzeOptions(HowCorrected):
     group_by: GroupBy = ()
     cluster_by: ClusterBy = None
     extreme_ratio: Annotated[
-        float, Opt(help="A token is extreme if its ratio is above this, or below its inverse.", panel=PLAN, rare=True)
-    ] = 2.0
+        float,
+        Opt(
+            help="A token is extreme if its ratio is above this, or below its inverse.",
+            panel=PLAN,
+            rare=True,
+            setting="extreme_ratio",
+        ),
+    ] = DiagnosticSettings.extreme_ratio
     seed: Seed = 0
     allow_overlap: AllowOverlap = False
     pool: Pool = False
@@ -117,75 +124,66 @@ def analyze(options: AnalyzeOptions) -> "Report":
     `course` and `trends` are its conclusions, `suggestions` looser bounds for rejections that take too much.  Files of
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
+    from rlcorr_cli.results.build import report_of
+    from rlcorr_cli.results.run_totals import RunTotals
+    from rlcorr_cli.runs.analyze import analysis_totals, plan_columns
+
     chosen = chosen_plan(options)
     wanted = objective_under(chosen, options)
-    groups, ratio = names("group_by", options.group_by), options.extreme_ratio
-    parts = saved_parts(options.dumps, allow_overlap=options.allow_overlap)
-    outputs = report_files(options.output, n_group_columns=len(groups) or bool(parts))
-    places = forms.destinations(outputs, options.overwrite)
-    if parts:
-        from rlcorr_cli.results.run_totals import RunTotals
-        from rlcorr_cli.results.saved_totals import report_in
-
-        notes = check_touched(places, parts, plan=chosen, clean_dump=options.clean_dump)
-        first, run = added(parts, RunTotals, options, group_by=groups, allow_overlap=options.allow_overlap)
-        run = run.pooled if options.pool else run
-        held = run.provenance.settings
-        refuse_conflicting(
-            first,
-            {
-                "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
-                "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
-                "⟦cluster_by⟧": (options.cluster_by, held["cluster_by"]),
-                "⟦extreme_ratio⟧": (ratio if ratio != AnalyzeOptions.extreme_ratio else None, held["extreme_ratio"]),
-                "⟦seed⟧": (options.seed or None, run.provenance.seed),
-                "⟦objective⟧": (wanted and wanted.name, held.get("objective.name")),
-            },
-        )
-        report_files(
-            options.output, n_group_columns=len(run.provenance.asked_groups)
-        )  # only now it is known how they are grouped
-        with Staging() as staging:
-            return finished(report_in(first, run, yardstick(options.clean_dump, options)), notes, outputs, staging)
-    reading = request(options.dumps, options, group_by=groups, cluster_by=options.cluster_by)
-    notes = check_touched(
-        (*places, *quarantines(reading)),
-        reading.paths,
-        plan=chosen,
-        tokenizer=options.tokenizer,
-        clean_dump=options.clean_dump,
-    )
-    text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
-    from rlcorr_cli.metrics.settings import DiagnosticSettings
-    from rlcorr_cli.runs import analyze as analysis
-
+    files = report_files(options.output, n_group_columns=len(names("group_by", options.group_by)))
     clips = DEFAULT_CLIPS["ppo"]
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
-    with Staging() as staging, computing(options) as compute:
-        report = analysis.analyze(
-            reading,
-            chosen,
-            settings=DiagnosticSettings(ratio, *clips),
-            computing=compute,
-            seed=options.seed,
-            watch=options.watch,
-            pictures=options.pictures or any(path.suffix.lower() in forms.PICTURED for path in outputs),
-            follows_steps=not options.pool,
-            totals=options.totals or keep_totals(outputs),
-            staging=staging,
-            objective=wanted,
-            clean=yardstick(options.clean_dump, options),
-        )
-        is_small = sum(file.n_bytes for file in report.inputs) <= LARGEST_READ_AGAIN
-        if is_small and STDIN not in reading.paths and any(path.suffix.lower() in WITH_ROWS for path in outputs):
-            from rlcorr_cli.runs.token_rows import Choice, token_rows
+    text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
 
-            bad_rows = replace(reading.bad_rows, action="skip", quarantine=None, max_fraction=None)
-            once_more, choice = replace(reading, group_by=(), bad_rows=bad_rows), Choice(n_worst=N_WORST)
-            worst = token_rows(once_more, chosen, compute, choice, tokenizer=text_of)
-            report = replace(report, worst_rows=worst)
-        return finished(report, notes, outputs, staging)
+    def measured(read: "OpenDump") -> RunTotals:
+        return analysis_totals(
+            read,
+            chosen,
+            settings=DiagnosticSettings(options.extreme_ratio, *clips),
+            seed=options.seed,
+            pictures=options.pictures or any(path.suffix.lower() in forms.PICTURED for path in files),
+            follows_steps=not options.pool,
+            objective=wanted,
+        )
+
+    def conflicts(run: RunTotals) -> dict[str, tuple[Any, Any]]:
+        report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
+        return {
+            "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
+            "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
+            "⟦objective⟧": (wanted and wanted.name, run.provenance.settings.get("objective.name")),
+        }
+
+    def answer(run: RunTotals, read: "OpenDump | None", clean: "Yardstick | None") -> "Report":
+        run = run.pooled if read is None and options.pool else run
+        report = replace(report_of(run, clean=clean), totals=run)
+        if read is None or not any(path.suffix.lower() in WITH_ROWS for path in files):
+            return report
+        return replace(report, worst_rows=_worst_rows(read, chosen, text_of))
+
+    return answered(
+        options,
+        RunTotals,
+        columns=lambda reading: plan_columns(reading, chosen, wanted, clusters=True),
+        measured=measured,
+        answer=answer,
+        conflicts=conflicts,
+        files=files,
+        destinations=forms.destinations,
+        saved=options.totals,
+    )
+
+
+def _worst_rows(read: "OpenDump", chosen: "ChosenPlan", tokenizer: "TokenizerProcess | None") -> "TokenRows | None":
+    """The rows that the page of a report ends with; None of a dump that would take long to read again, or cannot be."""
+    from rlcorr_cli.runs.token_rows import Choice, token_rows
+
+    if read.dump.is_piped or sum(source.n_bytes for source in read.dump.sources) > LARGEST_READ_AGAIN:
+        return None
+    bad_rows = replace(read.dump.request.bad_rows, action="skip", quarantine=None, max_fraction=1.0)
+    dump = read.dump.with_request(group_by=(), bad_rows=bad_rows)
+    return token_rows(dump, chosen, read.computing, Choice(n_worst=N_WORST), tokenizer=tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,6 +200,7 @@ class DiagnoseOptions(How):
             typed=TEXTS,
             metavar="COLUMN",
             offers=completion.columns,
+            setting="levels",
         ),
     ] = ()
     fail_on: Annotated[
@@ -231,37 +230,19 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     hold the numbers behind them.  The dump is read once.  Files of its own totals (.rlcorr) stand in the place of a
     dump, and are added.
     """
-    from rlcorr_cli.runs import diagnose as diagnosing
+    from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
+    from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
     if options.batch_by is not None:
         raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
-    looked_at: Sequence[str] = [name for name in names("by", options.by) if name]
-    failing = causes_named(options.fail_on)
-    outputs = sheet_files(options.output, forms.TOTALLED_SHEETS)
-    places = forms.sheet_destinations(outputs, options.overwrite)
-    if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
-        from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
-
-        notes = check_touched(places, parts, clean_dump=options.clean_dump)
-        first, run = added(parts, DiagnosisRun, options, group_by=options.group_by, allow_overlap=options.allow_overlap)
-        refuse_conflicting(first, {"⟦by⟧": (", ".join(looked_at) or None, run.of.settings["levels"])})
-        with Staging() as staging:
-            of_sum = result_of(first, run, partial(diagnosis_of, clean=yardstick(options.clean_dump, options)))
-            of_sum = replace(of_sum, totals=run, fail_on=failing)
-            return finished(of_sum, notes, outputs, staging)
-    reading = request(options.dumps, options, group_by=options.group_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, clean_dump=options.clean_dump)
-    with Staging() as staging, computing(options) as compute:
-        diagnosed = diagnosing.diagnose(
-            reading,
-            by=tuple(looked_at),
-            computing=compute,
-            watch=options.watch,
-            staging=staging,
-            totals=keep_totals(outputs),
-            clean=yardstick(options.clean_dump, options),
-        )
-        return finished(replace(diagnosed, fail_on=failing), notes, outputs, staging)
+    by, failing = names("by", options.by), causes_named(options.fail_on)
+    return answered(
+        options,
+        DiagnosisRun,
+        columns=lambda _: replace(LEVELS, by=by),
+        measured=diagnosis_totals,
+        answer=lambda run, _, clean: replace(diagnosis_of(run, clean), fail_on=failing),
+    )
 
 
 MOST_SHOWN = 1000
@@ -323,16 +304,17 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     if choice is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
-    reading = request(options.dumps, options)
+    reading = inspection.ignoring_bad_rows(with_files(request(options.dumps, options)))
     places = forms.sheet_destinations(files, options.overwrite)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=chosen, tokenizer=options.tokenizer)
+    notes = check_touched((*places, *quarantines(reading)), reading.files, options)
     with Staging() as staging, computing(options) as compute:
         if choice is None:
             return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
+        from rlcorr_cli.runs.analyze import opened
         from rlcorr_cli.runs.token_rows import token_rows
 
         read = None if options.tokenizer is None else _tokenizer(options.tokenizer)
-        found = token_rows(reading, chosen, compute, choice, tokenizer=read)
+        found = token_rows(opened(reading, chosen), chosen, compute, choice, tokenizer=read)
         return finished(found, notes, files, staging)
 
 

@@ -309,6 +309,7 @@ ClusterBy = Annotated[
         metavar="COLUMN|none",
         offers=completion.columns,
         rare=True,
+        setting="cluster_by",
     ),
 ]
 
@@ -330,7 +331,16 @@ RareCleanDump = Annotated[Paths | None, _clean_dump(rare=True)]
 Pool = Annotated[bool, Opt(help="Treat all steps as one: ignore the step column.", panel=READING)]
 ModeName = Annotated[Mode | None, Opt(help="Trained policy: old (decoupled), current (bypass).", panel=READING)]
 Seed = Annotated[
-    int, Opt(help="Seed of the bootstrap intervals.", panel=COMPUTING, metavar="N", least=0, most=MOST_SEED, rare=True)
+    int,
+    Opt(
+        help="Seed of the bootstrap intervals.",
+        panel=COMPUTING,
+        metavar="N",
+        least=0,
+        most=MOST_SEED,
+        rare=True,
+        setting="seed",
+    ),
 ]
 Json = Annotated[bool, Opt(help="Print the result as JSON.", panel=OUTPUT)]
 Quiet = Annotated[
@@ -356,14 +366,19 @@ Junit = Annotated[
 ]
 
 
-def request(dumps: Paths, how: Read, *, group_by: Names = (), cluster_by: str | None = None) -> ReadRequest:
-    """The dump to read, and how."""
+def groups(how: Any) -> tuple[str, ...]:
+    """The columns that rows are grouped by; none by options of a command that has no groups."""
+    return names("group_by", getattr(how, "group_by", ()))
+
+
+def request(dumps: Paths, how: Read) -> ReadRequest:
+    """The dump to read, and how, by a command's options."""
     return ReadRequest(
         paths=paths(dumps),
         format=how.format,
         columns=mapping(how.map),
-        group_by=names("group_by", group_by),
-        cluster_by=cluster_by,
+        group_by=groups(how),
+        cluster_by=getattr(how, "cluster_by", None),
         batch_by=how.batch_by,
         limit=how.limit,
         bad_rows=bad_row_policy(how),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.answers import yardstick
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     RULES,
@@ -31,8 +32,7 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, written
-from rlcorr_cli.commands.saved import yardstick
+from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, with_files, written
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
@@ -164,28 +164,15 @@ def check(options: CheckOptions) -> "Checked":
     appended = (
         () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
     )
-    reading = request(
-        "" if isinstance(options.source, Report) else options.source,
-        options,
-        group_by=options.group_by,
-        cluster_by=options.cluster_by,
-    )
-    inputs = () if isinstance(options.source, Report) else reading.paths
-    updated = _updated(options.baseline) if options.update_baseline else None
-    read: dict[str, Any] = {
-        "plan": options.plan,
-        "rules": options.rules,
-        "baseline": options.baseline,
-        "clean_dump": options.clean_dump,
-    }
-    if updated is None:
-        notes = check_touched((*places, *quarantines(reading)), inputs, **read)
-    else:
-        read_but = {name: path for name, path in read.items() if name != "baseline"}
-        notes = check_touched((updated, *places, *quarantines(reading)), inputs, **read_but)
-    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, **read))))
-    is_first = updated is not None and not _is_there(updated.path)
+    reading = request("" if isinstance(options.source, Report) else options.source, options)
     report = saved(options.source)
+    reading = reading if report is not None else with_files(reading)
+    inputs = () if isinstance(options.source, Report) else reading.files
+    updated = _updated(options.baseline) if options.update_baseline else None
+    read = options if updated is None else replace(options, baseline=None)
+    notes = check_touched((*filter(None, (updated,)), *places, *quarantines(reading)), inputs, read)
+    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, options))))
+    is_first = updated is not None and not _is_there(updated.path)
     chosen = chosen_plan(options if report is None else PlanOptions())
     wanted = objective_under(chosen, options)
     failing = causes_named(options.fail_on, also=FLAGS)
@@ -210,7 +197,10 @@ def check(options: CheckOptions) -> "Checked":
             if options.clean_dump is not None:
                 raise UsageError("⟦clean_dump⟧ needs the dump: a saved report has its cause already.", NAME_DUMP)
         else:
-            from rlcorr_cli.runs.analyze import analyze  # here, because a saved report needs none of it
+            # Here, because a saved report needs none of it.
+            from rlcorr_cli.results.build import report_of
+            from rlcorr_cli.runs.analyze import analysis_totals, opened
+            from rlcorr_cli.runs.reading import OpenDump
 
             if chosen.profile is None:  # a peer's names are known once its function has run
                 of_objective = None if wanted is None else wanted.name
@@ -218,17 +208,16 @@ def check(options: CheckOptions) -> "Checked":
                     asked, chosen.plan, grouped=bool(options.group_by) or not options.pool, objective=of_objective
                 )
             with computing(options) as compute:
-                report = analyze(
-                    reading,
+                clean, has_baseline = yardstick(options), asked.baseline is not None
+                dump = opened(reading, chosen, wanted, clusters=True)
+                run = analysis_totals(
+                    OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging),
                     chosen,
-                    computing=compute,
-                    watch=options.watch,
-                    group_intervals=asked.baseline is not None,
+                    group_intervals=has_baseline,
                     follows_steps=not options.pool,
-                    staging=staging,
                     objective=wanted,
-                    clean=yardstick(options.clean_dump, options),
                 )
+                report = report_of(run, group_intervals=has_baseline, clean=clean)
         checked = judged(measurements_of(report), asked)
         checked = replace(checked, notes=notes + checked.notes)
         if updated is not None:

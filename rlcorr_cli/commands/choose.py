@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
-from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, takes
+from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, takes
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
-from rlcorr_cli.plans.flags import override, parse_rejection, parse_weights
+from rlcorr_cli.plans.flags import override
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Normalize, Plan, Rejection
-from rlcorr_cli.plans.plan import veto as veto_rejection
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.framework import Framework
@@ -117,41 +116,60 @@ def choose_plan(options: ProfiledPlanOptions) -> ChosenPlan:
 
 
 def chosen_plan(options: PlanOptions) -> ChosenPlan:
-    """The plan that is asked for among the options of a command."""
-    plan, preset = options.plan, options.preset
-    profile = options.profile if isinstance(options, ProfiledPlanOptions) else CANONICAL
+    """The plan that is asked for among the options of a command, with its knobs turned."""
+    profile = profile_called(options.profile) if isinstance(options, ProfiledPlanOptions) else None
+    knobs = {name: getattr(options, name) for name in changed(options, PlanOptions) if name not in ("preset", "plan")}
+    rules = several(knobs.pop("rs", ()))
+    chosen = plan_of(options.preset, options.plan, profile, is_changed=bool(rules or knobs.keys() - {"mode"}))
+    plan = override(chosen.plan, rs=rules, **knobs)
+    notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(plan)
+    named = None
+    if chosen.options is not None and all(isinstance(rule, str) for rule in rules):
+        flags = {f"--{name.rstrip('_')}": value for name, value in knobs.items()}
+        kept = (option for option in chosen.options if option.partition(" ")[0] not in flags)
+        values = (f"{flag} {value if isinstance(value, str) else plain(value)}" for flag, value in flags.items())
+        named = (*kept, *values, *(f"--rs {shlex.quote(rule)}" for rule in rules))
+    return replace(chosen, plan=plan, notes=tuple(dict.fromkeys(notes)), options=named)
+
+
+def plan_of(
+    preset: str | None, plan: PlanLike | None, profile: "Framework | None" = None, *, is_changed: bool = False
+) -> ChosenPlan:
+    """The plan of a preset's name; or one that is given, or that a file or a mapping holds; without any of these, none
+    that corrects.
+
+    A profile has its framework's plans only: what that logs of others would be made up.  is_changed: whether knobs are
+    to be turned on the plan.
+    """
     if plan is not None and preset is not None:
         raise UsageError("⟦preset⟧ and ⟦plan⟧ both name a plan.", "Keep one, and change it with ⟦is_⟧, ⟦rs⟧ or ⟦veto⟧.")
-    rs, veto, mode = options.rs or (), options.veto, options.mode
-    weights, normalize = options.is_, options.normalize
-    rejections = [rs] if isinstance(rs, str | Rejection) else list(rs)
-    turned = any(knob is not None for knob in (weights, normalize, veto))
-    chosen = _resolved(plan, preset, profile, turned=bool(rejections) or turned)
-    vetoes = [] if veto is None else [veto_rejection(veto)]
-    changed = override(
-        chosen.plan,
-        weights=None if weights is None else parse_weights(weights),
-        normalize=normalize,
-        rejections=tuple(parse_rejection(each) if isinstance(each, str) else each for each in [*rejections, *vetoes]),
-        mode=mode,
-    )
-    notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(changed)
-    by_option = {"--mode": mode, "--is": weights, "--normalize": normalize, "--veto": veto}
-    named = _options(chosen.options, by_option, rejections)
-    return replace(chosen, plan=changed, notes=tuple(dict.fromkeys(notes)), options=named)
+    holder = plan.profile if isinstance(plan, ChosenPlan) else profile
+    asked = holder or profile
+    if asked is not None and (holder is None or is_changed or isinstance(plan, Plan)):
+        raise UsageError(
+            f"⟦profile {asked.name}⟧ takes its plan from that framework's own config or presets, not from flags.",
+            f"Write {asked.keys[0]} and the like to a YAML file and name it with ⟦plan⟧.",
+        )
+    if isinstance(plan, ChosenPlan):
+        return replace(plan, profile=profile or holder)
+    if isinstance(plan, Plan):
+        return ChosenPlan(plan=plan)
+    if preset is None and plan is None:
+        return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
+    from rlcorr_cli.plans import presets
 
+    if preset is not None and profile is None:
+        row = presets.preset(preset)
+        return ChosenPlan(plan=row.plan, notes=row.notes, options=(f"--preset {shlex.quote(preset)}",))
+    from rlcorr_cli.frameworks import read
 
-def _options(
-    of_plan: tuple[str, ...] | None, knobs: Mapping[str, Any], rejections: Sequence[str | Rejection]
-) -> tuple[str, ...] | None:
-    """The options of the command line that name a plan, with knobs turned on it; None where it has no such name."""
-    turned = {option: value for option, value in knobs.items() if value is not None}
-    texts = [text for text in rejections if isinstance(text, str)]
-    if of_plan is None or len(texts) < len(rejections):
-        return None
-    kept = (option for option in of_plan if option.partition(" ")[0] not in turned)
-    values = (f"{option} {value if isinstance(value, str) else plain(value)}" for option, value in turned.items())
-    return (*kept, *values, *(f"--rs {shlex.quote(text)}" for text in texts))
+    if preset is not None and profile is not None:
+        return read.preset_in(presets.preset(preset), profile)
+    if isinstance(plan, Mapping):
+        return read.plan_in(dict(plan), profile)
+    if isinstance(plan, str) and presets.is_preset(plan):
+        raise UsageError(f"⟦plan⟧ takes a file, and {plan} is a preset.", f"Write ⟦preset {plan}⟧.")
+    return replace(read.read_plan(str(plan), profile), options=(f"--plan {shlex.quote(str(plan))}",))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -260,65 +278,3 @@ def plan_file(plan: Any) -> str | None:
     if isinstance(plan, ChosenPlan):
         return plan.file
     return str(plan) if isinstance(plan, str | Path) else None
-
-
-def _resolved(plan: Any, preset: str | None, profile_name: str, *, turned: bool) -> ChosenPlan:
-    """The plan before knobs.  A profile has its framework's plans only: what that logs of others would be made up."""
-    profile = profile_called(profile_name)
-    if isinstance(plan, ChosenPlan):
-        if turned and plan.profile is not None:
-            raise _not_of(plan.profile)
-        if profile is not None and plan.profile is None:
-            raise _not_of(profile)
-        return plan if profile is None else replace(plan, profile=profile)
-    if profile is not None and (turned or isinstance(plan, Plan)):
-        raise _not_of(profile)
-    return _read(plan, profile) if preset is None else _of_preset(preset, profile)
-
-
-def _of_preset(name: Any, profile: "Framework | None") -> ChosenPlan:
-    from rlcorr_cli.plans.presets import preset
-
-    named = preset(name)
-    if profile is None:
-        return ChosenPlan(plan=named.plan, notes=named.notes, options=(f"--preset {shlex.quote(name)}",))
-    from rlcorr_cli.frameworks.read import preset_in
-
-    own = preset_in(named, profile)
-    return ChosenPlan(plan=own.plan, profile=profile, notes=own.notes)
-
-
-def _read(plan: Any, profile: "Framework | None") -> ChosenPlan:
-    """A plan as it is given, or what its file or mapping holds."""
-    if plan is None:
-        return ChosenPlan(plan=Plan("disabled") if profile is None else profile.read({}), profile=profile, options=())
-    if isinstance(plan, Plan):
-        return ChosenPlan(plan=plan)
-    if isinstance(plan, str | Path):
-        from rlcorr_cli.frameworks.read import read_plan
-        from rlcorr_cli.plans.presets import is_preset
-
-        if isinstance(plan, str) and is_preset(plan):
-            raise UsageError(f"⟦plan⟧ takes a file, and {plan} is a preset.", f"Write ⟦preset {plan}⟧.")
-        file = read_plan(str(plan), profile)
-        options = (f"--plan {shlex.quote(str(plan))}",)
-        return ChosenPlan(
-            plan=file.plan,
-            profile=profile,
-            notes=file.notes,
-            file=str(plan),
-            options=options,
-            objective=file.objective,
-            loss=file.loss,
-        )
-    from rlcorr_cli.frameworks.read import plan_in
-
-    read = plan_in(dict(plan), profile)
-    return ChosenPlan(plan=read.plan, profile=profile, notes=read.notes, objective=read.objective, loss=read.loss)
-
-
-def _not_of(profile: "Framework") -> UsageError:
-    return UsageError(
-        f"⟦profile {profile.name}⟧ takes its plan from that framework's own config or presets, not from flags.",
-        f"Write {profile.keys[0]} and the like to a YAML file and name it with ⟦plan⟧.",
-    )

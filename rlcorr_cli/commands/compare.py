@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
+from rlcorr_cli.commands.answers import AllowOverlap, answered, saved_parts
 from rlcorr_cli.commands.arguments import (
     COMPARING,
     OUTPUT,
@@ -54,20 +54,21 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, keep_totals, quarantines, sheet_files
-from rlcorr_cli.commands.saved import AllowOverlap, added, refuse_conflicting, result_of, saved_parts
+from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, sheet_files, with_files
 from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.show.forms import TOTALLED_SHEETS, sheet_destinations
+from rlcorr_cli.show.forms import sheet_destinations
 
 if TYPE_CHECKING:
+    from rlcorr_cli.reading.request import PlanColumns, ReadRequest
     from rlcorr_cli.results.compared import Comparison, NamedPlan
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.swept import Sweep
+    from rlcorr_cli.runs.reading import OpenDump
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,52 +119,31 @@ def compare(options: CompareOptions) -> "Comparison":
     Files of its own totals (.rlcorr) stand in the place of a dump, and are added.
     """
     from rlcorr_cli.plans.presets import PRESETS
-    from rlcorr_cli.runs import compare as comparing
+    from rlcorr_cli.results.compared import ComparisonRun, comparison_of
+    from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
     asked = [choose_plan(preset=name) for name in (*names("preset", options.preset), *(PRESETS if options.all else ()))]
     asked += [choose_plan(plan=each) for each in several(options.plan)]
     compared = asked or default_plans()
     objectives = _objectives(compared, options)
-    outputs = sheet_files(options.output, TOTALLED_SHEETS)
-    places = sheet_destinations(outputs, options.overwrite)
-    if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
-        from rlcorr_cli.results.compared import ComparisonRun, comparison_of
 
-        notes = check_touched(places, parts, plans=asked)
-        first, run = added(
-            parts, ComparisonRun, options, group_by=options.group_by, allow_overlap=options.allow_overlap
-        )
-        held = dict.fromkeys(each.name for each in run.objectives)
-        refuse_conflicting(
-            first,
-            {
-                "The plans": (_other_plans(asked, run.plans), _names(run.plans)),
-                "⟦objective⟧": (
-                    ", ".join(dict.fromkeys(each.name for each in objectives.values())) or None,
-                    ", ".join(held),
-                ),
-                "⟦cluster_by⟧": (options.cluster_by, run.provenance.settings["cluster_by"]),
-                "⟦seed⟧": (options.seed or None, run.provenance.seed),
-            },
-        )
-        with Outputs() as staging:
-            of_sum = replace(result_of(first, run, comparison_of), totals=run, sort=options.sort)
-            return finished(of_sum, notes, outputs, staging)
-    reading = request(options.dumps, options, group_by=options.group_by, cluster_by=options.cluster_by)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plans=asked)
-    with Outputs() as staging, computing(options) as compute:
-        comparison = comparing.compare(
-            reading,
-            compared,
-            named=bool(asked),
-            objectives=objectives,
-            computing=compute,
-            seed=options.seed,
-            watch=options.watch,
-            staging=staging,
-            totals=keep_totals(outputs),
-        )
-        return finished(replace(comparison, sort=options.sort), notes, outputs, staging)
+    def conflicts(run: ComparisonRun) -> dict[str, tuple[Any, Any]]:
+        wanted, held = (dict.fromkeys(each.name for each in every) for every in (objectives.values(), run.objectives))
+        return {
+            "The plans": (_other_plans(asked, run.plans), _names(run.plans)),
+            "⟦objective⟧": (", ".join(wanted) or None, ", ".join(held)),
+        }
+
+    return answered(
+        options,
+        ComparisonRun,
+        columns=lambda reading: comparison_columns(reading, [each.plan for each in compared], bool(objectives)),
+        measured=lambda read: comparison_totals(
+            read, compared, named=bool(asked), objectives=objectives, seed=options.seed
+        ),
+        answer=lambda run, *_: replace(comparison_of(run), sort=options.sort),
+        conflicts=conflicts,
+    )
 
 
 def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, Objective]:
@@ -240,59 +220,53 @@ def sweep(options: SweepOptions) -> "Sweep":
     mean.  Files of its own totals (.rlcorr) stand in the place of a dump, and are added; the plan is then theirs, and
     no target can be named, because that reads the dump again.
     """
-    from rlcorr_cli.results.swept import Targets
-    from rlcorr_cli.runs import sweep as sweeping
+    from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, sweep_of
+    from rlcorr_cli.runs.reading import check_rereadable
+    from rlcorr_cli.runs.sweep import sweep_columns, sweep_totals, units_at_targets
     from rlcorr_cli.totals.comparison import divides_by_mean
 
     targets = Targets(options.target_keep, options.target_ess)
-    outputs = sheet_files(options.output, TOTALLED_SHEETS)
-    places = sheet_destinations(outputs, options.overwrite)
-    parts = saved_parts(options.dumps, allow_overlap=options.allow_overlap)
+    if targets.wanted and (parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
+        raise UsageError(
+            f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
+            "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
+        )
     is_named = asks_for_plan(options) or options.vary is not None
-    moved = _swept(options.vary, chosen_plan(options)) if is_named or not parts else None
-    file = options.plan
-    if parts:
-        from rlcorr_cli.results.swept import SweepRun, sweep_of
+    asked = _swept(options.vary, chosen_plan(options)) if is_named else None
 
-        notes = check_touched(places, parts, plan=file)
+    def columns(reading: "ReadRequest") -> "PlanColumns":
+        if asked is None:
+            raise UsageError(*UNNAMED)
+        if options.batch_by is not None and not divides_by_mean(asked.base):
+            raise UsageError("⟦batch_by⟧ has no effect here: the plan does not use batches.", "Leave it out.")
+        return sweep_columns(reading, asked.plan(asked.bounds(0.0)))
+
+    def measured(read: "OpenDump") -> SweepRun:
+        assert asked is not None
         if targets.wanted:
-            raise UsageError(
-                f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
-                "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
-            )
-        first, run = added(parts, SweepRun, options, allow_overlap=options.allow_overlap)
-        refuse_conflicting(
-            first,
-            {
-                "The free bound": (moved and moved.name, run.swept.name),
-                "The rest of the plan": (moved and moved.base.id, run.swept.base.id),
-            },
-        )
-        with Outputs() as staging:
-            result = result_of(first, run, partial(sweep_of, targets=targets, candidates={}))
-            return finished(replace(result, totals=run), notes, outputs, staging)
-    assert moved is not None
-    if options.batch_by is not None and not divides_by_mean(moved.base):
-        raise UsageError("⟦batch_by⟧ has no effect here: the plan does not use batches.", "Leave it out.")
-    reading = request(options.dumps, options)
-    notes = check_touched((*places, *quarantines(reading)), reading.paths, plan=file)
-    with Outputs() as staging, computing(options) as compute:
-        result = sweeping.sweep(
-            reading,
-            moved,
-            targets,
-            computing=compute,
-            watch=options.watch,
-            staging=staging,
-            totals=keep_totals(outputs),
-        )
-        return finished(result, notes, outputs, staging)
+            check_rereadable(read.dump)
+        return sweep_totals(read, asked)
+
+    def conflicts(run: SweepRun) -> dict[str, tuple[Any, Any]]:
+        return {
+            "The free bound": (asked and asked.name, run.swept.name),
+            "The rest of the plan": (asked and asked.base.id, run.swept.base.id),
+        }
+
+    def answer(run: SweepRun, read: "OpenDump | None", _: object) -> Sweep:
+        units = {} if read is None else units_at_targets(read, run, targets)
+        return sweep_of(run, targets=targets, candidates=units)
+
+    return answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
+
+
+UNNAMED = "sweep varies one bound: name it with ⟦vary⟧.", VARY
 
 
 def _swept(vary: Any, chosen: ChosenPlan) -> Swept:
     """What moves, and the rest of the plan."""
     if not isinstance(vary, str):
-        raise UsageError("sweep varies one bound: name it with ⟦vary⟧.", VARY)
+        raise UsageError(*UNNAMED)
     base = chosen.plan
     if base.budgets:
         raise UsageError(
@@ -357,6 +331,7 @@ def diff(
     tells rows apart, what rollout says of a row does.  `fail_on` makes a failure in `junit` of each metric that moved.
     """
     from rlcorr_cli.results.diffed import checked
+    from rlcorr_cli.results.saved import is_report
     from rlcorr_cli.runs.diff import DiffSettings
     from rlcorr_cli.runs.diff import diff as run
 
@@ -365,9 +340,11 @@ def diff(
     refuse_stdin_twice(*(paths(dump) for dump in dumps))
     files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
     read = Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
-    asked = [request(dump, read, group_by=group_by, cluster_by=cluster_by) for dump in dumps]
+    grouped = {"group_by": names("group_by", group_by), "cluster_by": cluster_by}
+    asked = [replace(request(dump, read), **grouped) for dump in dumps]
+    asked = [reading if is_report(reading.paths) else with_files(reading) for reading in asked]
     places = sheet_destinations(files, overwrite)
-    notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.paths])
+    notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
     how = Computed(device=device, batch_tokens=batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
     with Outputs() as staging, computing(how) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)

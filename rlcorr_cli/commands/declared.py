@@ -33,7 +33,8 @@ class Opt:
     largest number allowed.  should: what errors say of a value of the right type, 'be text', where the type does not
     tell; such_as: one of them.
     offers: the names that a shell may complete, or a function of `completion` that finds them; those of choices are
-    known.  python: more text for help in Python.  rare: it stands in --help-all alone.
+    known.  python: more text for help in Python.  rare: it stands in --help-all alone.  setting: of an option that
+    totals depend on, the name by which their provenance holds it.
     """
 
     help: str
@@ -49,6 +50,7 @@ class Opt:
     such_as: str = ""
     hidden: bool = False
     rare: bool = False
+    setting: str = ""
     offers: Sequence[str] | Callable[..., Any] | None = None
 
 
@@ -85,6 +87,11 @@ class Declared:
         if not isinstance(self.by, Opt) or not self.panel:
             return ()
         return self.by.flags or (as_flags(f"⟦{self.name}⟧"),)
+
+    @property
+    def setting(self) -> str:
+        """The name by which the provenance of totals holds it; nothing of what these do not depend on."""
+        return self.by.setting if isinstance(self.by, Opt) else ""
 
     @property
     def typed(self) -> Any:

@@ -1,6 +1,5 @@
 """What writes rows: `filter` and `correct` by a plan, `convert` in canonical columns."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -39,7 +38,7 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, written
+from rlcorr_cli.commands.outputs import check_touched, with_files, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
@@ -145,8 +144,8 @@ def filter(options: FilterOptions) -> "Filtered":
         divides_coefs=options.coef == "normalized",
         force=options.force,
     )
-    reading = request(options.dumps, options)
-    notes = check_touched(filtering.destinations(reading, target), reading.paths, plan=chosen)
+    reading = with_files(request(options.dumps, options))
+    notes = check_touched(filtering.destinations(reading, target), reading.files, options)
     with computing(options) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=options.watch)
     return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
@@ -259,13 +258,16 @@ def convert(options: ConvertOptions) -> "Converted":
         raise UsageError("No output is named.", "Use ⟦output PATH⟧: a .parquet or .jsonl file, or a directory.")
     path = written("⟦output⟧", options.output)
     reading = request(options.dumps, Read(format=options.format, map=options.map, limit=options.limit))
-    joined: Sequence[str] = () if options.join is None else (str(options.join),)
-    refuse_stdin_twice(reading.paths, joined)
-    notes = check_touched([converting.destination(path, options.overwrite)], (*reading.paths, *joined))
+    joined = None if options.join is None else Read(map=options.map)
+    other = None if joined is None else request(str(options.join), joined)
+    refuse_stdin_twice(reading.paths, () if other is None else other.paths)
+    reading, other = with_files(reading), None if other is None else with_files(other)
+    read = (*reading.files, *(() if other is None else other.files))
+    notes = check_touched([converting.destination(path, options.overwrite)], read)
     converted = converting.convert(
         reading,
         path,
-        join=None if options.join is None else str(options.join),
+        join=other,
         on=names("on", [name.strip() for name in options.on.split(",")] if isinstance(options.on, str) else options.on),
         overwrite=options.overwrite,
         rows_per_file=options.rows_per_file,

@@ -1,20 +1,27 @@
-"""What a run reads and writes, compared before it starts; the one place that every command goes through for that."""
+"""What a run reads and writes, compared before it starts; the one place that every command goes through for that.
+
+A dump's files are looked for once: outputs are held against those that were found, and no others are read.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import several
-from rlcorr_cli.commands.choose import plan_file
-from rlcorr_cli.errors import UsageError, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError, shortened
 from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED
+
+READ = ("plan", "rules", "baseline", "tokenizer", "clean_dump")
+"""Options that name files to be read, among other things."""
 
 
 def written(option: str, path: Any) -> Path:
@@ -61,26 +68,22 @@ def junit_file(path: str | Path) -> Destination:
     return Destination(path=written("⟦junit⟧", path), option="⟦junit⟧", overwrite=True)
 
 
-def check_touched(
-    destinations: Sequence[Destination],
-    dumps: Sequence[str],
-    *,
-    plan: Any = None,
-    plans: Sequence[Any] = (),
-    rules: str | Path | None = None,
-    baseline: Any = None,
-    tokenizer: str | Path | None = None,
-    clean_dump: Any = None,
-) -> tuple[str, ...]:
+def with_files(reading: ReadRequest) -> ReadRequest:
+    """The same of the files that the dump's names stand for now; what is wrong with them is said where it is opened."""
+    from rlcorr_cli.reading.find import find_noting
+
+    with suppress(RlcorrError):
+        return replace(reading, found=find_noting(reading.paths, reading.format))
+    return reading
+
+
+def check_touched(destinations: Sequence[Destination], dumps: Sequence[str], options: Any = None) -> tuple[str, ...]:
     """Refuse an output that cannot be written, or is what the run reads; notes on which options were not typed, and
     on what killed runs had left there.
 
-    plan, plans, baseline, clean_dump: as functions take them, of which only files are looked at.
+    dumps: the files of dumps.  options: of the command, of which those of READ name files.
     """
-    clean: list[Any] = [*clean_dump] if isinstance(clean_dump, (list, tuple)) else [clean_dump]
-    files_of = [("rules", rules), ("baseline", baseline), ("tokenizer", tokenizer)]
-    files_of += [("clean_dump", path) for path in clean]
-    left = check_run(destinations, _reads(dumps, (plan, *plans), files_of)) if destinations else ()
+    left = check_run(destinations, _reads(dumps, options)) if destinations else ()
     return (*config.NOTES.get(), *left)
 
 
@@ -105,13 +108,10 @@ def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging
     return result
 
 
-def _reads(
-    dumps: Sequence[str], plans: Sequence[Any], files_of: Sequence[tuple[str, Any]]
-) -> Iterator[tuple[str, str | Path]]:
-    plan_files = (("plan", plan_file(plan)) for plan in plans)
-    for option, path in (*plan_files, *files_of):
-        if isinstance(path, str | Path):
-            yield f"⟦{option}⟧", located(path) if isinstance(path, str) else path
-    from rlcorr_cli.reading.find import files
-
-    yield from ((DUMP, path) for path in files(dumps))
+def _reads(dumps: Sequence[str], options: Any) -> Iterator[tuple[str, str | Path]]:
+    for name in READ:
+        for named in several(getattr(options, name, None)):
+            path = named.file if isinstance(named, ChosenPlan) else named
+            if isinstance(path, str | Path):
+                yield f"⟦{name}⟧", located(path) if isinstance(path, str) else path
+    yield from ((DUMP, path) for path in dumps)

@@ -1,7 +1,7 @@
 """What shows a result: `plot` draws pictures, `to_html` makes the page, `save` writes it in the form of a suffix."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +24,7 @@ from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Act, Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, written
+from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, with_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
@@ -35,6 +35,7 @@ from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
+    from rlcorr_cli.reading.dump import Dump
     from rlcorr_cli.results.checked import Checked
     from rlcorr_cli.results.compared import Comparison
     from rlcorr_cli.results.diagnosed import DiagnosedDump
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.swept import Sweep
     from rlcorr_cli.results.watched import Watched
     from rlcorr_cli.results.written import Converted, Filtered
-    from rlcorr_cli.runs.computing import Computing
-    from rlcorr_cli.runs.reading import Watch
+    from rlcorr_cli.runs.reading import OpenDump
     from rlcorr_cli.show.figures import Drawn
 
     Result = (
@@ -181,13 +181,14 @@ def plot(options: PlotOptions) -> "Pictures":
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    reading = request("" if isinstance(options.source, Report) else options.source, options, group_by=options.group_by)
-    inputs = () if isinstance(options.source, Report) else reading.paths
+    reading = request("" if isinstance(options.source, Report) else options.source, options)
+    report = saved(options.source)
+    reading = reading if report is not None else with_files(reading)
+    inputs = () if isinstance(options.source, Report) else reading.files
     targets = {
         each: replace(place, overwrite=options.overwrite) for each, place in _targets(options.output, wanted).items()
     }
-    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, plan=options.plan)
-    report = saved(options.source)
+    notes = check_touched((*targets.values(), *quarantines(reading)), inputs, options)
     for each in wanted:
         if each in NO_REPORT and report is not None:
             raise UsageError(NO_REPORT[each][0], "Name the dump itself.")
@@ -203,9 +204,16 @@ def plot(options: PlotOptions) -> "Pictures":
             drawn = {each: figures.draw(each, report) for each in wanted}
         else:
             chosen = chosen_plan(options)
+            from rlcorr_cli.runs.reading import OpenDump
+
             with computing(options) as compute:
                 watch = options.watch
-                drawn = _read(wanted, reading, chosen, computing=compute, watch=watch, staging=staging)
+                drawn = _read(
+                    wanted,
+                    reading,
+                    chosen,
+                    lambda dump: OpenDump(dump=dump, computing=compute, watch=watch, staging=staging),
+                )
         pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
     return pictures
@@ -289,20 +297,19 @@ def _read(
     kinds: Sequence[str],
     reading: ReadRequest,
     chosen: "ChosenPlan",
-    *,
-    computing: "Computing",
-    watch: "Watch | None",
-    staging: Outputs,
+    as_read: "Callable[[Dump], OpenDump]",
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more.
 
     Staleness looks at steps and versions at once, every other report at steps alone; the dump is read twice for them
     only where these groupings differ.
     """
+    from rlcorr_cli.reading.dump import open_dump
     from rlcorr_cli.show import document_of, figures
 
     drawn: dict[str, Drawn] = {}
     if of_plan := [kind for kind in kinds if kind not in NO_REPORT]:
+        from rlcorr_cli.results.build import report_of
         from rlcorr_cli.runs import analyze as analysis
 
         # Which sequences carry the gradient is told of weights times advantages.
@@ -312,29 +319,26 @@ def _read(
         reports: dict[tuple[str, ...], Report] = {}
         for grouping in dict.fromkeys(groups.values()):
             # Intervals, which take a seed, are drawn of groups alone.
-            reports[grouping] = analysis.analyze(
-                dump.with_request(group_by=grouping),
-                chosen,
-                computing=computing,
-                seed=0 if grouping else None,
-                watch=watch,
-                pictures=True,
-                staging=staging,
+            run = analysis.analysis_totals(
+                as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
             )
+            reports[grouping] = report_of(run)
             dump = replace(dump, request=_again(dump.request))
         drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
     if COMPARE in kinds:
-        from rlcorr_cli.runs.compare import compare
+        from rlcorr_cli.results.compared import comparison_of
+        from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
-        whole = replace(_again(reading) if drawn else reading, group_by=())
-        comparison = compare(whole, default_plans(), named=False, computing=computing, watch=watch, staging=staging)
-        drawn[COMPARE] = forms.picture(document_of(comparison), COMPARE)
+        plans, whole = default_plans(), replace(_again(reading) if drawn else reading, group_by=())
+        dump = open_dump(whole, comparison_columns(whole, [each.plan for each in plans]))
+        compared = comparison_totals(as_read(dump), plans, named=False)
+        drawn[COMPARE] = forms.picture(document_of(comparison_of(compared)), COMPARE)
     if DIAGNOSE in kinds:
-        from rlcorr_cli.runs.diagnose import diagnose
+        from rlcorr_cli.results.diagnosed import diagnosis_of
+        from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
-        whole = replace(_again(reading) if drawn else reading, group_by=())
-        diagnosis = diagnose(whole, computing=computing, watch=watch, staging=staging)
-        drawn[DIAGNOSE] = forms.picture(document_of(diagnosis), DIAGNOSE)
+        dump = open_dump(replace(_again(reading) if drawn else reading, group_by=()), LEVELS)
+        drawn[DIAGNOSE] = forms.picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
     return drawn
 
 

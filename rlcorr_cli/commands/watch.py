@@ -145,7 +145,7 @@ def watch(options: WatchOptions) -> "Watched":
         if is_remote(folder):
             raise UsageError(f"⟦tb {folder}⟧: event files grow, which objects in a store cannot.", "Name a folder.")
         places.append(replace(tensorboard.destination(folder), option="⟦tb⟧"))
-    notes = check_touched(places, (), plan=options.plan, rules=options.rules)
+    notes = check_touched(places, (), options)
     chosen = chosen_plan(options)
     asked = policy(
         file=None if options.rules is None else read_rules(str(options.rules)),

@@ -4,11 +4,12 @@ A framework is a module that says where its keys stand, which plan they mean and
 and a row here.  Its quirks (inverse k1 bounds, empty sequences counted, clamped spreads) live in that module alone.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, naming
 from rlcorr_cli.frameworks.areal import AREAL
+from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.framework import Framework, meaning
 from rlcorr_cli.frameworks.ms_swift import MS_SWIFT
 from rlcorr_cli.frameworks.nemo import NEMO
@@ -23,11 +24,10 @@ from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
 from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
 from rlcorr_cli.frameworks.verl_run import VERL
 from rlcorr_cli.frameworks.xtuner import XTUNER
-from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
-from rlcorr_cli.plans.objective import CLIPPED, ObjectiveBlock, ObjectiveName
+from rlcorr_cli.plans.objective import CLIPPED, ObjectiveName
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.plans.preset_configs import CONFIGS, PeerConfig
+from rlcorr_cli.plans.preset_configs import PeerConfig
 from rlcorr_cli.plans.presets import PRESETS, Preset
 
 FRAMEWORKS: tuple[Framework, ...] = (
@@ -45,31 +45,20 @@ LISTED = 6
 """Presets that an error names, and options that a note does."""
 
 
-@frozen
-class PlanFile:
-    """A file's plan, what its reader should know about it, its `objective` block, and the loss that its trainer takes
-    where that is another objective than the plan's."""
-
-    plan: Plan
-    notes: tuple[str, ...]
-    objective: ObjectiveBlock | None = None
-    loss: ObjectiveName | None = None
-
-
-def read_plan(path: str, profile: Framework | None) -> PlanFile:
+def read_plan(path: str, profile: Framework | None) -> ChosenPlan:
     """The plan in a file: a framework's config when a profile is given, else our own records."""
     data, notes = load(path)
     with naming(path):
         read = plan_in(data, profile)
-    return PlanFile(read.plan, tuple(f"{path}, {note}" for note in (*notes, *read.notes)), read.objective, read.loss)
+    return replace(read, notes=tuple(f"{path}, {note}" for note in (*notes, *read.notes)), file=path)
 
 
-def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
+def plan_in(data: dict[str, Any], profile: Framework | None) -> ChosenPlan:
     """The same of what a file would hold."""
     data = _of_wandb(data)
     if profile is not None:
         config = profile.options(data)
-        return PlanFile(profile.read(config), profile.config_notes(config))
+        return ChosenPlan(plan=profile.read(config), profile=profile, notes=profile.config_notes(config))
     known_by = [framework for framework in FRAMEWORKS if not framework.is_profile and framework.knows(data)]
     known_by.sort(key=lambda framework: not framework.is_signed(data))
     objectives = {option: name for framework in known_by for option, name in framework.objectives(data).items()}
@@ -87,7 +76,7 @@ def plan_in(data: dict[str, Any], profile: Framework | None) -> PlanFile:
     if unread:
         more = f" and {len(unread) - LISTED:,} more" if len(unread) > LISTED else ""
         notes += (f"not read: {', '.join(unread[:LISTED])}{more}.",)
-    return PlanFile(plan, notes, loss=next(iter(objectives.values()), None))
+    return ChosenPlan(plan=plan, notes=notes, loss=next(iter(objectives.values()), None))
 
 
 def _of_objective(option: str, name: ObjectiveName) -> str:
@@ -105,7 +94,7 @@ def _of_wandb(data: dict[str, Any]) -> dict[str, Any]:
     return {key: each["value"] for key, each in options.items() if "value" in each}
 
 
-def _own_records(data: dict[str, Any]) -> PlanFile:
+def _own_records(data: dict[str, Any]) -> ChosenPlan:
     """The plan of our own records; a UsageError that says whose configs are read where they are none."""
     own = dict(data)
     block = own.pop("objective", None)
@@ -118,7 +107,7 @@ def _own_records(data: dict[str, Any]) -> PlanFile:
         names = [framework.name for framework in FRAMEWORKS if not framework.is_profile]
         read = f"Configs are read of {', '.join(names[:-1])} and {names[-1]}; of verl in 2025-10 with its ⟦profile⟧."
         raise UsageError(error.what, f"{error.do} {read}") from None
-    return PlanFile(plan, (), None if block is None else objective_block(block))
+    return ChosenPlan(plan=plan, objective=None if block is None else objective_block(block))
 
 
 def _readers(data: dict[str, Any]) -> tuple[str, ...]:
@@ -133,22 +122,22 @@ def _readers(data: dict[str, Any]) -> tuple[str, ...]:
     return (*sentences, f"⟦profile {profiles[-1].name}⟧ reads them as they are.") if profiles else sentences
 
 
-def preset_in(row: Preset, profile: Framework) -> PlanFile:
+def preset_in(row: Preset, profile: Framework) -> ChosenPlan:
     """A preset as a framework's release has it; a UsageError where the release has nothing that means the same."""
-    config = CONFIGS.get(row.name)
+    config = row.config
     plan = None if config is None or not config.reader else _understood(_options(config), profile)
     if config is None or plan is None or meaning(plan) != meaning(row.plan):
         names = presets_of(profile)
         has = f"It has {', '.join(names[:LISTED])}{', …' if len(names) > LISTED else ''}; or name" if names else "Name"
         raise UsageError(f"{profile.name} has no preset '{row.name}'.", f"{has} its own config with ⟦plan⟧.")
     options = ", ".join(line.strip() for line in config.text.splitlines() if not line.endswith(":"))
-    return PlanFile(plan, (f"{row.name} as {profile.name} has it: {options}.",))
+    return ChosenPlan(plan=plan, profile=profile, notes=(f"{row.name} as {profile.name} has it: {options}.",))
 
 
 def presets_of(profile: Framework) -> tuple[str, ...]:
     """The presets that a framework's release has, each by its shortest name."""
-    with_reader = [row for row in PRESETS.values() if row.name in CONFIGS and CONFIGS[row.name].reader]
-    plans = {row: _understood(_options(CONFIGS[row.name]), profile) for row in with_reader}
+    configs = {row: row.config for row in PRESETS.values() if row.config is not None and row.config.reader}
+    plans = {row: _understood(_options(config), profile) for row, config in configs.items()}
     same = (row for row, plan in plans.items() if plan is not None and meaning(plan) == meaning(row.plan))
     return tuple(min((row.name, *row.aliases), key=len) for row in same)
 

@@ -7,6 +7,7 @@ of a lower one.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -24,6 +25,7 @@ from rlcorr_cli.plans.plan import (
     Weighting,
     WeightScope,
 )
+from rlcorr_cli.plans.plan import veto as veto_rejection
 
 Side = Literal["both", "low", "high"]
 FlagOutside = Literal["clamp", "zero"]
@@ -91,9 +93,10 @@ def _bound(text: str, context: str) -> float | None:
 def override(
     plan: Plan,
     *,
-    weights: WeightFlag | None = None,
+    is_: str | None = None,
     normalize: Normalize | None = None,
-    rejections: tuple[Rejection, ...] = (),
+    rs: Sequence[str | Rejection] = (),
+    veto: float | None = None,
     mode: Mode | None = None,
 ) -> Plan:
     """`plan` with single knobs turned (the command line's flags).
@@ -101,7 +104,7 @@ def override(
     Weighting knobs change the plan's weighting, or start one (which takes `weights`).  A rejection replaces
     the plan's of the same statistic and scope, and keeps its name; else it is added.
     """
-    weighting = plan.weighting
+    weighting, weights = plan.weighting, None if is_ is None else parse_weights(is_)
     if weights is not None or normalize is not None:
         if weighting is None and weights is None:
             raise UsageError("There is no weighting to change.", "Add ⟦is_ token:,2⟧ (or sequence:,2, geometric:,2).")
@@ -114,6 +117,8 @@ def override(
             outside=asked.outside or base.outside,
             normalize=normalize or base.normalize,
         )
+    rejections = [parse_rejection(each) if isinstance(each, str) else each for each in rs]
+    rejections += [] if veto is None else [veto_rejection(veto)]
     all_rejections = _replaced(plan.rejections, rejections)
     changed = replace(plan, weighting=weighting, rejections=all_rejections, mode=mode or plan.mode)
     if changed == plan:
@@ -121,7 +126,7 @@ def override(
     return replace(changed, name="custom" if plan.name in ("custom", "disabled") else f"{plan.name}+flags")
 
 
-def _replaced(of_plan: tuple[Rejection, ...], of_flags: tuple[Rejection, ...]) -> tuple[Rejection, ...]:
+def _replaced(of_plan: tuple[Rejection, ...], of_flags: Sequence[Rejection]) -> tuple[Rejection, ...]:
     """A plan's rejections with the flags' bounds where a flag has the same target, then the flags' others."""
     flag_rejections = {target(rejection): rejection for rejection in of_flags}
     if len(flag_rejections) < len(of_flags):

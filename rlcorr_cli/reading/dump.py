@@ -256,17 +256,18 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
 
 
 def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> Dump:
-    """Find the files, settle the columns, cut the work; reads footers and first rows only.
+    """Find the files, where the request has none yet, settle the columns, cut the work; reads footers and first rows
+    only.
 
     A dump without rows opens, and has no shards or shards that yield nothing.
     """
     check_names(request.columns)
-    sources, search_notes = find_noting(request.paths, request.format)
+    sources, search_notes = request.found or find_noting(request.paths, request.format)
     if any(source.path == STDIN for source in sources):
         if sys.stdin is None:  # closed by the caller: `<&-`
             raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
         stdin = Stdin(sys.stdin.buffer)
-        sources = [replace(source, path=stdin) if source.path == STDIN else source for source in sources]
+        sources = tuple(replace(source, path=stdin) if source.path == STDIN else source for source in sources)
     plan_columns = plan_columns or PlanColumns()
     paths = [source.path for source in sources]
     folders = named_by_files(paths, file=FILE in request.group_by, step="step" not in request.columns)
@@ -293,7 +294,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         indexes = {path: replace(each, partition=each.partition.unnumbered()) for path, each in indexes.items()}
     if all(index.made for index in indexes.values()):
         indexes = _with_all_columns(indexes)
-    return _settled(request, plan_columns, tuple(sources), indexes, search_notes=search_notes)
+    return _settled(request, plan_columns, sources, indexes, search_notes=search_notes)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rlcorr_cli.errors import DataError, UsageError, shortened
 from rlcorr_cli.files import filesystem, located
@@ -191,12 +191,19 @@ def blaming_changes(files: Iterable[tuple[str, Stamp | None]], format: str = "")
         raise
 
 
+class Found(NamedTuple):
+    """What some names stand for, and notes on files that are not read."""
+
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...]
+
+
 def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
     """As `find_noting`, without the notes."""
-    return find_noting(paths, format)[0]
+    return list(find_noting(paths, format).sources)
 
 
-def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source], tuple[str, ...]]:
+def find_noting(paths: Sequence[str], format: str = "auto") -> Found:
     """Files in the order named, and notes on files that are not read; directories and globs expand in sorted order.
 
     format: 'auto' goes by suffix, then by the first bytes; a formats.container's name holds for every file.
@@ -236,7 +243,7 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> tuple[list[Source
         if unread := [*hits.unread, *passed_over]:
             notes.append(f"{counted_by_suffix(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
-    return united, (*_of_layouts(read.values(), united), *notes)
+    return Found(tuple(united), (*_of_layouts(read.values(), united), *notes))
 
 
 def complete_sources(

@@ -5,11 +5,14 @@ Loads nothing heavy, because options are turned into it before anything is read.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
+
+if TYPE_CHECKING:
+    from rlcorr_cli.reading.find import Found
 
 IDS = ("sample_id", "step")
 """What tells rows apart: an id, and the step that it is of."""
@@ -28,6 +31,7 @@ EngineName = Literal["auto", "threads", "processes", "ray"]
 class ReadRequest:
     """Which dump, and how its rows are read and grouped.
 
+    found: the files that its paths stand for, where they were looked for already; they are not looked for again.
     format: a container's name, or 'auto'.  columns: canonical name -> the dump's column, before any guess.
     group_by: columns to group rows by, canonical (`step`) or the dump's own.  batch_by: the column of training
     batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.  drawn_by: which of
@@ -38,6 +42,7 @@ class ReadRequest:
     """
 
     paths: tuple[str, ...]
+    found: "Found | None" = None
     format: str = "auto"
     columns: Mapping[str, str] = field(default_factory=dict[str, str])
     group_by: tuple[str, ...] = ()
@@ -47,6 +52,13 @@ class ReadRequest:
     drawn_by: tuple[str, ...] = IDS
     cluster_by: str | None = None
     sample: int | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files that are read; what was named, where they were not looked for."""
+        if self.found is None:
+            return self.paths
+        return tuple(path for source in self.found.sources for path, _ in source.files)
 
 
 @frozen(kw_only=True)

@@ -5,8 +5,8 @@ and, as it follows from the fields, only checked when it is read.  What JSON has
 stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[..., Form(...)].  The description of a record
 for readers of the schema is its docstring, that of a key `Key.about`.
 
-Dataclasses, not classes of a library: no command pays for them before it writes JSON (`forms.py`), fields may be views
-of arrays of 100,000 groups, and a fault is told with its whole place (groups.3.metrics.kl).
+Dataclasses, not classes of msgspec, which reads and describes their JSON: no command pays for it before it writes some
+(`forms.py`), keys follow from others, and fields may be views of arrays of 100,000 groups.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ class Record:
         return write_keys(self, without)
 
     @classmethod
-    def from_dict(cls, data: Any) -> Self:
-        """What `to_dict` wrote; a Fault names what is wrong, keys of a later release are ignored."""
-        from rlcorr_cli.records.forms import read_keys
+    def from_json(cls, text: str | bytes) -> Self:
+        """What was written as JSON; a ValueError says what is wrong, and where.  Keys of later releases go."""
+        from rlcorr_cli.records.forms import read_json
 
-        return cls.of_keys(read_keys(cls, data))
+        return read_json(cls, text)
 
     @classmethod
     def of_keys(cls, values: dict[str, Any]) -> Self:

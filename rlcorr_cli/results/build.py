@@ -13,7 +13,7 @@ from rlcorr_cli.causes.diagnosis import standing
 from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
-from rlcorr_cli.causes.step_levels import step_levels
+from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
@@ -25,11 +25,11 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
-from rlcorr_cli.results.groups import COUNTED, Clusters, by_batch, counts, key_order, refuse_empty, with_whole
+from rlcorr_cli.results.groups import COUNTED, Clusters, Group, by_batch, counts, key_order, with_bad_rows, with_whole
 from rlcorr_cli.results.objective import group_objectives, objective_report
-from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
+from rlcorr_cli.results.report import QUANTILE_NOTE, Report
 from rlcorr_cli.results.rules import RULES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.story import story_of
@@ -68,9 +68,8 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         step_at = places[0]
     group_by = columns[:-1] if provenance.adds_step and step_at is None else provenance.asked_groups
     objective, cluster_by = run.objective, provenance.settings["cluster_by"]
-    whole_counts = {**counts(None if totals is None else totals.numbers.whole, plan.mode)}
-    whole_counts |= {"rows": whole_counts["rows"] + problems.n_rows, "bad_rows": problems.n_rows}
-    refuse_empty(whole_counts, run.inputs)
+    good = counts(None if totals is None else totals.numbers.whole, plan.mode)
+    whole_counts = with_bad_rows(good, problems.n_rows, run.inputs)
     assert totals is not None, "a dump with a valid token has totals"
     divided = factors(totals, plan, CANONICAL if profile is None else profile.batch_mean) if plan.normalizes else None
     of_objective, of_groups = None, dict[tuple[Any, ...], Values]()
@@ -227,7 +226,7 @@ def _ranges(
     levels = step_levels(sample, range_of)
     ranges: list[Group] = []
     for n, (places, group) in enumerate(zip(found, together, strict=True)):
-        of_steps = tuple(plain(values[place]) for place in places)
+        of_steps = tuple(as_json(values[place]) for place in places)
         keys = [clusters[values[place]] for place in places if values[place] in clusters]
         ranges.append(
             replace(

@@ -15,10 +15,10 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import POOLED
-from rlcorr_cli.results.groups import Inputs, of_inputs
+from rlcorr_cli.results.groups import Group, Inputs, of_inputs
 from rlcorr_cli.results.policy import FLAGS, FailOn, Policy, apply
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
-from rlcorr_cli.results.report import Group, Report
+from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity, Status, with_remedies, worst_first
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.verdict import Level
@@ -69,7 +69,7 @@ ABSENT = "absent"
 """The rule on a fault, or on a flag, in a word."""
 ACCEPTED = "Accepted"
 """How the message of a fault begins that passes because it is accepted."""
-CheckCounts = Annotated[Mapping[str, int], Form(keys=("rules", "failed", "warned", "passed"))]
+CheckCounts = Annotated[Mapping[str, int], Form(name="check_counts", keys=("rules", "failed", "warned", "passed"))]
 
 
 @frozen(kw_only=True)
@@ -101,7 +101,7 @@ class Checked(Output):
         return self.measurements.inputs
 
     @property
-    @computed(after="inputs")
+    @computed(after="story")
     def status(self) -> Literal["passed", "failed"]:
         """The exit status in a word."""
         return "passed" if self.passed else "failed"

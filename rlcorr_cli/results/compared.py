@@ -31,14 +31,14 @@ from rlcorr_cli.results.groups import (
     by_batch,
     key_order,
     of_inputs,
-    refuse_empty,
+    with_bad_rows,
     with_whole,
 )
 from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
 from rlcorr_cli.results.rules import RULES, Section, judge
-from rlcorr_cli.results.saved_runs import MeasuredRun, together
+from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import GeometricBounds, geometric_bounds
 from rlcorr_cli.results.verdict import verdict
@@ -51,7 +51,7 @@ from rlcorr_cli.totals.comparison import (
     weight_means,
 )
 from rlcorr_cli.totals.families import Values, finite
-from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers
 
@@ -213,26 +213,14 @@ class ComparisonRun(MeasuredRun):
         provenance = replace(self.provenance, groups=tuple(columns))
         return replace(self, measured=replace(self.measured, totals=totals, provenance=provenance))
 
-    @classmethod
-    def added(cls, runs: "Iterable[ComparisonRun]") -> "ComparisonRun":
-        """The sum of runs, taken one at a time."""
-        gathering = MeasuredSum()
-        every: list[ComparisonRun] = []
-        for run in runs:
-            gathering.add(run.measured)
-            every.append(replace(run, measured=Measured(provenance=run.provenance)))
-        return replace(every[0], **together(every), measured=gathering.measured)
-
 
 def comparison_of(run: ComparisonRun) -> Comparison:
     """The comparison of a run.  A dump without rows or without a valid token is a DataError."""
     measured, plans, anomalies = run.measured, run.plans, run.anomalies
     batch_by, group_by = run.provenance.batch, run.provenance.groups
     mode = plans[0].plan.mode
-    counts = counts_of(None if measured.totals is None else measured.totals.numbers.whole, mode)
-    n_bad_rows = run.problems.n_rows
-    counts = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
-    refuse_empty(counts, run.inputs)
+    good = counts_of(None if measured.totals is None else measured.totals.numbers.whole, mode)
+    counts = with_bad_rows(good, run.problems.n_rows, run.inputs)
     assert measured.totals is not None, "a dump with a valid token has totals"
     totals = normalized(measured.totals, [named.plan for named in plans])
     whole_total = with_whole(totals.whole, measured.whole)
@@ -359,12 +347,8 @@ def _group(
 
 def _bounds(totals: Totals, at: int, modes: Iterable[Mode]) -> dict[Mode, GeometricBounds]:
     """Of each mode, the bounds that keep KEEP of the sequences."""
-    of_modes: dict[Mode, GeometricBounds] = {}
-    for mode in modes:
-        bounds = geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP)
-        if bounds is not None:
-            of_modes[mode] = bounds
-    return of_modes
+    found = {mode: geometric_bounds(sequence_distances(Numbers.of_mode(totals, mode, at)), KEEP) for mode in modes}
+    return {mode: bounds for mode, bounds in found.items() if bounds is not None}
 
 
 def _with_objectives(
@@ -392,13 +376,12 @@ def _with_group_objectives(
         plan: group_objectives(totals, plan, objective, batch_means=_batch_means(totals, plan))
         for plan, objective in objectives.items()
     }
-
-    def with_objectives(group: ComparedGroup) -> ComparedGroup:
+    made: list[ComparedGroup] = []
+    for group in groups:
         key = tuple(group.key.values())
         plans = (replace(each, objective_metrics=of_plans[each.plan].get(key, {})) for each in group.plans)
-        return replace(group, plans=tuple(plans))
-
-    return [with_objectives(group) for group in groups]
+        made.append(replace(group, plans=tuple(plans)))
+    return made
 
 
 def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:

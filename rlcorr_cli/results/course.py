@@ -15,15 +15,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import correlation, linear_regression, median
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any
 
-from rlcorr_cli.causes.rises import RISES, Levels, Shift, StepLevel, shift
+from rlcorr_cli.causes.rises import RISES, Levels, Shift, shift
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, shown_at
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
-from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, plain
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, as_json
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.groups import Group, key_as_json
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.totals.families import Value
@@ -54,39 +55,6 @@ BREAKS_AT_END = "{step} limits at which `rlcorr check` fails: {act} before you t
 """What is said before a verdict or a plan that would do for all steps together; step: 'Step 59, the last, breaks'."""
 FEWEST_EFFECTIVE = 10
 """Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
-
-
-class GroupLike(Protocol):
-    """What is read of each group."""
-
-    @property
-    def key(self) -> Mapping[str, Any]: ...
-
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-
-    @property
-    def values(self) -> Mapping[str, Value]: ...
-
-
-class JudgedLike(GroupLike, Protocol):
-    """What is read of what is held to rules."""
-
-    @property
-    def of_steps(self) -> tuple[Scalar, ...]: ...
-
-
-class StepLike(JudgedLike, Protocol):
-    """What is read of each step."""
-
-    @property
-    def clusters(self) -> int | None: ...
-
-    @property
-    def level(self) -> StepLevel | None: ...
-
-
-AnyStep = TypeVar("AnyStep", bound=StepLike)
 
 
 @frozen
@@ -174,7 +142,7 @@ class Course(Record):
         return last if any(last in key.values() for key in failing) else None
 
 
-def is_known(group: GroupLike, metric: str) -> bool:
+def is_known(group: Group, metric: str) -> bool:
     """Whether a group has a value of a metric that means something."""
     if group.values.get(metric) is None:
         return False
@@ -184,7 +152,7 @@ def is_known(group: GroupLike, metric: str) -> bool:
     return (group.values.get(name) or 0.0) * group.counts[unit] >= FEWEST_EFFECTIVE
 
 
-def reliable(metric: str, group: GroupLike) -> Value:
+def reliable(metric: str, group: Group) -> Value:
     """The metric of a group; None where it rests on too little to mean anything.
 
     A seq_ess of few effective sequences stays: it is rough, but says itself that they are few.
@@ -192,12 +160,12 @@ def reliable(metric: str, group: GroupLike) -> Value:
     return group.values[metric] if metric == "seq_ess" or is_known(group, metric) else None
 
 
-def is_judged(group: StepLike) -> bool:
+def is_judged(group: Group) -> bool:
     """Whether a step is large enough to be held to rules."""
     return _is_enough(*_size_of(group))
 
 
-def _size_of(group: StepLike) -> tuple[int, int]:
+def _size_of(group: Group) -> tuple[int, int]:
     """Its tokens and its clusters; its sequences where no clusters are counted."""
     return group.counts["tokens"], group.counts["sequences"] if group.clusters is None else group.clusters
 
@@ -206,7 +174,7 @@ def _is_enough(n_tokens: int, n_clusters: int) -> bool:
     return n_tokens >= FEWEST_TOKENS and n_clusters >= FEWEST_CLUSTERS
 
 
-def neighbours(steps: Sequence[StepLike], clusters: Sequence[DistinctKeys | None]) -> list[range]:
+def neighbours(steps: Sequence[Group], clusters: Sequence[DistinctKeys | None]) -> list[range]:
     """Places of small steps that are next to each other and large enough together.
 
     Each range is as short as it can be; what is left over at the end of small steps belongs to the range before it.
@@ -232,21 +200,21 @@ def neighbours(steps: Sequence[StepLike], clusters: Sequence[DistinctKeys | None
     return found
 
 
-def judged_steps(steps: Sequence[AnyStep], ranges: Iterable[AnyStep]) -> tuple[AnyStep, ...]:
+def judged_steps(steps: Sequence[Group], ranges: Iterable[Group]) -> tuple[Group, ...]:
     """The steps that are large enough to be held to rules, and the ranges of small ones, in order."""
-    place_of = {plain(*step.key.values()): place for place, step in enumerate(steps)}
+    place_of = {as_json(*step.key.values()): place for place, step in enumerate(steps)}
     judged = {place: step for place, step in enumerate(steps) if is_judged(step)}
-    judged |= {place_of[plain(some.of_steps[0])]: some for some in ranges}
+    judged |= {place_of[as_json(some.of_steps[0])]: some for some in ranges}
     return tuple(judged[place] for place in sorted(judged))
 
 
-def _small(steps: Sequence[StepLike], judged: Sequence[JudgedLike], unit: str) -> Iterator[str]:
+def _small(steps: Sequence[Group], judged: Sequence[Group], unit: str) -> Iterator[str]:
     """How many steps have too few tokens or clusters to be judged by themselves, and what becomes of them."""
     column, of = next(iter(steps[0].key)), len(steps)
-    left = {plain(step.key[column]): step for step in steps}
+    left = {as_json(step.key[column]): step for step in steps}
     together = [left.pop(step) for group in judged for step in group.of_steps]
     for group in judged:
-        left.pop(plain(next(iter(group.key.values()))), None)
+        left.pop(as_json(next(iter(group.key.values()))), None)
     for some, becomes in (
         (together, "rules judge neighbours together, until they have as many"),
         (list(left.values()), "no rule judges {them}"),
@@ -259,7 +227,7 @@ def _small(steps: Sequence[StepLike], judged: Sequence[JudgedLike], unit: str) -
             yield f"{which} {verb} fewer than {_lacking(some, unit)}: {becomes.format(them=them)}."
 
 
-def _lacking(steps: Iterable[StepLike], unit: str) -> str:
+def _lacking(steps: Iterable[Group], unit: str) -> str:
     """What some steps have too few of: '1,000 tokens', '5 prompts', or both."""
     sizes = [_size_of(step) for step in steps]
     fewest = [
@@ -269,13 +237,13 @@ def _lacking(steps: Iterable[StepLike], unit: str) -> str:
     return " or ".join(filter(None, fewest))
 
 
-def _keys(group: JudgedLike) -> list[dict[str, Any]]:
+def _keys(group: Group) -> list[dict[str, Any]]:
     """Its key, or those of the steps that are judged together."""
     name = next(iter(group.key), "")
-    return [{name: plain(step)} for step in group.of_steps] or [_plain(group.key)]
+    return [{name: as_json(step)} for step in group.of_steps] or [key_as_json(group.key)]
 
 
-def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
+def broken_rules(groups: Iterable[Group], rules: Iterable[Rule]) -> tuple[BrokenRule, ...]:
     """Each rule of fixed ends that groups break, with them; in the order of the rules, those that fail first."""
     groups = list(groups)
     broken: list[BrokenRule] = []
@@ -297,7 +265,7 @@ def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[B
                 of=len(of_groups),
                 lowest=min(values),
                 highest=max(values),
-                worst=_plain(worst.key),
+                worst=key_as_json(worst.key),
                 worst_value=value,
                 remedy=rule.remedy,
             )
@@ -305,13 +273,9 @@ def broken_rules(groups: Iterable[JudgedLike], rules: Iterable[Rule]) -> tuple[B
     return tuple(sorted(broken, key=lambda each: BROKEN.index(each.status)))
 
 
-def _plain(key: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in key.items()}
-
-
 def course(
-    steps: Sequence[StepLike],
-    judged: Sequence[StepLike],
+    steps: Sequence[Group],
+    judged: Sequence[Group],
     rules: Iterable[Rule],
     known: Mapping[str, Value],
     *,
@@ -322,7 +286,7 @@ def course(
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
-    shifted = _shifted([plain(step.key[column]) for step in steps], steps)
+    shifted = _shifted([as_json(step.key[column]) for step in steps], steps)
     metrics = (_metric_course(metric, steps, column) for metric in shown_at("course") if known.get(metric) is not None)
     return Course(
         column=column,
@@ -336,9 +300,9 @@ def course(
     )
 
 
-def _metric_course(metric: str, steps: Sequence[StepLike], column: str) -> MetricCourse | None:
+def _metric_course(metric: str, steps: Sequence[Group], column: str) -> MetricCourse | None:
     values = ((step.key[column], reliable(metric, step)) for step in steps)
-    points = [AtStep(plain(step), value) for step, value in values if value is not None]
+    points = [AtStep(as_json(step), value) for step, value in values if value is not None]
     if not points:
         return None
     worst = max(points, key=lambda point: DEFINITIONS[metric].badness(point.value))
@@ -352,7 +316,7 @@ def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_
     return None if found is None or max(found.before, found.after) <= ROUNDING_K3 else found
 
 
-def _shifted(places: Sequence[Any], steps: Sequence[StepLike]) -> Rise | None:
+def _shifted(places: Sequence[Any], steps: Sequence[Group]) -> Rise | None:
     """Along steps that are numbers; None of fewer than three, and where one has no k3_kl."""
     values = [value for step in steps if (value := step.values.get(GAP)) is not None]
     if len(places) < 3 or len(values) < len(places) or not values[0] > 0:

@@ -3,7 +3,7 @@
 A DiagnosisRun holds the statistics of one run, or of several together, of which `diagnosis_of` makes the diagnosis.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -13,6 +13,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Diagnosis, unexplained
 from rlcorr_cli.causes.features import Yardstick
+from rlcorr_cli.causes.gap import GapTotals
 from rlcorr_cli.causes.search import Search, search
 from rlcorr_cli.causes.table import ALL_CAUSES, ANY_CAUSE, NOISE
 from rlcorr_cli.causes.wording import percent
@@ -31,11 +32,10 @@ from rlcorr_cli.results.groups import (
     amount_words,
     key_order,
     of_inputs,
-    refuse_empty,
+    with_bad_rows,
 )
 from rlcorr_cli.results.saved_runs import SavedRun, together
 from rlcorr_cli.results.story import Story, story_of
-from rlcorr_cli.totals.gap import GapTotals
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_sample import RowSample
@@ -122,11 +122,8 @@ class DiagnosedDump(Output):
     def failing(self) -> str | None:
         """The verdict, of the dump or else of a group, that is one of `fail_on`."""
         verdicts = (self.verdict, *(group.diagnosis.verdict for group in self.groups))
-        return next((verdict for verdict in verdicts if _is_among(verdict, self.fail_on)), None)
-
-
-def _is_among(verdict: str, names: Collection[str]) -> bool:
-    return verdict in names or (ANY_CAUSE in names and verdict in ALL_CAUSES and verdict != NOISE)
+        any_cause = {*ALL_CAUSES} - {NOISE} if ANY_CAUSE in self.fail_on else set[str]()
+        return next((verdict for verdict in verdicts if verdict in any_cause.union(self.fail_on)), None)
 
 
 GroupCounts = dict[str, int]
@@ -214,10 +211,8 @@ def add_counts(groups: dict[tuple[Any, ...], GroupCounts], key: tuple[Any, ...],
 def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> DiagnosedDump:
     """The diagnosis of a run; a dump without rows or without a valid token is a DataError.  clean: of `search`."""
     of_groups = run.counts.values()
-    n_bad_rows = run.problems.n_rows
-    counts = {name: sum(of_group[name] for of_group in of_groups) for name in COUNTS}
-    counts |= {"rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
-    refuse_empty(counts, run.inputs)
+    good = {name: sum(of_group[name] for of_group in of_groups) for name in COUNTS}
+    counts = with_bad_rows(good, run.problems.n_rows, run.inputs)
     whole = search(run.sample, clean=clean)
     by, sampled = run.of.groups, run.sample.groups_of(run.of.groups) if run.of.groups else {}
     groups = [

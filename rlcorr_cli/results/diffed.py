@@ -442,10 +442,11 @@ def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, 
     """Which policy's log-probs moved; None unless every row is in both, with a text of the same length."""
     if pairs is None or not pairs.both or pairs.only_a or pairs.only_b or pairs.other_text:
         return None
-    changes = [_difference(a.get(name), b.get(name)) for name in ("rollout_log_ppl", "training_log_ppl")]
-    if any(change is None for change in changes):
+    log_ppls = [(a.get(name), b.get(name)) for name in ("rollout_log_ppl", "training_log_ppl")]
+    changes = [before - after for before, after in log_ppls if before is not None and after is not None]
+    if len(changes) < 2:
         return None
-    rollout, training = (-float(change or 0.0) for change in changes)
+    rollout, training = changes
     names: dict[tuple[bool, bool], Moved] = {
         (False, False): "neither",
         (True, False): "rollout",
@@ -457,10 +458,6 @@ def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, 
         rollout=rollout + 0.0,
         training=training + 0.0,
     )
-
-
-def _difference(a: float | None, b: float | None) -> float | None:
-    return None if a is None or b is None else b - a
 
 
 def checked(diff: Diff, *, fails: bool) -> Checked:

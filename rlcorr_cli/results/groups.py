@@ -4,10 +4,11 @@ its intervals were drawn of; and the order of groups.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
+from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import spread_of_noise
@@ -15,8 +16,9 @@ from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
-from rlcorr_cli.records.fields import Form, Interval, Key, Number, Scalar
+from rlcorr_cli.records.fields import HIDDEN, Form, Interval, Key, Number, Scalar, as_json, computed
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import Histograms
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 from rlcorr_cli.totals.measured import WholeDump
@@ -65,6 +67,63 @@ GroupObjective = Annotated[
     Key(about="With an objective: its numbers of the group's rows alone, as objective/ppo/loss.", omit=True),
 ]
 Suspicions = Annotated[tuple[AnomalyFinding, ...], Key(name="suspicions")]
+
+
+def key_as_json(key: Mapping[str, Any]) -> dict[str, Any]:
+    """A group's key as JSON has it: infinities as text."""
+    return {name: as_json(value) for name, value in key.items()}
+
+
+_NONE: Mapping[str, Any] = {}
+"""What most of 100,000 groups have none of, once for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group(Record):
+    """One group of rows; or the whole dump, with an empty key.
+
+    key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
+    profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
+    95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
+    counted as far as 20.  level: of a step's clusters, which tells a rise from chance.  of_steps: those that a range of
+    steps is of.
+    """
+
+    key: GroupKey
+    counts: Counts
+    values: Annotated[Mapping[str, Value], HIDDEN]
+    peer_metrics: Annotated[Mapping[str, Value] | None, HIDDEN] = None
+    intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
+    objective: GroupObjective = field(default_factory=lambda: _NONE)
+    clusters: Annotated[int | None, Key(omit=True)] = None
+    level: Annotated[StepLevel | None, Key(omit=True)] = None
+    of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
+
+    @property
+    @computed(after="counts")
+    def metrics(self) -> Metrics:
+        """The metrics under the names of the report's profile."""
+        return self.values if self.peer_metrics is None else self.peer_metrics
+
+    @property
+    def all_metrics(self) -> dict[str, Value]:
+        """With the objective's numbers."""
+        return {**self.metrics, **self.objective}
+
+    @property
+    def plain_key(self) -> dict[str, Any]:
+        """The key as JSON has it."""
+        return key_as_json(self.key)
+
+    @property
+    def steps(self) -> tuple[Scalar, ...]:
+        """The steps of a range, or of a step the only one."""
+        return self.of_steps or tuple(self.plain_key.values())
+
+    @classmethod
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """What JSON has of a group."""
+        return cls(values=values.pop("metrics"), **values)
 
 
 def key_order(values: Iterable[Any]) -> list[tuple[int, Any]]:
@@ -116,6 +175,13 @@ def amount_words(counts: Mapping[str, int]) -> str:
     return f"{plural(counts['sequences'], 'sequence')}, {plural(counts['tokens'], 'token')}"
 
 
+def with_bad_rows(counts: Mapping[str, int], n_bad_rows: int, inputs: Sequence[Input]) -> dict[str, int]:
+    """The counts of a whole dump, of those of its good rows; a DataError of a dump that `refuse_empty` refuses."""
+    of_all = {**counts, "rows": counts["rows"] + n_bad_rows, "bad_rows": n_bad_rows}
+    refuse_empty(of_all, inputs)
+    return of_all
+
+
 def refuse_empty(counts: Mapping[str, int], inputs: Sequence[Input]) -> None:
     """A dump without a row, a good row or a valid token is a DataError."""
     where = inputs[0].path if len(inputs) == 1 else f"{inputs[0].path} and {len(inputs) - 1} more"
@@ -156,8 +222,8 @@ class Clusters(Record):
     by: str
     n: int
     exact: bool = True
-    overdispersion: Annotated[Number, Key(optional=True)] = None
-    mixed_seq_ess: Annotated[Number, Key(optional=True)] = None
+    overdispersion: Number = None
+    mixed_seq_ess: Number = None
 
     @classmethod
     def of(cls, by: Any, replicates: Replicates | None) -> "Clusters | None":

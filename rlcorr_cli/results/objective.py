@@ -156,7 +156,7 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-MistakeNumbers = Annotated[Mapping[str, Number], Form(keys=("loss", "size", "cos"))]
+MistakeNumbers = Annotated[Mapping[str, Number], Form(name="mistake_numbers", keys=("loss", "size", "cos"))]
 
 
 @frozen(kw_only=True)

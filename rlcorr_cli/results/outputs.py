@@ -75,7 +75,7 @@ class ErrorMessage(Record):
 
     message: str
     hint: str
-    exit_status: Annotated[int, Form(above=1)]
+    exit_status: Annotated[int, Form(above=0)]
 
 
 @frozen
@@ -86,8 +86,8 @@ class Error(Record):
 
 
 OTHERS: Mapping[str, Any] = {
-    "plot": Annotated[tuple[Picture, ...], Form(least=1)],
-    "presets": Annotated[tuple[PresetPlan, ...], Form(least=1)],
+    "plot": Annotated[tuple[Picture, ...], Form(name="plot", least=1)],
+    "presets": Annotated[tuple[PresetPlan, ...], Form(name="presets", least=1)],
     "parts": Parts,
     "error": Error,
 }
@@ -105,7 +105,7 @@ def outputs() -> dict[str, Any]:
 
 def schema_text() -> str:
     """The JSON Schema of every output, a definition a line."""
-    document = schema("JSON outputs of rlcorr", outputs())
+    document = schema("JSON outputs of rlcorr", tuple(outputs().values()))
     definitions = document.pop("$defs")
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(definition)}" for name, definition in definitions.items())
     return f'{json.dumps(document)[:-1]}, "$defs": {{\n{lines}\n}}}}\n'

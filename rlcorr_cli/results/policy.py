@@ -216,30 +216,16 @@ more noise; three times the k3_kl fails as often at 50% as at 20% (`rlcorr help 
 """
 
 
-def refuse_lacking(limits: Iterable[Limit], baseline: Sequence[Section], name: str) -> None:
-    """Refuse a limit on a metric that the baseline of this name does not hold."""
-    for limit in limits:
-        if limit.metric not in baseline[0].values:
-            message = f"⟦{limit.option}⟧ {limit.metric}: {name} has no {limit.metric}."
-            raise UsageError(message, f"Nearest: {nearest(limit.metric, baseline[0].values)}.")
-
-
 def compare(limits: Iterable[Limit], now: Sequence[Section], baseline: Sequence[Section]) -> tuple[Finding, ...]:
     """A finding for every limit on the whole dump and on each group that both reports have."""
-    before = {_hashable(section.key): section for section in baseline}
-    keys = [(section, _hashable(section.key)) for section in now if not section.is_followed]
-    matched = [(section, before[key]) for section, key in keys if key in before]
-    return tuple(_compared(limit, section, earlier) for limit in limits for section, earlier in matched)
+    matched = [(section, old) for section, old in _matched(now, baseline) if old is not None]
+    return tuple(_compared(limit, section, old) for limit in limits for section, old in matched)
 
 
-def unmatched(now: Sequence[Section], baseline: Sequence[Section]) -> int:
-    """How many groups of the report the baseline does not have."""
-    before = {_hashable(section.key) for section in baseline}
-    return sum(_hashable(section.key) not in before for section in now if not section.is_followed)
-
-
-def _hashable(key: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
-    return frozenset(key.items())
+def _matched(now: Iterable[Section], baseline: Iterable[Section]) -> list[tuple[Section, Section | None]]:
+    """The whole dump and its groups, each with what the baseline has of it."""
+    before = {frozenset(section.key.items()): section for section in baseline}
+    return [(section, before.get(frozenset(section.key.items()))) for section in now if not section.is_followed]
 
 
 def _compared(limit: Limit, now: Section, baseline: Section) -> Finding:
@@ -394,12 +380,13 @@ def policy(
     file = RulesFile() if file is None else file
     notes: list[str] = []
     if own_names:
-        file = replace(file, rules=tuple(_renamed_rule(named, notes) for named in file.rules))
+        metrics = [_renamed(named.origin or "", named.rule.metric, notes) for named in file.rules]
+        renamed = zip(file.rules, metrics, strict=True)
+        file = replace(file, rules=tuple(replace(of, rule=replace(of.rule, metric=name)) for of, name in renamed))
         at_most = [_renamed("⟦max⟧", text, notes) for text in at_most]
         at_least = [_renamed("⟦min⟧", text, notes) for text in at_least]
         max_increase = [_renamed("⟦max_increase⟧", text, notes) for text in max_increase]
         max_decrease = [_renamed("⟦max_decrease⟧", text, notes) for text in max_decrease]
-    fails = frozenset(fail_on)
     rules = replaced(
         tuple(map(NamedRule, defaults)) if file.defaults else (), file.rules, from_flags(at_most, at_least)
     )
@@ -412,24 +399,22 @@ def policy(
             )
         if not rules:
             raise UsageError(f"{file.path} holds no rule, and switches off the default ones.", EXAMPLE)
-        return Policy(rules=rules, fail_on=fails, strict=strict, accept=frozenset(accept), notes=tuple(notes))
-    moves = moves or DEFAULT_LIMITS
-    if baseline.sections:
-        refuse_lacking(moves, baseline.sections, baseline.name)
+    else:
+        moves = moves or DEFAULT_LIMITS
+        held = baseline.sections[0].values if baseline.sections else {limit.metric: None for limit in moves}
+        for limit in moves:
+            if limit.metric not in held:
+                message = f"⟦{limit.option}⟧ {limit.metric}: {baseline.name} has no {limit.metric}."
+                raise UsageError(message, f"Nearest: {nearest(limit.metric, held)}.")
     return Policy(
         rules=rules,
         limits=moves,
         baseline=baseline,
-        fail_on=fails,
+        fail_on=frozenset(fail_on),
         strict=strict,
         accept=frozenset(accept),
         notes=tuple(notes),
     )
-
-
-def _renamed_rule(named: NamedRule, notes: list[str]) -> NamedRule:
-    metric = _renamed(named.origin or "", named.rule.metric, notes)
-    return replace(named, rule=replace(named.rule, metric=metric))
 
 
 def _renamed(origin: str, text: str, notes: list[str]) -> str:
@@ -505,14 +490,8 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
     n_rules = len(rules) + (len(policy.limits) if before else 0)
     found = {finding.metric for finding in findings}
     not_judged = tuple(rule.metric for rule in rules if rule.limit and rule.metric not in found)
-    notes = (*policy.notes, *_notes(policy, sections))
+    notes, n_new = policy.notes, sum(old is None for _, old in _matched(sections, before))
+    if policy.baseline is not None and before and n_new:
+        lacks = f"{policy.baseline.name} has nothing to compare {n_new:,} of {len(sections) - 1:,} groups with."
+        notes = (*notes, lacks)
     return Judged(n_rules=n_rules, not_judged=not_judged, findings=findings, notes=notes)
-
-
-def _notes(policy: Policy, sections: Sequence[Section]) -> tuple[str, ...]:
-    if policy.baseline is None or not policy.baseline.sections:
-        return ()
-    n_new = unmatched(sections, policy.baseline.sections)
-    if not n_new:
-        return ()
-    return (f"{policy.baseline.name} has nothing to compare {n_new:,} of {len(sections) - 1:,} groups with.",)

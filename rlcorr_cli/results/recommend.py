@@ -387,20 +387,16 @@ def _losing(evidence: Evidence, chosen: PlanValues | None) -> list[Reason]:
     losing = [plan for plan in weighed if plan is not chosen and plan.info < USABLE_INFO]
     losing = [plan for plan in losing if plan.is_named] or losing
     losing = sorted(losing, key=lambda plan: float(f"{plan.info:.12g}"))[:1]  # of equals but for rounding the first
-    return [_loses(plan, evidence.bounds.get(plan.plan.mode)) for plan in losing]
-
-
-def _loses(plan: PlanValues, bounds: GeometricBounds | None) -> Reason:
-    counts = f"only {share(plan.info)}" if plan.info else "nothing"
-    leaves, values = f"Under {plan.name} {counts} of the batch counts.", {"info": plan.info}
-    if bounds is None or not any(map(_bounds_geometric_ratio, plan.plan.rejections)):
-        return Reason(code="loses", text=leaves, values=values)
-    return Reason(
-        code="loses",
-        text=f"{leaves} To keep {'' if bounds.exact else 'at least '}{share(bounds.kept_fraction)} of the sequences:",
-        option=bounds.option,
-        values=values,
-    )
+    reasons: list[Reason] = []
+    for plan in losing:
+        counts, bounds = f"only {share(plan.info)}" if plan.info else "nothing", evidence.bounds.get(plan.plan.mode)
+        text, option = f"Under {plan.name} {counts} of the batch counts.", ""
+        if bounds is not None and any(map(_bounds_geometric_ratio, plan.plan.rejections)):
+            at_least = "" if bounds.exact else "at least "
+            text += f" To keep {at_least}{share(bounds.kept_fraction)} of the sequences:"
+            option = bounds.option
+        reasons.append(Reason(code="loses", text=text, option=option, values={"info": plan.info}))
+    return reasons
 
 
 def _bounds_geometric_ratio(rejection: Rejection) -> bool:

@@ -6,26 +6,24 @@ rules it carries: another set of rules, through `dataclasses.replace`, changes a
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Impossible
-from rlcorr_cli.causes.rises import StepLevel
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed, plain
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps
 from rlcorr_cli.results.groups import (
     Clusters,
     Counts,
-    GroupKey,
-    GroupObjective,
+    Group,
     Inputs,
     Intervals,
     Metrics,
@@ -51,7 +49,6 @@ from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.verdict import StepVerdict, Verdict, refuses_sequences, verdict
 from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
 
 if TYPE_CHECKING:
@@ -65,77 +62,14 @@ _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"
 QUANTILE_NOTE = f"Quantiles of the log-ratio come from a histogram: within {_WITHIN} of their own size."
 
 
-def plain_key(key: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's key as JSON has it: infinities as text."""
-    return {name: plain(value) for name, value in key.items()}
-
-
 def _trends() -> Any:
     from rlcorr_cli.results.trends import Trends
 
     return Trends | None
 
 
-def _plan(data: Any) -> Plan:
-    from rlcorr_cli.plans.files import plan_from_dict
-
-    return plan_from_dict(data)
-
-
-OPTIONAL = Key(optional=True)
-"""What documents of earlier days lack."""
 Buckets = tuple[tuple[int, ...], tuple[int, ...]]
 """Places and counts of a histogram."""
-_NONE: Mapping[str, Any] = {}
-"""What most of 100,000 groups have none of, once for all of them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Group(Record):
-    """One group of rows; or the whole dump, with an empty key.
-
-    key: column -> value, of which NaN is the text 'NaN'.  values: canonical metrics by name.  peer_metrics: the
-    profile's, None without a profile.  objective: an objective's numbers by full name, none without one.  intervals:
-    95%, by metric, where the group was resampled: with pictures, of up to 200 groups.  clusters: how many a step has,
-    counted as far as 20.  level: of a step's clusters, which tells a rise from chance.  of_steps: those that a range of
-    steps is of.
-    """
-
-    key: GroupKey
-    counts: Counts
-    values: Annotated[Mapping[str, Value], HIDDEN]
-    peer_metrics: Annotated[Mapping[str, Value] | None, HIDDEN] = None
-    intervals: Annotated[Intervals, Key(omit=True)] = field(default_factory=lambda: _NONE, repr=False)
-    objective: GroupObjective = field(default_factory=lambda: _NONE)
-    clusters: Annotated[int | None, Key(omit=True)] = None
-    level: Annotated[StepLevel | None, Key(omit=True)] = None
-    of_steps: Annotated[tuple[Scalar, ...], Key(omit=True)] = ()
-
-    @property
-    @computed(after="counts")
-    def metrics(self) -> Metrics:
-        """The metrics under the names of the report's profile."""
-        return self.values if self.peer_metrics is None else self.peer_metrics
-
-    @property
-    def all_metrics(self) -> dict[str, Value]:
-        """With the objective's numbers."""
-        return {**self.metrics, **self.objective}
-
-    @property
-    def plain_key(self) -> dict[str, Any]:
-        """The key as JSON has it."""
-        return plain_key(self.key)
-
-    @property
-    def steps(self) -> tuple[Scalar, ...]:
-        """The steps of a range, or of a step the only one."""
-        return self.of_steps or tuple(self.plain_key.values())
-
-    @classmethod
-    def of_keys(cls, values: dict[str, Any]) -> Self:
-        """What JSON has of a group."""
-        return cls(values=values.pop("metrics"), **values)
 
 
 @frozen(kw_only=True)
@@ -165,7 +99,7 @@ class Report(Output):
 
     OUTPUT = "report"
     inputs: Inputs
-    plan: Annotated[Plan, Form(read=_plan)]
+    plan: Plan
     profile: str
     story: Story = field(default_factory=Story)
     cause: CauseFinding | None = None
@@ -178,10 +112,10 @@ class Report(Output):
     problems: Problems
     anomalies: Suspicions
     impossible: Impossible | None = None
-    suggestions: Annotated[tuple[SuggestedBounds, ...], OPTIONAL] = ()
-    geometric: Annotated[GeometricBounds | None, OPTIONAL] = None
+    suggestions: tuple[SuggestedBounds, ...] = ()
+    geometric: GeometricBounds | None = None
     notes: tuple[str, ...]
-    objective: Annotated[ObjectiveReport | None, OPTIONAL] = None
+    objective: ObjectiveReport | None = None
 
     whole: Annotated[Group, HIDDEN]
     log_ratios: Annotated[Histogram, HIDDEN]
@@ -271,22 +205,23 @@ class Report(Output):
         return judge([Section(group.plain_key, group.values)], self.rules)
 
     @cached_property
-    @computed("Null without steps, and where the last is too small to be judged.", after="profile", optional=True)
+    @computed("Null without steps, and where the last is too small to be judged.", after="profile")
     def last_step(self) -> StepVerdict | None:
         """The verdict on the last step alone, which the next one will be like."""
         judged, steps = self.judged_steps, self.by_step
         if not steps or not judged or judged[-1].steps[-1] != steps[-1].steps[-1]:
             return None
         (step,) = judged[-1].plain_key.values()
-        breaking = [*takewhile(self._refuses_sequences, reversed(judged))]
+
+        def refuses(step: Group) -> bool:
+            return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
+
+        breaking = [*takewhile(refuses, reversed(judged))]
         since = breaking[-1].steps[0] if breaking else None
         return StepVerdict(step=step, since=since, verdict=self.verdict_on(judged[-1]))
 
-    def _refuses_sequences(self, step: Group) -> bool:
-        return any(finding.broken and refuses_sequences(finding.metric) for finding in self.findings(step))
-
     @cached_property
-    @computed(after="last_step", optional=True)
+    @computed(after="last_step")
     def verdict(self) -> Verdict:
         """How close the policies are over the whole dump, and which weights that leaves usable in each of its steps."""
         return verdict(
@@ -340,7 +275,7 @@ class Report(Output):
         return () if judged is None else self.findings(judged)
 
     @cached_property
-    @computed(after="cause", optional=True)
+    @computed(after="cause")
     def course(self) -> Course | None:
         """How the metrics go from step to step; null without two steps."""
         found = self._course
@@ -374,7 +309,6 @@ class Report(Output):
         "Null where pictures were not counted, which takes a third longer: `analyze --json` counts them for `-o`, "
         "Python's `analyze` for `pictures`.",
         after="health",
-        optional=True,
         type=_trends,
     )
     def trends(self) -> "Trends | None":

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import is_two_sided
-from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
+from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.limits import LARGEST_SHAPE, SEQUENCE_ESS
@@ -483,18 +483,14 @@ def _mean_of_weights(situation: RemedyContext) -> str:
 
 def _lower_veto(situation: RemedyContext) -> str:
     """A veto rejects what lies below its bound, so a lower bound takes less."""
-    vetoes = [rejection for rejection in situation.plan.rejections if _is_veto(rejection)]
-    if not vetoes or vetoes[0].bounds.low is None:
+    lowest = [each.bounds for each in situation.plan.rejections if (each.statistic, each.scope) == ("ratio", "seq_min")]
+    bound = next((bounds.low for bounds in lowest if bounds.high is None), None)
+    if bound is None:
         return ""
-    bound = vetoes[0].bounds.low
     return (
         f"Lower the veto's bound from {bound:g} to {bound / 10:g}, and look for numerical faults in the log-probs of "
         "the vetoed sequences."
     )
-
-
-def _is_veto(rejection: Rejection) -> bool:
-    return rejection.statistic == "ratio" and rejection.scope == "seq_min" and rejection.bounds.high is None
 
 
 REMEDIES: Mapping[str, Callable[[RemedyContext], str]] = {

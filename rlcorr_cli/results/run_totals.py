@@ -3,17 +3,16 @@
 `analyze` makes its report from them, too, so that a sum of saved parts says what one run over all the data says.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.saved_runs import MeasuredRun, together
-from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.totals.replicates import MOST_CLUSTERS, MOST_GROUP_CLUSTERS, GroupReplicates, regrouped
 from rlcorr_cli.totals.tail import GROUP_SIZE
 from rlcorr_cli.totals.totals import Totals
@@ -82,19 +81,19 @@ class RunTotals(MeasuredRun):
         return len(self.plan.budgets)
 
     @classmethod
-    def added(cls, runs: "Iterable[RunTotals]") -> "RunTotals":
+    def added(cls, runs: Iterable[Self]) -> Self:
         """The sum of runs, taken one at a time; a ValueError of those of two releases."""
-        gathering = MeasuredSum()
-        every: list[RunTotals] = []
         resampled: dict[str, Any] = {}
-        for run in runs:
-            resampled = run.resampled | resampled
-            if any(resampled[mode] != names for mode, names in run.resampled.items()):
-                raise ValueError("replicates hold other totals than each other")
-            gathering.add(run.measured)
-            every.append(replace(run, measured=Measured(provenance=run.provenance)))
-        search_notes = tuple(dict.fromkeys(note for run in every for note in run.search_notes))
-        return replace(every[0], **together(every), measured=gathering.measured, search_notes=search_notes)
+        search_notes: dict[str, None] = {}
+
+        def of_one_release() -> Iterator[Self]:
+            for run in runs:
+                if any(resampled.setdefault(mode, names) != names for mode, names in run.resampled.items()):
+                    raise ValueError("replicates hold other totals than each other")
+                search_notes.update(dict.fromkeys(run.search_notes))
+                yield run
+
+        return replace(super().added(of_one_release()), search_notes=tuple(search_notes))
 
     @property
     def totals(self) -> Totals:

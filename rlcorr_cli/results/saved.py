@@ -10,13 +10,15 @@ from typing import Any
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.metrics.diagnostics import METRICS
-from rlcorr_cli.plans.documents import parse_json, read_text
+from rlcorr_cli.plans.documents import parse_json, read_text, too_large
 from rlcorr_cli.records.record import SCHEMA
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved_totals import SUFFIX, holds_totals, read_totals, report_in
 
 MOST_BYTES = 1 << 30
 """A group takes some 4,000."""
+MOST_DIGITS = 20
+"""Of a whole number: no 64 bits hold more."""
 AGAIN = "Write one with `⟦analyze(DUMP)⟧ ⟦output report.json⟧`."
 _REPORT = "`⟦analyze(DUMP)⟧ ⟦output report.json⟧` writes a report."
 
@@ -51,10 +53,11 @@ def is_report(dumps: Sequence[str]) -> bool:
     return place.lower().endswith((".json", SUFFIX)) and filesystem(place).is_file(place)
 
 
-def load(path: str) -> dict[str, Any]:
-    """The document in a file, of which only the head is known to be one of this schema."""
+def load(path: str) -> tuple[str, dict[str, Any]]:
+    """The text in a file, and its document, of which only the head is known to be one of this schema."""
     try:
-        data = parse_json(read_text(path, MOST_BYTES), parse_constant=_refused)
+        text = read_text(path, MOST_BYTES)
+        data = parse_json(text, parse_constant=_refused, parse_int=_count)
     except RecursionError:
         raise DataError(f"{path} cannot be read as a report: it is nested too deep.", AGAIN) from None
     except UsageError as error:
@@ -64,23 +67,29 @@ def load(path: str) -> dict[str, Any]:
     head = data["rlcorr"]
     if not isinstance(head, Mapping) or type(head.get("schema")) is not int or head["schema"] != SCHEMA:
         raise DataError(f"{path} was written by another version of rlcorr.", AGAIN)
-    return data
+    return text, data
 
 
 def _refused(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _count(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise too_large()
+    return int(text)
+
+
 def read_report(path: str) -> Report:
     """The report that a file holds, or that its totals make."""
     if holds_totals(path):
         return report_in(path, read_totals(path))
-    data = load(path)
+    text, data = load(path)
     for keys, (what, instead) in _OTHERS.items():
         if set(keys) <= set(data):
             raise DataError(f"{path} is {what}, not a report of a dump.", instead)
     try:
-        return Report.from_dict(data)
+        return Report.from_json(text)
     except (ValueError, LookupError, OverflowError, UsageError) as error:
         raise DataError(f"{path} is not a complete report: {str(error).rstrip('.')}.", AGAIN) from None
 

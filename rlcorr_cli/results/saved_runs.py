@@ -15,7 +15,7 @@ from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.totals.measured import Measured
+from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 
@@ -76,6 +76,15 @@ class MeasuredRun(SavedRun):
     def contents(self) -> KeySample | None:
         """A sample of the rows by what they hold; None without a bootstrap."""
         return None if self.measured.whole is None else self.measured.whole.contents
+
+    @classmethod
+    def added(cls, runs: Iterable[Self]) -> Self:
+        """The sum of runs, taken one at a time."""
+        gathering, every = MeasuredSum(), list[Self]()
+        for run in runs:
+            gathering.add(run.measured)
+            every.append(replace(run, measured=Measured(provenance=run.measured.provenance)))
+        return replace(every[0], **together(every), measured=gathering.measured)
 
     def unplaced(self) -> Self:
         """Without the shards that it covers, whose paths mean nothing on another machine."""

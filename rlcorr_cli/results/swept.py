@@ -1,11 +1,11 @@
 """A Sweep: what one free bound does at every threshold, and the threshold that a target comes to; as values."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import reduce
 from operator import add
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
 from rlcorr_cli.records.record import Output, Record
-from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, refuse_empty
+from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, with_bad_rows
 from rlcorr_cli.results.groups import counts as counts_of
-from rlcorr_cli.results.saved_runs import MeasuredRun, together
+from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, ess, place_of_share
@@ -168,18 +167,19 @@ class SweepRun(MeasuredRun):
         return self
 
     @classmethod
-    def added(cls, runs: "Iterable[SweepRun]") -> "SweepRun":
+    def added(cls, runs: Iterable[Self]) -> Self:
         """The sum of runs, taken one at a time."""
-        every: list[SweepRun] = []
-        gathering = MeasuredSum()
         units: dict[Any, UnitTotals] = {}
-        for run in runs:
-            gathering.add(run.measured)
-            add_units(units, run.units)
-            every.append(replace(run, measured=Measured(provenance=run.measured.provenance), units={}))
-        samples = [run.sample for run in every if run.sample is not None]
-        added = reduce(add, samples) if samples else None
-        return replace(every[0], **together(every), measured=gathering.measured, units=units, sample=added)
+        samples: list[KeySample] = []
+
+        def without_units() -> Iterator[Self]:
+            for run in runs:
+                add_units(units, run.units)
+                samples.extend([] if run.sample is None else [run.sample])
+                yield replace(run, units={})
+
+        measured = super().added(without_units())
+        return replace(measured, units=units, sample=reduce(add, samples) if samples else None)
 
     @property
     def curve(self) -> Curve | None:
@@ -213,9 +213,7 @@ def sweep_of(run: SweepRun, *, targets: Targets, candidates: Mapping[int, Candid
     targets cut."""
     measured, swept, curve = run.measured, run.swept, run.curve
     totals = None if measured.totals is None else measured.totals.whole
-    counts = counts_of(totals, swept.base.mode)
-    counts |= {"rows": counts["rows"] + run.problems.n_rows, "bad_rows": run.problems.n_rows}
-    refuse_empty(counts, run.inputs)
+    counts = with_bad_rows(counts_of(totals, swept.base.mode), run.problems.n_rows, run.inputs)
     assert totals is not None
     assert curve is not None, "a dump with a valid token has units"
     if not len(curve.thresholds):
@@ -344,19 +342,15 @@ class _Reading:
             reached = (ess(sums, self.curve.n_units, "weight", "weight_squared") or 0.0) >= share
             low, high = (middle, high) if reached else (low, middle)
         if self.swept.side == "low" and low < 0:
-            # exp(-distance) is the bound.
-            return self._no_floor(share)
+            # exp(-distance) is the bound, and one above 1 would only scale every weight up.
+            place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
+            note = "That needs a lower bound above 1, which scales the loss up. The tightest bound below 1:"
+            return self._out_of_reach("ess", share, place, note)
         bounds = _tightened(self.swept, low)
         threshold = _distance(self.swept, bounds)
         n_inside = self._n_before(place) + int(np.searchsorted(group.distances, threshold, side="right"))
         point = self.point(bounds, n_inside, self.curve.cut(place, threshold, group))
         return TargetResult(kind="ess", share=share, reached=True, point=point, option=self.swept.option(bounds))
-
-    def _no_floor(self, share: float) -> TargetResult:
-        """No target: a lower bound above 1 would only scale every weight up."""
-        place = min(int(np.searchsorted(self.curve.thresholds, 0.0)), len(self.curve.thresholds) - 1)
-        note = "That needs a lower bound above 1, which scales the loss up. The tightest bound below 1:"
-        return self._out_of_reach("ess", share, place, note)
 
     def _out_of_reach(self, kind: Literal["keep", "ess"], share: float, place: int, note: str) -> TargetResult:
         """A target that nothing reaches, with the best place for it."""

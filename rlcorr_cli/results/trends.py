@@ -6,7 +6,7 @@ the curves and word the conclusions; a new conclusion is a field of `Trends` and
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,9 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
+from rlcorr_cli.results.groups import Group
 from rlcorr_cli.totals.binned import POSITION, BinnedTotals
 from rlcorr_cli.totals.bins import Binned, Bins, Octaves
-from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import Floats, Histogram
 
 MIN_BIN_COUNT = 20
@@ -38,22 +38,6 @@ LAST_TOKENS = 500
 
 class Missing(Exception):
     """A curve that a report does not hold; the message says why, in a sentence."""
-
-
-class GroupLike(Protocol):
-    """What a curve over groups reads of each group."""
-
-    @property
-    def key(self) -> Mapping[str, Any]: ...
-
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-
-    @property
-    def values(self) -> Mapping[str, Value]: ...
-
-    @property
-    def intervals(self) -> Mapping[str, tuple[float, float]]: ...
 
 
 @frozen(kw_only=True)
@@ -119,7 +103,7 @@ class Course:
     n_left_out: int = 0
 
 
-def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
+def course(groups: Sequence[Group], metrics: Sequence[str]) -> Course:
     """The groups in the order of their one key: along its numbers, or side by side.
 
     Of more than MOST_LABELS side by side, those of the largest k3_kl.  What a group does not know `is_known` says; an
@@ -163,7 +147,7 @@ def course(groups: Sequence[GroupLike], metrics: Sequence[str]) -> Course:
     )
 
 
-def _is_drawn(group: GroupLike, metric: str) -> bool:
+def _is_drawn(group: Group, metric: str) -> bool:
     return is_known(group, metric) or (metric == "seq_ess" and group.values.get(metric) is not None)
 
 
@@ -174,7 +158,7 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def lags(groups: Sequence[GroupLike]) -> tuple[Floats, Floats, Floats]:
+def lags(groups: Sequence[Group]) -> tuple[Floats, Floats, Floats]:
     """How far each group's rollout policy lay behind (policy_version_lag, or step - policy_version), its k3_kl, its
     tokens."""
     rows = [(_lag(group.key), group.values.get(GAP), group.counts["tokens"]) for group in groups]

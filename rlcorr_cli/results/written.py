@@ -179,7 +179,7 @@ class Filtered(Result):
 
     @property
     @computed(after="report")
-    def output(self) -> "FilterOutput":
+    def output(self) -> FilterOutput:
         """Where the rows went."""
         path, rejected = self.target.path, self.target.rejected
         return FilterOutput(

@@ -26,7 +26,7 @@ def yardstick_in(path: str) -> Yardstick:
         else:
             sample = read_totals(path).measured.sample
         return _told(path, None, None) if sample is None else yardstick_of(path, search(sample).diagnosis)
-    data = load(path)
+    _, data = load(path)
     cause, gap, story = (data.get(key) for key in ("cause", "gap", "story"))
     parameters = cause.get("parameters") if isinstance(cause, Mapping) else None
     cores: list[Any] = [each.get("core") for each in (gap, parameters) if isinstance(each, Mapping)]

@@ -1,4 +1,4 @@
-"""measure() and analyze(): a dump's totals, and its report.
+"""measure() and analysis_totals(): a dump's totals, and all else that its report says.
 
 Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
 (None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for, then
@@ -8,14 +8,11 @@ its step where `analyze` added the step to these.  What the totals mean is decid
 
 import hashlib
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
-from rlcorr_cli.causes.features import Yardstick
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
@@ -30,12 +27,17 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.build import report_of
-from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
-from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, search_budgets
-from rlcorr_cli.runs.reading import Reading, ShardReading, ShardWork, Watch, anomalies_of, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import (
+    OpenDump,
+    Reading,
+    ShardReading,
+    ShardWork,
+    anomalies_of,
+    check_quarantine,
+    one_reading,
+)
 from rlcorr_cli.totals.measured import MOST_COMPARED, Measured, MeasuredSum, check_few, check_resampled
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.rollouts import RolloutTotals
@@ -47,42 +49,32 @@ MANY_GROUPS = 5_000
 """With more groups than these the memory that was freed is given back to the system."""
 
 
-def analyze(
-    source: ReadRequest | Dump,
+def analysis_totals(
+    read: OpenDump,
     chosen: ChosenPlan,
     *,
     settings: DiagnosticSettings | None = None,
-    computing: Computing | None = None,
     seed: int | None = 0,
-    watch: Watch | None = None,
     pictures: bool = False,
-    totals: bool = False,
     refuse_many_groups: bool = False,
     group_intervals: bool = False,
     follows_steps: bool = False,
-    staging: Outputs | None = None,
     objective: Objective | None = None,
-    clean: Yardstick | None = None,
-) -> Report:
-    """Measure a dump and report it.
+) -> RunTotals:
+    """Measure a dump, which was opened for this plan and this objective.
 
-    source: what to read, or a dump that was opened for this plan and this objective.  watch: shows the progress of the
-    reading.  totals: whether the report keeps what it was made of, the replicates of groups included.
     refuse_many_groups: whether a dump of more groups than are resampled is refused.  group_intervals: whether groups
     that are asked for have intervals.  follows_steps: whether steps are told apart where the dump has them, beside the
-    groups that are asked for.  staging: where the rows set aside are left for the caller to publish; None publishes
-    them here.  clean: what a clean dump of the same model shows.
+    groups that are asked for.
     """
-    dump = source if isinstance(source, Dump) else opened(source, chosen, objective, clusters=seed is not None)
+    dump, computing = read.dump, read.computing
     asked = dump.request.group_by
     adds_step = follows_steps and dump.step is not None and not any(name in STEPS for name in asked)
     if adds_step:
         dump = dump.with_request(group_by=(*asked, STEPS[0]))
     step_at = next((place for place, name in enumerate(dump.request.group_by) if name in STEPS), None)
-    started = time.perf_counter()
     plan = chosen.plan
     check_quarantine(dump)
-    computing = computing or Computing()
     rollouts = count_rollouts(dump, computing)
     observation = Observation(
         plans=(plan,),
@@ -90,7 +82,7 @@ def analyze(
         seed=seed,
         pictures=pictures,
         objectives={} if objective is None else {plan: objective},
-        by_group=((totals or pictures) and bool(dump.request.group_by)) or (group_intervals and bool(asked)),
+        by_group=((read.saved or pictures) and bool(dump.request.group_by)) or (group_intervals and bool(asked)),
         n_asked=len(asked) or None,
         step_at=step_at,
         has_advantages=dump.has_advantages,
@@ -98,7 +90,7 @@ def analyze(
     )
     anomalies = anomalies_of(dump, computing)
     budgets = search_budgets(dump, plan, computing)
-    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+    with one_reading(replace(read, dump=dump)) as reading:
         measured = measure(
             reading,
             observation,
@@ -108,9 +100,7 @@ def analyze(
             refuse_many_groups=refuse_many_groups,
             adds_step=adds_step,
         )
-        run = run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
-        report = report_of(run, group_intervals=group_intervals, clean=clean)
-    return replace(report, seconds=time.perf_counter() - started, totals=run if totals else None)
+        return run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies)
 
 
 def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = ()) -> Sampling:
@@ -142,8 +132,8 @@ def opened(
 ) -> Dump:
     """The dump with what the plan and an objective read of it.  wanted: canonical columns read if it has them.
     clusters: as of PlanColumns."""
-    columns = plan_columns(request, chosen, objective)
-    return open_dump(request, replace(columns, wanted=(*columns.wanted, *wanted), clusters=clusters))
+    columns = plan_columns(request, chosen, objective, clusters=clusters)
+    return open_dump(request, replace(columns, wanted=(*columns.wanted, *wanted)))
 
 
 def run_totals(
@@ -183,8 +173,8 @@ def measure(
     """Stream the whole dump once; flat memory.  Returns its totals.
 
     rollouts: those that have several samples, where the observation is by rollout.  sampling: how rows are sampled, in
-    which the cause of the gap is sought; None for none.  refuse_many_groups: as of `analyze`.  adds_step: whether the
-    last of the groups' columns was not asked for.
+    which the cause of the gap is sought; None for none.  refuse_many_groups: as of `analysis_totals`.  adds_step:
+    whether the last of the groups' columns was not asked for.
     """
     dump = reading.dump
     work = MeasureShard(
@@ -279,7 +269,9 @@ class MeasureShard(ShardWork[Measured]):
         )
 
 
-def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None) -> PlanColumns:
+def plan_columns(
+    request: ReadRequest, chosen: ChosenPlan, objective: Objective | None = None, *, clusters: bool = False
+) -> PlanColumns:
     """What the plan reads, and an objective; training batches are the column asked for, or `step` where there is one.
 
     A framework's own metrics (--profile) know no steps: they take the whole dump as one batch unless a column is named.
@@ -298,6 +290,7 @@ def plan_columns(request: ReadRequest, chosen: ChosenPlan, objective: Objective 
         levels=True,
         batch=batch,
         batch_required=named is not None,
+        clusters=clusters,
     )
 
 

@@ -1,50 +1,41 @@
-"""compare(): several plans on one dump, in one reading, and which to take."""
+"""comparison_totals(): several plans on one dump, in one reading."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.compared import Comparison, ComparisonRun, NamedPlan, Skipped, comparison_of
+from rlcorr_cli.results.compared import ComparisonRun, NamedPlan, Skipped
 from rlcorr_cli.runs.analyze import measure, sampling_of
-from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
-from rlcorr_cli.runs.reading import Watch, anomalies_of, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import OpenDump, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.totals import GroupKey
 
 NO_ADVANTAGES = "The dump has no advantages: each counts as 1, so rewards of the two policies cannot be compared."
 
 
-def compare(
-    request: ReadRequest,
+def comparison_totals(
+    read: OpenDump,
     chosen: Sequence[ChosenPlan],
     *,
     named: bool,
     objectives: Mapping[Plan, Objective] | None = None,
-    computing: Computing | None = None,
     seed: int | None = 0,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-    totals: bool = False,
-) -> Comparison:
-    """Compare plans on a dump.
+) -> ComparisonRun:
+    """Measure plans on a dump.
 
     objectives: one for each plan, if any.  named: whether plans were asked for, and are not the default list.
 
-    Plans whose columns the dump lacks are skipped; one that is left at least.  staging, totals: as of `analyze`.
+    Plans whose columns the dump lacks are skipped; one that is left at least.
     """
-    started = time.perf_counter()
-    computing = computing or Computing()
-    dump = open_dump(request, _columns(request, [each.plan for each in chosen], bool(objectives)))
+    dump, computing = read.dump, read.computing
     check_quarantine(dump)
     reasons = [(each, lacking(dump, each.plan)) for each in _distinct(chosen, named=named)]
     plans = [each for each, why in reasons if not why]
@@ -62,13 +53,13 @@ def compare(
     bounds: dict[str, Mapping[GroupKey, float]] = {}
     for plan in observed:
         bounds.update(search_budgets(dump, plan, computing).bounds)
-    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+    with one_reading(read) as reading:
         measured = measure(reading, observation, bounds=bounds, sampling=sampling_of(dump, plans[0].plan.mode))
         reading.check()
         notes = [*dump.notes, *(_plan_notes(chosen, skipped) if named else ())]
         if dump.roles.advantages is None:
             notes.append(NO_ADVANTAGES)
-        run = ComparisonRun(
+        return ComparisonRun(
             measured=measured,
             plans=tuple(plans),
             skipped=skipped,
@@ -79,11 +70,9 @@ def compare(
             problems=reading.log.counts,
             anomalies=anomalies,
         )
-        comparison = comparison_of(run)
-    return replace(comparison, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
-def _columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool) -> PlanColumns:
+def comparison_columns(request: ReadRequest, plans: Sequence[Plan], has_objectives: bool = False) -> PlanColumns:
     """What all plans together read, and objectives; advantages and a third policy where the dump has them.
 
     Decoupled, because a dump is opened so whichever trained policy it holds, and plans of the other mode are told apart

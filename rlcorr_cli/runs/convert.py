@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from rlcorr_cli import __version__
@@ -30,7 +29,7 @@ def convert(
     request: ReadRequest,
     path: Path,
     *,
-    join: str | None = None,
+    join: ReadRequest | None = None,
     on: Sequence[str] = ("sample_id",),
     overwrite: bool = False,
     rows_per_file: int = 100_000,
@@ -45,8 +44,7 @@ def convert(
     if join is not None:
         if dump.roles.old or dump.roles.current:
             raise UsageError(f"The dump holds {SCORED} already.", "Leave ⟦join⟧ out.")
-        other = replace(request, paths=(join,), format="auto", limit=None)
-        partner = Partner.of(open_dump(other, ANY_POLICY), on)
+        partner = Partner.of(open_dump(join, ANY_POLICY), on)
     place = destination(path, overwrite)
     n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
     with ExitStack() as stack:
@@ -64,8 +62,9 @@ def convert(
             columns = columns or {field.name: str(field.type) for field in paired.table.schema}
             if len(paired):
                 output.write(paired)
-        if partner is not None and not output.rows:
-            raise DataError(f"No row matches a row of {join}.", f"They were joined on {', '.join(on)}; see ⟦on⟧.")
+        if join is not None and not output.rows:
+            what = f"No row matches a row of {join.paths[0]}."
+            raise DataError(what, f"They were joined on {', '.join(on)}; see ⟦on⟧.")
         if not output.rows:
             raise DataError(
                 f"{dump.sources[0].path}: there are no rows to write.", "`rlcorr inspect` shows what it holds."

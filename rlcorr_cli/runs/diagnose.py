@@ -1,27 +1,28 @@
-"""diagnose(): why a dump's two policies differ, in one reading."""
+"""diagnosis_totals(): what is counted and sampled of a dump to tell why its two policies differ, in one reading."""
 
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.causes.features import Yardstick
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.row_contents import content_sample
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
-from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.request import PlanColumns, ReadRequest
-from rlcorr_cli.results.diagnosed import COUNTS, DiagnosedDump, DiagnosisRun, GroupCounts, add_counts, diagnosis_of
+from rlcorr_cli.reading.request import PlanColumns
+from rlcorr_cli.results.diagnosed import COUNTS, DiagnosisRun, GroupCounts, add_counts
 from rlcorr_cli.runs.analyze import sampling_of
-from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import ShardReading, ShardWork, Watch, anomalies_of, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import (
+    OpenDump,
+    ShardReading,
+    ShardWork,
+    anomalies_of,
+    check_quarantine,
+    one_reading,
+)
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
@@ -29,31 +30,22 @@ from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 Key = tuple[Any, ...]
 
 
-def diagnose(
-    request: ReadRequest,
-    *,
-    by: tuple[str, ...] = (),
-    computing: Computing | None = None,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-    totals: bool = False,
-    clean: Yardstick | None = None,
-) -> DiagnosedDump:
-    """Diagnose a dump, and each group of its rows.
+LEVELS = PlanColumns(levels=True)
+"""What is read of a dump to diagnose it."""
 
-    by: columns of levels beside those that are looked at unasked.  staging, totals, clean: as of `analyze`.
-    """
-    started = time.perf_counter()
-    computing = computing or Computing()
-    dump = open_dump(request, PlanColumns(levels=True, by=by))
-    sampling = sampling_of(dump, groups=tuple(request.group_by))
+
+def diagnosis_totals(read: OpenDump) -> DiagnosisRun:
+    """Read a dump for its diagnosis, and for that of each group of its rows."""
+    dump, computing = read.dump, read.computing
+    group_by = dump.request.group_by
+    sampling = sampling_of(dump, groups=group_by)
     check_quarantine(dump)
     anomalies = anomalies_of(dump, computing)
-    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+    with one_reading(read) as reading:
         counts: dict[Key, GroupCounts] = {}
         samples_of_shards = SampleSum()
         contents: list[KeySample] = []
-        work = DiagnoseShard(reading=ShardReading.of(dump, computing), sampling=sampling, takes_contents=totals)
+        work = DiagnoseShard(reading=ShardReading.of(dump, computing), sampling=sampling, takes_contents=read.saved)
         for _, part in reading.each(work):
             for key, of_group in part.counts.items():
                 add_counts(counts, key, of_group)
@@ -61,14 +53,14 @@ def diagnose(
             sampling.least.raise_to(samples_of_shards.level)
             contents += [] if part.contents is None else [part.contents]
         reading.check()
-        run = DiagnosisRun(
+        return DiagnosisRun(
             counts=counts,
             sample=samples_of_shards.sample or RowSample(most=sampling.most),
             of=Provenance(
                 plans={},
-                settings={"levels": ", ".join(by), "sample": sampling.most},
+                settings={"levels": ", ".join(dump.plan_columns.by), "sample": sampling.most},
                 columns=dump.columns,
-                groups=tuple(request.group_by),
+                groups=group_by,
             ),
             row_contents=reduce(add, contents) if contents else None,
             inputs=reading.inputs,
@@ -76,8 +68,6 @@ def diagnose(
             problems=reading.log.counts,
             anomalies=anomalies,
         )
-        result = diagnosis_of(run, clean)
-    return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
 @frozen(kw_only=True)

@@ -11,14 +11,15 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
 from rlcorr_cli.reading.request import IDS, ReadRequest
+from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, Pairs, pairs_of, sections, shared_clusters, side_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import is_report
 from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
-from rlcorr_cli.runs.analyze import analyze, opened
+from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import Watch
+from rlcorr_cli.runs.reading import OpenDump, Watch
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED
 
 
@@ -67,16 +68,18 @@ def diff(
             reports.append(report_in(request.paths[0], run))
         elif dump is not None:
             cluster_by = NO_CLUSTERS if alone else dump.request.cluster_by
-            report = analyze(
-                dump.with_request(cluster_by=cluster_by, drawn_by=drawn_by),
+            run = analysis_totals(
+                OpenDump(
+                    dump=dump.with_request(cluster_by=cluster_by, drawn_by=drawn_by),
+                    computing=computing,
+                    watch=watch,
+                    saved=True,
+                ),
                 chosen,
-                computing=computing,
                 seed=settings.seed,
-                watch=watch,
-                totals=True,
                 refuse_many_groups=bool(dump.request.group_by),
             )
-            reports.append(report)
+            reports.append(replace(report_of(run), totals=run))
     return _compared(reports, settings)
 
 

@@ -28,7 +28,7 @@ from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, drawn
 from rlcorr_cli.reading.tables import Table, one_table
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport
@@ -39,6 +39,7 @@ from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.filter_parts import Writing, written_apart
 from rlcorr_cli.runs.filter_passes import FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
 from rlcorr_cli.runs.reading import (
+    OpenDump,
     Reading,
     Watch,
     anomalies_of,
@@ -75,7 +76,10 @@ def filter_dump(
     writes = target.path is not None or target.rejected is not None
     work = filter_work(dump, chosen, target, computing=computing, budget_bounds=budgets.bounds, writes=writes)
     draws = row_draws(dump, work, computing)
-    with one_reading(dump, computing, watch=watch, overwrite=target.overwrite) as reading, ExitStack() as stack:
+    with (
+        one_reading(OpenDump(dump=dump, computing=computing, watch=watch), overwrite=target.overwrite) as reading,
+        ExitStack() as stack,
+    ):
         writing = Writing(reading=reading, work=work, places=places, about=json.dumps(_about(plan)))
         if writing.is_apart:
             counts, measured, outputs = written_apart(writing)
@@ -102,7 +106,9 @@ def filter_dump(
             rejected_rows=counts.rejected,
             prompts=None if target.resample is not None else PromptCounts.of(counts.groups),
             n_steps=len(counts.of_steps),
-            empty_steps=tuple(plain(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]),
+            empty_steps=tuple(
+                as_json(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]
+            ),
         )
         _finish(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)

@@ -21,7 +21,7 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.inspected import DumpCounts, Inspected, Values
 from rlcorr_cli.runs.analyze import opened, plan_columns, sampling_of
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import ShardReading, ShardWork, anomalies_of, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import OpenDump, ShardReading, ShardWork, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 
 
@@ -51,8 +51,7 @@ def ignoring_bad_rows(request: ReadRequest) -> ReadRequest:
 
 
 def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> Inspected:
-    """Read a dump once."""
-    request = ignoring_bad_rows(request)
+    """Read a dump once, past its bad rows.  request: as of `ignoring_bad_rows`."""
     lacks = ""
     try:
         dump = opened(request, chosen)
@@ -65,7 +64,7 @@ def inspect(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> I
     sampling = None if lacks else sampling_of(dump, chosen.plan.mode)
     work = InspectShard(reading=ShardReading.of(dump, computing), sampling=sampling)
     samples_of_shards = SampleSum()
-    with one_reading(dump, computing) as reading:
+    with one_reading(OpenDump(dump=dump, computing=computing)) as reading:
         for _, (of_shard, sample) in reading.each(work):
             tally += of_shard
             if sample is not None:

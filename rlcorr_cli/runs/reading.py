@@ -71,6 +71,21 @@ def anomalies_of(dump: Dump, computing: Computing) -> tuple[AnomalyFinding, ...]
 
 
 @frozen(kw_only=True)
+class OpenDump:
+    """A dump that is open, and how it is read and computed.
+
+    watch: shows the progress of the reading.  staging: where the rows set aside are left for the caller to publish;
+    None publishes them when they are read.  saved: whether the totals are to be saved, for which they hold more.
+    """
+
+    dump: Dump
+    computing: Computing
+    watch: Watch | None = None
+    staging: Outputs | None = None
+    saved: bool = False
+
+
+@frozen(kw_only=True)
 class Reading:
     """A reading of a dump that is under way.
 
@@ -142,25 +157,18 @@ class Reading:
 
 
 @contextmanager
-def one_reading(
-    dump: Dump,
-    computing: Computing,
-    *,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-    overwrite: bool | None = None,
-) -> Generator[Reading]:
+def one_reading(read: OpenDump, *, overwrite: bool | None = None) -> Generator[Reading]:
     """A reading of a dump; what the block leaves without an error is published as it ends.
 
-    staging: where the rows set aside are left for the caller to publish; None publishes them here.  overwrite: as of
-    `quarantine`.
+    overwrite: as of `quarantine`.
     """
+    dump = read.dump
     with (
-        watched(dump, watch) as progress,
+        watched(dump, read.watch) as progress,
         Outputs() as own,
-        bad_row_log(dump, staging or own, overwrite=overwrite) as log,
+        bad_row_log(dump, read.staging or own, overwrite=overwrite) as log,
     ):
-        yield Reading(dump=dump, computing=computing, log=log, staging=staging or own, progress=progress)
+        yield Reading(dump=dump, computing=read.computing, log=log, staging=read.staging or own, progress=progress)
         log.finish()
         own.publish()
 

@@ -1,6 +1,5 @@
-"""sweep(): what one bound does, at every threshold, in one reading; an exact target takes a second."""
+"""sweep_totals(): what one bound does, at every threshold, in one reading; an exact target takes a second."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -9,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.observe import Observation
@@ -20,19 +18,16 @@ from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
-from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.swept import Sweep, SweepRun, Targets, add_units, crossing_of_ess, sweep_of
+from rlcorr_cli.results.swept import SweepRun, Targets, add_units, crossing_of_ess
 from rlcorr_cli.runs.analyze import provenance_of, sampling_of
-from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import (
+    OpenDump,
     Reading,
     ShardReading,
     ShardWork,
-    Watch,
     anomalies_of,
     check_quarantine,
-    check_rereadable,
     one_reading,
 )
 from rlcorr_cli.totals.bins import FLOAT_BITS
@@ -43,34 +38,20 @@ from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, place_of_share
 
 
-def sweep(
-    request: ReadRequest,
-    swept: Swept,
-    targets: Targets,
-    *,
-    computing: Computing | None = None,
-    watch: Watch | None = None,
-    staging: Outputs | None = None,
-    totals: bool = False,
-) -> Sweep:
-    """The curve of one free bound.  staging, totals: as of `analyze`."""
-    started = time.perf_counter()
-    computing = computing or Computing()
-    plan = swept.plan(swept.bounds(0.0))
-    dump = open_dump(request, _columns(request, plan))
+def sweep_totals(read: OpenDump, swept: Swept) -> SweepRun:
+    """What the curve of one free bound is drawn from."""
+    dump, computing = read.dump, read.computing
     check_quarantine(dump)
     observation = Observation(plans=(swept.base,), seed=None, compares=True)
-    if targets.wanted:
-        check_rereadable(dump)
     anomalies = anomalies_of(dump, computing)
-    with one_reading(dump, computing, watch=watch, staging=staging) as reading:
+    with one_reading(read) as reading:
         work = SweepShard(
             reading=ShardReading.of(dump, computing),
             observation=observation,
             swept=swept,
             provenance=provenance_of(dump, observation, {}),
-            sampling=sampling_of(dump, plan.mode),
-            takes_sample=totals,
+            sampling=sampling_of(dump, dump.plan_columns.mode),
+            takes_sample=read.saved,
         )
         gathering = MeasuredSum()
         units: dict[Any, UnitTotals] = {}
@@ -80,7 +61,7 @@ def sweep(
             add_units(units, of_shard)
             taken += [] if sample is None else [sample]
         reading.check()
-        run = SweepRun(
+        return SweepRun(
             measured=gathering.measured,
             swept=swept,
             units=units,
@@ -90,23 +71,24 @@ def sweep(
             problems=reading.log.counts,
             anomalies=anomalies,
         )
-        curve = run.curve
-        places = set[int]() if curve is None else _places(curve, targets)
-        candidates: Mapping[int, Candidates] = {}
-        if curve is not None and places:
-            # One more reading brings the units of the groups of buckets that targets cut.
-            bins = np.unique(np.concatenate([curve.bins(place) for place in places]))
-            picking = PickUnits(reading=ShardReading.of(dump, computing), swept=swept, bins=bins)
-            picked: dict[Any, list[Units]] = {}
-            for _, of_shard in Reading.alone(dump, computing).each(picking):
-                for batch, of_batch in of_shard:
-                    picked.setdefault(batch, []).append(of_batch)
-            candidates = {place: candidates_of(picked, curve, place) for place in places}
-        result = sweep_of(run, targets=targets, candidates=candidates)
-    return replace(result, seconds=time.perf_counter() - started, totals=run if totals else None)
 
 
-def _columns(request: ReadRequest, plan: Plan) -> PlanColumns:
+def units_at_targets(read: OpenDump, run: SweepRun, targets: Targets) -> Mapping[int, Candidates]:
+    """The units that targets cut, by their group's place on the curve: one more reading brings those of its buckets."""
+    curve = run.curve
+    places = set[int]() if curve is None else _places(curve, targets)
+    if curve is None or not places:
+        return {}
+    bins = np.unique(np.concatenate([curve.bins(place) for place in places]))
+    picking = PickUnits(reading=ShardReading.of(read.dump, read.computing), swept=run.swept, bins=bins)
+    picked: dict[Any, list[Units]] = {}
+    for _, of_shard in Reading.alone(read.dump, read.computing).each(picking):
+        for batch, of_batch in of_shard:
+            picked.setdefault(batch, []).append(of_batch)
+    return {place: candidates_of(picked, curve, place) for place in places}
+
+
+def sweep_columns(request: ReadRequest, plan: Plan) -> PlanColumns:
     """What the plan reads; training batches, where weights are divided by their mean, as `analyze` takes them."""
     batch = None if not divides_by_mean(plan) or request.batch_by == NO_BATCH else request.batch_by or "step"
     required = batch is not None and request.batch_by is not None

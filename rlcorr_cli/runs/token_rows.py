@@ -30,14 +30,11 @@ from rlcorr_cli.reading.batches import BadRows, CheckedRows, all_resolved
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import ENTROPIES, LEVELS, OF_ROWS, TOKENS
 from rlcorr_cli.reading.peek import TEXTS, NamedRow, find_rows
-from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.token_text import Piece, TokenizerProcess, of_strings
 from rlcorr_cli.results.inspected import OneRow, RejectionVote, TokenRows
-from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
-from rlcorr_cli.runs.inspect import ignoring_bad_rows
-from rlcorr_cli.runs.reading import ShardReading, ShardWork, check_quarantine, one_reading
+from rlcorr_cli.runs.reading import OpenDump, ShardReading, ShardWork, check_quarantine, one_reading
 from rlcorr_cli.runs.where import Condition
 
 MOST_MATCHING = 200
@@ -70,7 +67,7 @@ class Choice:
 
 
 def token_rows(
-    request: ReadRequest,
+    dump: Dump,
     chosen: ChosenPlan,
     computing: Computing,
     choice: Choice,
@@ -78,14 +75,13 @@ def token_rows(
     tokenizer: TokenizerProcess | None = None,
 ) -> TokenRows:
     """Rows of a dump token by token; bad ones are shown only where they are named."""
-    dump = opened(ignoring_bad_rows(request), chosen)
     check_quarantine(dump)
     if choice.names:
         rows = [_named(named, dump, chosen.plan, computing) for named in find_rows(dump, choice.names)]
         inputs, n_matching = tuple(dump.inputs({})), len(rows)
     else:
         bounds = search_budgets(dump, chosen.plan, computing).bounds
-        with one_reading(dump, computing) as reading:
+        with one_reading(OpenDump(dump=dump, computing=computing)) as reading:
             shown = ShownColumns.of(dump)
             work = ChooseRows(
                 reading=ShardReading.of(dump, computing, whole=True),

@@ -26,7 +26,7 @@ from typing import Any
 from rlcorr_cli.causes.diagnosis import TOO_FEW
 from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
 from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
-from rlcorr_cli.causes.step_levels import step_levels
+from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
@@ -41,13 +41,14 @@ from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.records.fields import plain
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import is_judged, shift_of
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
 from rlcorr_cli.results.rules import Finding
+from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.watched import (
     DOUBLED,
     UNREADABLE,
@@ -61,8 +62,9 @@ from rlcorr_cli.results.watched import (
     StepLine,
     StepStatus,
 )
-from rlcorr_cli.runs.analyze import analyze, opened
+from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing
+from rlcorr_cli.runs.reading import OpenDump
 
 OPEN = 3
 """How many dumps' totals are kept for files that may add to them."""
@@ -299,7 +301,7 @@ def _measured(job: Job, paths: Sequence[str]) -> Report:
         dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
         if dump.step is not None:
             dump = dump.with_request(group_by=STEPS[:1])
-        return analyze(dump, job.chosen, computing=job.computing, totals=True)
+        return _report(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))
     finally:
         for path in paths:
             filesystem(path).forget(path)
@@ -311,12 +313,17 @@ def _added(runs: Sequence[Any]) -> Report | None:
         run = type(runs[0]).added(runs)
     except (ValueError, UsageError):
         return None
+    return _report(run)
+
+
+def _report(run: RunTotals) -> Report:
+    """The report of totals, which it keeps."""
     return replace(report_of(run), totals=run)
 
 
 def _steps(report: Report, paths: Sequence[str]) -> tuple[Any, ...]:
     """The steps of a dump; one without any is a step, which is called as its file is."""
-    return tuple(plain(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
+    return tuple(as_json(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
 
 
 def step_of_name(path: str) -> str:
@@ -389,7 +396,7 @@ def _needed(together: _Together | None, read: _Read) -> tuple[Any, ...]:
     if together is None:
         return ()
     steps, report = _sized(together.report), together.report
-    names = [plain(value) for step in steps for value in step.key.values()]
+    names = [as_json(value) for step in steps for value in step.key.values()]
     start_of = {step: names.index(some.of_steps[0]) for some in report.ranges for step in some.of_steps}
     first = len(steps)
     while first and not is_judged(steps[first - 1]):

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, ColumnGap, Diagnosis, LevelGap
-from rlcorr_cli.causes.step_levels import STEP
+from rlcorr_cli.causes.gap import SURPRISE_EDGES
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import ALL_CAUSES, NOISE
 from rlcorr_cli.causes.weights import LARGER_NOISE
 from rlcorr_cli.causes.wording import percent
@@ -41,7 +42,6 @@ from rlcorr_cli.show.words import (
     course_sentence,
     left_out_notes,
 )
-from rlcorr_cli.totals.gap import SURPRISE_EDGES
 
 LEVEL_NOTE = (
     "tokens: share of the tokens. gap: share of the gap. expected: the share of the gap that the mix of its tokens "

@@ -9,7 +9,7 @@ from rlcorr_cli.show.paragraphs import WIDTH, indented
 from rlcorr_cli.show.stdout import emit, emit_json
 
 if TYPE_CHECKING:
-    from rlcorr_cli.frameworks.read import PlanFile
+    from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.frameworks.write import Lines
     from rlcorr_cli.plans.preset_configs import PeerConfig
 
@@ -98,7 +98,6 @@ def shortest_name(row: Preset) -> str:
 def print_preset(name: str) -> None:
     """Print one preset, with the framework's config and the plan file that mean the same; of a file, how it is read."""
     from rlcorr_cli.plans.files import plan_to_toml
-    from rlcorr_cli.plans.preset_configs import CONFIGS
 
     file = _read(name)
     if file is not None:
@@ -106,8 +105,7 @@ def print_preset(name: str) -> None:
         emit("\n".join([*notes, "# As a plan file, for --plan:", plan_to_toml(file.plan)]))
         return
     row = preset(name)
-    config = CONFIGS.get(row.name)
-    lines = about_preset(row)
+    config, lines = row.config, about_preset(row)
     if config is not None:
         lines += ["", f"# In the framework's own words{_how_to_read(config)}:", config.text]
     emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(row.plan)]))
@@ -139,7 +137,7 @@ def _plan_called(name: str) -> Plan:
     return preset(name).plan if file is None else file.plan
 
 
-def _read(name: str) -> "PlanFile | None":
+def _read(name: str) -> "ChosenPlan | None":
     """What a plan file or a framework's config says; None of a name that is no file's."""
     from rlcorr_cli.plans.files import SUFFIXES
 

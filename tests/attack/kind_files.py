@@ -10,7 +10,6 @@ from typing import Any
 from case import DATA, FAILS, OK, USAGE, Case, Cases, SetUp, made, nothing, together, written
 from dumps_of import sample
 
-from rlcorr_cli.plans import preset_configs as configs
 from rlcorr_cli.plans.preset_configs import PeerConfig
 from rlcorr_cli.plans.presets import PRESETS
 
@@ -311,5 +310,4 @@ def _configs() -> Iterator[Case]:
 
 
 def _peer_configs() -> dict[str, PeerConfig]:
-    tables = (table for table in vars(configs).values() if isinstance(table, dict))
-    return {str(name): config for table in tables for name, config in table.items() if isinstance(config, PeerConfig)}
+    return {name: row.config for name, row in PRESETS.items() if row.config is not None}

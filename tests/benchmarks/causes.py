@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "diagnosis"))  # a script sees i
 from known_causes import DUMPS, VERDICTS
 
 from rlcorr_cli import diagnose
-from rlcorr_cli.totals.gap import SURPRISE_EDGES
+from rlcorr_cli.causes.gap import SURPRISE_EDGES
 
 Confusion = Counter[tuple[str, str]]
 QUIET = ("noise_bf16_fp32", "noise_bf16_bf16", "temp07_matched", "top_p09_raw_both", "tool_clean", "grid_bf16_train")

@@ -32,7 +32,6 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Diagnosis
 OF_TRUTH = {"ratio": "temperature", "top_p": "top_p", "min_p": "min_p"}
 """A parameter of a truth -> the parameter of a finding whose interval must hold it."""
 OF_TIME = ("lag", "policy_version", "step")
-RULES = ("causes", "measure/gap.py", "measure/gap_rows.py", "totals/gap.py")
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,8 @@ def binomial(right: int, n: int) -> tuple[float, float]:
 def hash_of_rules() -> str:
     """Of the code that decides."""
     root, digest = Path(rlcorr_cli.__file__).parent, hashlib.sha256()
-    for part in RULES:
-        for path in sorted((root / part).glob("*.py")) if (root / part).is_dir() else [root / part]:
-            digest.update(path.read_bytes())
+    for path in sorted((root / "causes").glob("*.py")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

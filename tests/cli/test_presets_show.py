@@ -8,8 +8,9 @@ from running import BF16, refused, run
 
 from rlcorr_cli.plans.files import parse, plan_from_dict
 from rlcorr_cli.plans.plan import Bounds, Weighting
-from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
+
+CONFIGS = {name: row.config for name, row in PRESETS.items() if row.config is not None}
 
 
 def test_the_command_says_whose_config_it_read(tmp_path: Path) -> None:

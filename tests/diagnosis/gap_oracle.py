@@ -1,4 +1,4 @@
-"""A slow oracle of GapTotals: rows one by one, written from the definitions in rlcorr_cli/totals/gap.py."""
+"""A slow oracle of GapTotals: rows one by one, written from the definitions in rlcorr_cli/causes/gap.py."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from rlcorr_cli.places import Place
-from rlcorr_cli.totals.gap import (
+from rlcorr_cli.causes.gap import (
     ABOVE,
     BELOW,
     CERTAIN,
@@ -46,6 +45,7 @@ from rlcorr_cli.totals.gap import (
     WorstRow,
     WorstRows,
 )
+from rlcorr_cli.places import Place
 
 ROLLOUT, TRAIN = "rollout_log_probs", "old_log_probs"
 NOT_LEVELS = {"sample_id", "token_ids", "response_mask", ROLLOUT, TRAIN, "reward", "advantage"}

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reported import diagnose
 
 from rlcorr_cli import api
 from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.diagnose import diagnose
 
 CAUSES = Path(__file__).parent / "causes"
 NAMES = ("mispaired_5pct", "rep11", "stale_mixed_versions", "tool_retokenised", "top_p08")

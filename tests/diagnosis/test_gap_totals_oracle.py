@@ -7,7 +7,7 @@ import pytest
 from gap_oracle import rows_of, totals_of
 from known_causes import DUMPS, diagnosed
 
-from rlcorr_cli.totals.gap import GapTotals
+from rlcorr_cli.causes.gap import GapTotals
 
 NAMES = ("tool_retokenised", "stale_mixed_versions", "combo_temp09_mispaired", "combo_topp09_eos0")
 """Masked stretches; levels, advantages and lags; odd rows; tokens of log-prob 0 at the end."""
@@ -59,8 +59,9 @@ def test_sums_by_token_equal_the_oracles(name: str) -> None:
 def test_the_worst_rows_are_the_oracles(name: str) -> None:
     fast, oracle = diagnosed(name).whole.totals, slow(name)
     for field in ("odd_rows", "far_rows"):
-        names = [[row.name for row in getattr(totals, field).rows] for totals in (fast, oracle)]
+        names = [[row.sample_id for row in getattr(totals, field).rows] for totals in (fast, oracle)]
         assert names[0] == names[1]
+        assert None not in names[0]
 
 
 def test_the_oracles_sums_add() -> None:

@@ -83,8 +83,7 @@ def test_no_plan_is_recommended_over_a_fault_as_if_nothing_were_wrong() -> None:
 
 def test_a_story_is_kept_in_a_saved_report(tmp_path: Path) -> None:
     report = analyze(str(DUMPS / "top_p08.parquet"))
-    data = json.loads(json.dumps(report.to_dict()))
-    assert Report.from_dict(data).story == report.story
+    assert Report.from_json(json.dumps(report.to_dict())).story == report.story
 
 
 def growing(folder: Path, n_steps: int, rows: int, n_files: int) -> str:

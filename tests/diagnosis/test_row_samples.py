@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reported import analyze, diagnose
 
 from rlcorr_cli.engines.in_order import ThreadEngine
 from rlcorr_cli.engines.processes import ProcessEngine
@@ -20,9 +21,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.run_totals import RunTotals
-from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.diagnose import diagnose
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.row_sample import RowSample, highest_levels
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rlcorr_cli import diagnose
 from rlcorr_cli.causes.diagnosis import Diagnosis
 from rlcorr_cli.causes.features import FAR_LOUD, LOUD, MOST_OVER_NOISE, noise_square, spread_of
-from rlcorr_cli.totals.gap import N_SPREAD, N_SURPRISE, SPREAD_FACTOR, SPREAD_LEAST, SPREAD_STEPS
+from rlcorr_cli.causes.gap import N_SPREAD, N_SURPRISE, SPREAD_FACTOR, SPREAD_LEAST, SPREAD_STEPS
 
 MODELS = Path(__file__).parent / "causes_models"
 ROWS, LENGTH, IDS, SIZE = 128, 80, 60, 0.03

@@ -14,7 +14,8 @@ from profiled import filtered, report
 from rlcorr_cli.api import filter
 from rlcorr_cli.commands import main
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.read import PROFILES, PlanFile, read_plan
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.read import PROFILES, read_plan
 
 VERL = ("verl-0.6", "verl-0.7", "verl-0.8", "verl-0.9")
 BYPASS_PG = {"bypass_mode": True, "use_policy_gradient": True}
@@ -37,7 +38,7 @@ def bypassed(old: list[float], rollout: list[float]) -> dict[str, Any]:
     return row(rollout, rollout, current_log_probs=old)
 
 
-def config_of(path: Path, config: dict[str, Any], profile: str = "") -> PlanFile:
+def config_of(path: Path, config: dict[str, Any], profile: str = "") -> ChosenPlan:
     path.write_text(json.dumps(config))
     return read_plan(str(path), PROFILES[profile] if profile else None)
 

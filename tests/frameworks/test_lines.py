@@ -19,9 +19,10 @@ from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.frameworks.write import lines_of, names
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection
-from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import COMPARED, PRESETS
 from rlcorr_cli.plans.yaml_files import parse_yaml
+
+CONFIGS = {name: row.config for name, row in PRESETS.items() if row.config is not None}
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

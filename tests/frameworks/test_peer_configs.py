@@ -12,11 +12,12 @@ from profiled import filtered, report
 
 from rlcorr_cli.commands.choose import choose_objective
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import profile_called
-from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, PlanFile, preset_in, presets_of, read_plan
+from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
+from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
-from rlcorr_cli.plans.preset_configs import CONFIGS
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset
+
+CONFIGS = {name: row.config for name, row in PRESETS.items() if row.config is not None}
 
 TIS = "truncated_importance_sampling_type: tis"
 CAP = "vllm_importance_sampling_cap"
@@ -24,7 +25,7 @@ AREAL = "actor:\n  rejection_sampling:"
 NEMO_ON = "use_importance_sampling_correction: true"
 
 
-def read(text: str, tmp_path: Path, reader: str = "") -> PlanFile:
+def read(text: str, tmp_path: Path, reader: str = "") -> ChosenPlan:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     return read_plan(str(path), profile_called(reader) if reader else None)

@@ -25,6 +25,7 @@ from oracle import Row
 from plain import assert_same_totals, plain
 
 import rlcorr_cli
+from rlcorr_cli.causes.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows, order_of_keys
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.places import Place
@@ -35,7 +36,6 @@ from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values
-from rlcorr_cli.totals.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, WorstRow, WorstRows, order_of_keys
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.lists import Lists
 from rlcorr_cli.totals.measured import Measured, WholeDump

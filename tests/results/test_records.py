@@ -1,5 +1,7 @@
 """Records: JSON, the way back and the schema of a small one, by its fields alone."""
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -7,7 +9,7 @@ from typing import Annotated, Any
 import jsonschema_rs
 import pytest
 
-from rlcorr_cli.records.fields import HIDDEN, Fault, Form, Key, Number, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, Scalar, computed
 from rlcorr_cli.records.forms import schema
 from rlcorr_cli.records.record import Record
 
@@ -58,7 +60,7 @@ def test_a_record_is_written_key_by_key_in_order() -> None:
 
 
 def test_what_was_written_comes_back_and_later_keys_are_ignored() -> None:
-    found = Part.from_dict({**WRITTEN, "of a later release": 1})
+    found = Part.from_json(json.dumps({**WRITTEN, "of a later release": 1}))
     assert found == Part(**{**vars(PART), "key": {"x": "inf", "y": 2}})
     assert found.to_dict() == WRITTEN
 
@@ -66,32 +68,31 @@ def test_what_was_written_comes_back_and_later_keys_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"values": {"kl": "0.1"}}, "values.kl: input should be a valid number"),
-        ({"values": {"kl": float("nan")}}, "values.kl: input should be a finite number"),
-        ({"pairs": [[1, True], [1]]}, "pairs.1: list should have 2 items, not 1"),
-        ({"pairs": [[-1, True]]}, "pairs.0.0: input should be greater than or equal to 0"),
-        ({"low": True}, "low: input should be a valid number"),
-        ({"key": {}}, "key: input should have at least 1 item"),
-        ({"key": {"x": [1]}}, "key.x: input should be a valid number"),
-        ({"name": "\ud800"}, "name: input should be a valid string"),
-        ({"n_pairs": None}, "n_pairs: input should be a valid integer"),
+        ({"values": {"kl": "0.1"}}, "Expected `float | null`, got `str` - at `$.values[...]`"),
+        ({"values": {"kl": float("nan")}}, "JSON is malformed: invalid character"),
+        ({"pairs": [[1, True], [1]]}, "Expected `array` of length 2 - at `$.pairs[1]`"),
+        ({"pairs": [[-1, True]]}, "Expected `int` >= 0 - at `$.pairs[0][0]`"),
+        ({"low": True}, "Expected `float`, got `bool` - at `$.low`"),
+        ({"key": {}}, "Expected `object` of length >= 1 - at `$.key`"),
+        ({"key": {"x": [1]}}, "got `array` - at `$.key[...]`"),
+        ({"name": "\ud800"}, "JSON is malformed: unexpected end of escaped utf-16 surrogate pair"),
+        ({"n_pairs": None}, "Expected `int`, got `null` - at `$.n_pairs`"),
     ],
     ids=str,
 )
 def test_a_fault_is_told_with_its_place(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(Fault) as fault:
-        Part.from_dict({**WRITTEN, **changes})
-    assert str(fault.value) == said
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Part.from_json(json.dumps({**WRITTEN, **changes}))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_every_key_must_be_there(name: str) -> None:
-    with pytest.raises(Fault, match="field required"):
-        Part.from_dict({key: value for key, value in WRITTEN.items() if key != name})
+    with pytest.raises(ValueError, match=f"missing required field `{name}`"):
+        Part.from_json(json.dumps({key: value for key, value in WRITTEN.items() if key != name}))
 
 
 def test_the_schema_says_what_the_fields_do() -> None:
-    document = schema("a title", {"part": Part})
+    document = schema("a title", [Part])
     jsonschema_rs.meta.validate(document)
     validator = jsonschema_rs.Draft202012Validator(document)
     assert validator.is_valid(WRITTEN)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from rlcorr_cli import api
 from rlcorr_cli.causes.diagnosis import CauseFinding
+from rlcorr_cli.causes.gap import GapTotals
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
@@ -18,7 +19,6 @@ from rlcorr_cli.show import forms
 from rlcorr_cli.show.diagnose import document
 from rlcorr_cli.show.figures import style
 from rlcorr_cli.show.figures.causes import EVIDENCE, SPREAD_EDGES, between, evidence, quantile
-from rlcorr_cli.totals.gap import GapTotals
 
 DUMPS = Path(__file__).parents[1] / "diagnosis" / "causes"
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from made import CPU, batch, dumps, simulated
 from matplotlib.testing.compare import compare_images
 from oracle import Row
+from reported import analyze
 
 from rlcorr_cli.api import plot
 from rlcorr_cli.errors import DataError
@@ -26,7 +27,6 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved import read_report, refuse_undrawable
 from rlcorr_cli.results.trends import concentration, lorenz, profile
-from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.figures import KINDS, draw, panels
 from rlcorr_cli.show.figures.data import rebinned

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from matplotlib.patches import Rectangle
+from reported import analyze
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import course
-from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show.figures import draw
 from rlcorr_cli.show.numbers import number
 

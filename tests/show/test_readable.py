@@ -15,12 +15,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from reported import analyze
 
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.runs.analyze import analyze
 from rlcorr_cli.show.figures import draw, style
 
 NOTHING = Plan("disabled")

@@ -11,17 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, LevelGap
-from rlcorr_cli.causes.numbers import line_of, typical
-from rlcorr_cli.causes.numbers import ratio as divided
-from rlcorr_cli.causes.wording import percent
-from rlcorr_cli.results.diagnosed import DiagnosedDump
-from rlcorr_cli.results.trends import Missing
-from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.data import below
-from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
-from rlcorr_cli.show.numbers import number, plural, share
-from rlcorr_cli.show.words import guilty
-from rlcorr_cli.totals.gap import (
+from rlcorr_cli.causes.gap import (
     CERTAIN_LEAST,
     CERTAIN_STEP,
     FIELDS,
@@ -41,6 +31,16 @@ from rlcorr_cli.totals.gap import (
     SURPRISE_EDGES,
     GapTotals,
 )
+from rlcorr_cli.causes.numbers import line_of, typical
+from rlcorr_cli.causes.numbers import ratio as divided
+from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.results.diagnosed import DiagnosedDump
+from rlcorr_cli.results.trends import Missing
+from rlcorr_cli.show.figures import style, ticks
+from rlcorr_cli.show.figures.data import below
+from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
+from rlcorr_cli.show.numbers import number, plural, share
+from rlcorr_cli.show.words import guilty
 from rlcorr_cli.totals.histogram import Floats
 
 Finding = CauseFinding | None

@@ -12,23 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.causes import gap
+from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals, Levels, Vocabulary
+from rlcorr_cli.causes.gap_rows import GapRows, sums_at
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.gap_rows import GapRows, sums_at
-from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.gap import (
-    BODY,
-    GROUPS,
-    ID_BUCKETS,
-    N_SURPRISE,
-    ODD,
-    PARTS,
-    PROMPT_BUCKETS,
-    TOKEN_SUMS,
-    GapTotals,
-    Levels,
-    Vocabulary,
-)
 from rlcorr_cli.totals.lists import first_of_each, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -295,12 +283,12 @@ class _Sums:
         at = values.surprise[tokens] * 2 + again[tokens]
         repeats = sums_at(at, N_SURPRISE * 2, (n, held, held**2))
         held = d.clip(-ID_LIMIT, ID_LIMIT)
-        prompts = rows.prompts[rows.row[tokens]] % PROMPT_BUCKETS
-        at = prompts * ID_BUCKETS + ids[tokens] % ID_BUCKETS
-        by_id = sums_at(at, PROMPT_BUCKETS * ID_BUCKETS, (n, held))
+        prompts = rows.prompts[rows.row[tokens]] % gap.PROMPT_BUCKETS
+        at = prompts * gap.ID_BUCKETS + ids[tokens] % gap.ID_BUCKETS
+        by_id = sums_at(at, gap.PROMPT_BUCKETS * gap.ID_BUCKETS, (n, held))
         return Vocabulary(
             repeats=repeats.reshape(N_SURPRISE, 2, -1),
-            by_id=by_id.reshape(PROMPT_BUCKETS, ID_BUCKETS, -1),
+            by_id=by_id.reshape(gap.PROMPT_BUCKETS, gap.ID_BUCKETS, -1),
             spread=np.array([len(held), held.sum(), (held**2).sum()]),
         )
 

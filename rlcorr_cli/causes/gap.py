@@ -8,7 +8,8 @@ Log-odds, because a change of a logit moves l by about (1 - p) times it (arXiv 2
 spread of d at all levels of surprise, another temperature is a straight line, and top-p a step.
 
 What is counted stands by a token's *part* (PARTS) and by the bin of its u.  A row is *odd* where its two columns do not
-belong to each other.  Everything adds but a maximum and two short lists of rows; `causes` reads it.
+belong to each other.  Everything adds but a maximum and two short lists of rows.
+`gap_rows` works the letters out for some rows, `gap_sums` sums them, and the rules read the sums (`features`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ import numpy as np
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.row_sample import RowSample
 
 PARTS = ("odd", "first", "last", "gap", "after_gap", "early", "body")
 """Where a token stands: in an odd row; its row's first; its last; the first after a masked stretch inside the row; the
@@ -92,17 +94,17 @@ WORST = 8
 
 @frozen
 class WorstRow:
-    """A row by some value.  sample_id: None of a dump without ids."""
+    """A row by some value, and where it stands.  sample_id: None of a dump without ids."""
 
     value: float
     place: Place
     sample_id: str | None
     n_tokens: int
 
-    @property
-    def name(self) -> str:
-        """What names the row to its owner."""
-        return self.sample_id or self.place.text
+    @classmethod
+    def of(cls, sample: RowSample, row: int, value: float = 0.0) -> "WorstRow":
+        """A row of a sample."""
+        return cls(value, sample.place(row), sample.name(row), int(sample.n_valid[row]))
 
 
 @frozen

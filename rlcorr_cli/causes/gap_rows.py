@@ -1,7 +1,7 @@
-"""Some rows of a sample as the gap's statistics see them; measure/gap.py sums them into GapTotals.
+"""Some rows of a sample as the gap's statistics see them; causes/gap_sums.py sums them into GapTotals.
 
 TokenPlaces: where a valid token stands in its row.  TokenGaps: what follows from its two log-probs; the letters a, b,
-e, x, u, v, d are defined in totals/gap.py.  GapRows: both, with each row's key, prompt and advantage.
+e, x, u, v, d are defined in causes/gap.py.  GapRows: both, with each row's key, prompt and advantage.
 """
 
 import math
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlcorr_cli.causes import gap
+from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, PARTS
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import EXP_LIMIT
-from rlcorr_cli.totals import gap
 from rlcorr_cli.totals.exact import Floats
-from rlcorr_cli.totals.gap import BODY, GROUPS, N_SURPRISE, PARTS
 from rlcorr_cli.totals.lists import offsets_of
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -93,7 +93,7 @@ LEAST_MISS, MOST_MISS = (-math.expm1(logp) for logp in reversed(gap.LOGP_RANGE))
 
 @frozen(kw_only=True)
 class TokenGaps:
-    """Of each token, [V], f64 but for flags and bins: the letters of totals/gap.py.
+    """Of each token, [V], f64 but for flags and bins: the letters of causes/gap.py.
 
     b, a: the log-probs.  log_ratio: l = a - b.  rho_minus_1: e^l - 1, of l within EXP_LIMIT.  v: logit q.  d: v - u.
     inside: b < 0, and both |u| and |v| small enough.  surprise: the bin of u by gap.SURPRISE_EDGES; higher bins are

@@ -1,0 +1,199 @@
+"""How `analyze`, `compare`, `diagnose` and `sweep` come to their results: `answered`.
+
+A dump is opened, and its totals are measured; or files of saved totals (.rlcorr) stand in its place, and are added.  Of
+the totals the command makes its result, which is written to its files.  `saved_parts` tells totals from dumps, `added`
+adds them, and `refuse_conflicting` refuses an option that conflicts with what they were measured with.  Options that
+say where to compute change nothing then, because nothing is computed.
+"""
+
+import glob
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from rlcorr_cli.commands.arguments import READING, How, Read, computing, groups, paths, request
+from rlcorr_cli.commands.declared import Opt, changed, several
+from rlcorr_cli.commands.declared import options as declared_options
+from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, sheet_files, with_files
+from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.files import located
+from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.plans.plan import Plan
+from rlcorr_cli.show.forms import TOTALLED, TOTALLED_SHEETS, sheet_destinations
+
+if TYPE_CHECKING:
+    from rlcorr_cli.causes.features import Yardstick
+    from rlcorr_cli.commands.analyze import AnalyzeOptions, DiagnoseOptions
+    from rlcorr_cli.commands.compare import CompareOptions, SweepOptions
+    from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+    from rlcorr_cli.results.saved_runs import SavedRun
+    from rlcorr_cli.runs.reading import OpenDump
+
+    Asking = AnalyzeOptions | CompareOptions | DiagnoseOptions | SweepOptions
+
+AllowOverlap = Annotated[
+    bool, Opt(help="Saved totals only: add files even if they share rows.", panel=READING, rare=True)
+]
+S = TypeVar("S", bound="SavedRun")
+R = TypeVar("R")
+
+
+def answered(
+    options: "Asking",
+    kind: type[S],
+    *,
+    columns: "Callable[[ReadRequest], PlanColumns]",
+    measured: "Callable[[OpenDump], S]",
+    answer: "Callable[[S, OpenDump | None, Yardstick | None], Any]",
+    conflicts: Callable[[S], Mapping[str, tuple[Any, Any]]] = lambda run: {},
+    files: tuple[Path, ...] | None = None,
+    destinations: Callable[[Collection[Path], bool], Sequence[Destination]] = sheet_destinations,
+    saved: bool = False,
+) -> Any:
+    """What a command answers: its totals are measured, or added from saved ones, its result is made of them, and
+    written to its files.
+
+    kind: its totals.  columns: what is read of a dump.  measured: the totals of one.  answer: the result of totals; of
+    the dump, where they were measured; and of what a clean dump shows.  conflicts: `more` of `refuse_conflicting`, of
+    the sum.  files: where it is written, if not as a sheet is.  destinations: all that may be written for them.  saved:
+    whether the result keeps the totals though no file does.
+    """
+    files = sheet_files(options.output, TOTALLED_SHEETS) if files is None else files
+    places, saved = destinations(files, options.overwrite), saved or keep_totals(files)
+    with Outputs() as staging:
+        if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
+            notes = check_touched(places, parts, options)
+            first, run = added(parts, kind, options)
+            refuse_conflicting(first, run, options, conflicts(run))
+            clean = yardstick(options)
+            result = result_of(first, run, lambda run: answer(run, None, clean))
+            return finished(replace(result, totals=result.totals or run), notes, files, staging)
+        from rlcorr_cli.reading.dump import open_dump
+        from rlcorr_cli.runs.reading import OpenDump
+
+        started = time.perf_counter()
+        reading = with_files(request(options.dumps, options))
+        notes = check_touched((*places, *quarantines(reading)), reading.files, options)
+        dump = open_dump(reading, columns(reading))
+        clean = yardstick(options)
+        with computing(options) as compute:
+            read = OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging, saved=saved)
+            run = measured(read)
+            result = answer(run, read, clean)
+            result = replace(result, seconds=time.perf_counter() - started, totals=run if saved else None)
+            return finished(result, notes, files, staging)
+
+
+def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
+    """The files of saved totals that stand in the place of a dump, globs among them; none where a dump is named."""
+    named = several(dumps)
+    texts = [str(each) for each in named if isinstance(each, str | Path)]
+    totals = [text for text in texts if located(text).lower().endswith(TOTALLED)]
+    if not totals:
+        if allow_overlap:
+            what = "⟦allow_overlap True⟧ applies to saved totals alone, and a dump is named."
+            raise UsageError(what, "Leave it out.")
+        return ()
+    if len(totals) < len(named):
+        other = next(text for text in texts if text not in totals) if len(texts) == len(named) else "a table"
+        raise UsageError(
+            f"{totals[0]} holds saved totals and {other} is a dump: they cannot be added.",
+            "Name files of totals alone; save those of the dump with ⟦output⟧ first.",
+        )
+    parts: list[str] = []
+    for text in totals:
+        if glob.has_magic(text):
+            from rlcorr_cli.reading.find import files  # here, because it loads pyarrow
+
+            parts += files([text])
+        else:
+            parts.append(located(text))
+    return tuple(parts)
+
+
+def added(parts: Sequence[str], kind: type[S], how: "Asking") -> tuple[str, S]:
+    """The sum of all parts, and the file that comes first.
+
+    kind: the command's totals.  how: its options; one of reading a dump that is set is refused, because totals are read
+    already.
+    """
+    from rlcorr_cli.runs.saved import added as add
+
+    for name in changed(how, Read):
+        raise UsageError(f"⟦{name}⟧ applies to reading a dump, and {parts[0]} holds saved totals.", "Leave it out.")
+    return add(parts, kind, group_by=groups(how), allow_overlap=how.allow_overlap, watch=how.watch)
+
+
+def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
+    """The result of a run; a DataError where totals that were read from a file do not belong together."""
+    from rlcorr_cli.results.saved_totals import AGAIN
+    from rlcorr_cli.totals.view import UnknownTotalError
+
+    try:
+        return make(run)
+    except UnknownTotalError as error:
+        raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        why = f"{error}" or type(error).__name__
+        raise DataError(f"{path} holds totals that do not belong together: {why}.", AGAIN) from error
+
+
+def yardstick(how: How) -> "Yardstick | None":
+    """What the clean dump among a command's options shows, or what was saved of it; None where none is named."""
+    clean = getattr(how, "clean_dump", None)
+    if clean is None:
+        return None
+    from rlcorr_cli.results.saved import is_report
+    from rlcorr_cli.results.yardstick import yardstick_in, yardstick_of
+
+    named = paths(clean)
+    if is_report(named):
+        return yardstick_in(named[0])
+    from rlcorr_cli.reading.dump import open_dump
+    from rlcorr_cli.results.diagnosed import diagnosis_of
+    from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
+    from rlcorr_cli.runs.reading import OpenDump
+
+    reading = request(clean, Read(map=how.map, nonfinite=how.nonfinite, above_zero=how.above_zero))
+    with computing(how) as compute:
+        clean_dump = diagnosis_of(
+            diagnosis_totals(OpenDump(dump=open_dump(reading, LEVELS), computing=compute, watch=how.watch))
+        )
+    return yardstick_of(
+        named[0], clean_dump.whole.diagnosis, None if clean_dump.voiding is None else clean_dump.verdict
+    )
+
+
+def other_plan(asked: Plan, held: Plan) -> str | None:
+    """What to call the plan that is asked for; None where it is the one that is held, whatever that is called."""
+    if asked.id == held.id:
+        return None
+    return asked.name if asked.name != held.name else f"another {asked.name}"
+
+
+def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[str, tuple[Any, Any]]) -> None:
+    """A UsageError of the first option that conflicts with what totals were measured with: the settings among the
+    options are compared with those in the totals.
+
+    more: option -> (what it says, None where it was not named; what the totals were measured with).
+    """
+    held = {**run.provenance.settings, "seed": run.provenance.seed}
+    named = changed(options, type(options))
+    asked = dict(more)
+    for each in declared_options(type(options)):
+        if each.setting and each.name in named:
+            value = getattr(options, each.name)
+            asked[f"⟦{each.name}⟧"] = (
+                ", ".join(value) if isinstance(value, (list, tuple)) else value,
+                held[each.setting],
+            )
+    for option, (wanted, had) in asked.items():
+        if wanted is not None and wanted != had:
+            says = "was measured without" if had in (None, "") else f"was measured with {had}"
+            raise UsageError(
+                f"{option}: {wanted} is asked for, and {path} {says}.",
+                "Leave it out, or measure the dump again.",
+            )
