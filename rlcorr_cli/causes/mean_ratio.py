@@ -18,7 +18,7 @@ from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import first_step
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.row_contents import rollout_keys
+from rlcorr_cli.measure.row_sampling import rollout_keys
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.row_keys import DistinctKeys

@@ -338,10 +338,7 @@ def free() -> None:
 
 
 def trim() -> None:
-    """Give freed memory back to the system, which glibc keeps between what is still held; elsewhere, nothing.
-
-    Of 100,000 groups that is a seventh of what the run takes at most, when their report is written.
-    """
+    """Give freed memory back to the system, which glibc keeps between what is still held; elsewhere, nothing."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError, TypeError):

@@ -9,7 +9,7 @@ for the bootstrap (`_resampled`).
 observe(a ++ b) == observe(a) + observe(b), to rounding.  `rlcorr help development` lists what a new quantity takes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
@@ -34,16 +34,17 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.comparison import COMPARISON, resampled_names
+from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.histogram import Histogram, Histograms
+from rlcorr_cli.totals.lists import by_group
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_keys import joined as joined_keys
-from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
-from rlcorr_cli.totals.totals import COUNTS, GroupKey, Totals
+from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails
+from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, OfGroups, T, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
 
 KEPT = "kept"
@@ -148,7 +149,7 @@ def observe(
         filled = batch.filled
         rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
         base = {mode: diagnostics(columns) | reward_columns(rewards) for mode, columns in measured.of_tokens.items()}
-        totals, tails, histograms = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
+        totals, whole = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
         decision = None if measured.decision is None else measured.decision.with_empty(filled)
         if not batch.n_tokens:
             return Observed(totals=totals, decision=decision if decides else None)
@@ -164,7 +165,7 @@ def observe(
             totals=totals,
             pictures=pictures,
             decision=decision if decides else None,
-            whole=WholeDump(tails=tails, histograms=histograms),
+            whole=whole,
         )
         return observed if observation.seed is None else _resampled(observed, batch, resampled, observation)
 
@@ -269,7 +270,7 @@ def _totals(
     base: Mapping[Mode, Columns],
     rewards: Floats,
     rollouts: RolloutTotals | None,
-) -> tuple[Totals, dict[str, Tail], dict[str, Histogram]]:
+) -> tuple[Totals, WholeDump]:
     """Everything that is added up by group; and the tails and histograms of all rows.  base: the diagnostics of each
     mode."""
     filled = batch.filled
@@ -278,12 +279,13 @@ def _totals(
     counts = dict(zip(COUNTS, weights, strict=True))
     totals = Totals.of_rows(batch.group_keys, batch.group_index.astype(np.int64), {"sum": counts})
     of_samples = list[Columns]()
-    whole_tails, counted = dict[str, Tail](), dict[str, Histogram]()
+    tails, histograms = dict[str, Tail](), dict[str, Histogram]()
 
-    def add(block: str, of_block: Totals, tails: Mapping[str, Tail]) -> None:
+    def add(block: str, of_block: Totals, whole: WholeDump) -> None:
         nonlocal totals
         totals |= of_block.named(block)
-        whole_tails.update({f"{block}.{name}": tail for name, tail in tails.items()})
+        tails.update({f"{block}.{name}": tail for name, tail in whole.tails.items()})
+        histograms.update({f"{block}.{name}": histogram for name, histogram in whole.histograms.items()})
 
     of_modes = dict[Mode, Totals]()
     for mode, columns in base.items():
@@ -294,8 +296,8 @@ def _totals(
             beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
         of_samples.append(columns | beside)
         log_ratios = {"log_ratio": log_ratio, "seq_distance": distance}
-        of_modes[mode], tails = groups.totals(of_samples[-1], log_ratios, log_weights)
-        add(diagnostics_block(mode), of_modes[mode], tails)
+        of_modes[mode], whole = groups.totals(of_samples[-1], log_ratios, log_weights)
+        add(diagnostics_block(mode), of_modes[mode], whole)
     # Plans that differ in name alone have one block.
     for block, plan in {plan_block(plan): plan for plan in measured.plans}.items():
         of_plan = measured.plans[plan]
@@ -303,24 +305,24 @@ def _totals(
         add(block, *groups.totals(of_plan.columns, {}, of_plan.masses))
         # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens
         # by the histogram.
-        counted |= {f"{block}.{name}": Histogram.counting(values) for name, values in of_plan.distances.items()}
+        histograms |= {f"{block}.{name}": Histogram.counting(values) for name, values in of_plan.distances.items()}
         for name, values in of_plan.sequence_distances.items():
-            whole_tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
+            tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
         if (kept := of_plan.kept) is not None:
             columns = diagnostics(kept.columns) | reward_columns(rewards[kept.rows])
             log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
             lengths = columns.sums["tokens"].astype(np.int64)
             of_rows = replace(groups, group_of=groups.group_of[kept.rows], lengths=lengths)
-            of_kept, tails = of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights)
-            of_kept = _sharing(of_kept, of_modes[plan.mode], diagnostics_block(plan.mode))
-            add(f"{block}.{KEPT}", of_kept, tails)
+            of_all = diagnostics_block(plan.mode), of_modes[plan.mode]
+            add(f"{block}.{KEPT}", *of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights, of_all))
     if observation.compares:
-        # Of these masses the groups' tails are long enough.
-        of_plans, _ = groups.totals(measured.compared, {}, measured.masses)
-        add(COMPARISON, of_plans, {})
+        of_plans, whole = groups.totals(measured.compared, {}, measured.masses)
+        # Of weights that are divided by the mean of their batch a batch alone tells the masses.
+        masses = {plan_name(plan, MASS) for plan in observation.plans if not divides_by_mean(plan)} & whole.tails.keys()
+        add(COMPARISON, of_plans, WholeDump(tails={name: whole.tails[name].shortened(GROUP_SIZE) for name in masses}))
     if rollouts is not None:
         totals |= _rollout_totals(batch, rollouts, of_samples)
-    return totals, whole_tails, counted
+    return totals, WholeDump(tails=tails, histograms=histograms)
 
 
 def _rollout_totals(batch: Batch, rollouts: RolloutTotals, measured: Sequence[Columns]) -> Totals:
@@ -352,43 +354,49 @@ class _Groups:
     lengths: NDArray[np.int64]
 
     def totals(
-        self, columns: Columns, counted: Mapping[str, Floats], log_weights: Mapping[str, Floats]
-    ) -> tuple[Totals, dict[str, Tail]]:
-        """What these rows come to in each group, and the tails of all of them.
+        self,
+        columns: Columns,
+        counted: Mapping[str, Floats],
+        log_weights: Mapping[str, Floats],
+        of_all: tuple[str, Totals] | None = None,
+    ) -> tuple[Totals, WholeDump]:
+        """What these rows come to in each group, and the tails and histograms of all of them.
 
         columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> values of which the
-        largest are kept.  Either has one value for each token, f64[V], or for each row.
+        largest are kept.  Either has one value for each token, f64[V], or for each row.  of_all: of tokens that are
+        kept the block of all tokens and their totals; a group that loses none shares its histograms and tails.
         """
-        n_groups = len(self.keys)
-        is_one_group = len(self.group_of) > 0 and bool((self.group_of == self.group_of[0]).all())
-        whole = {name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()}
-        tails = dict[str, Tails]()
-        for name, values in log_weights.items():
-            if is_one_group:  # whose largest are among those of all rows
-                largest = whole[name].largest
-                of_all = Tails.of_rows(largest, np.array([len(largest)]), self.group_of[:1], n_groups)
-                n = np.where(of_all.n > 0, len(values), 0)
-                tails[name] = replace(of_all, n=n)
-            else:
-                tails[name] = Tails.of_rows(values, self._lengths(values), self.group_of, n_groups)
-        histograms = {
-            name: Histograms.of_rows(values, self._lengths(values), self.group_of, n_groups)
-            for name, values in counted.items()
-        }
         totals = Totals.of_rows(self.keys, self.group_of, columns.by_merge)
-        return replace(totals, histograms=histograms, tails=tails), whole
+        whole = WholeDump(
+            tails={name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()},
+            histograms={name: Histogram.counting(values) for name, values in counted.items()},
+        )
+        shared, shares = dict[str, str](), np.zeros(len(self.keys), np.bool_)
+        if of_all is not None:
+            shared = {name: f"{of_all[0]}.{name}" for name in (*counted, *log_weights)}
+            shares = totals.sum("tokens") == of_all[1].sum("tokens")
+        tails: dict[str, OfGroups[Tail]] = dict.fromkeys(whole.tails)
+        histograms: dict[str, OfGroups[Histogram]] = dict.fromkeys(whole.histograms)
+        if len(self.keys) <= MOST_LISTED:
+            for name, tail in whole.tails.items():
+                tails[name] = self._each(log_weights[name], shares, tail.shortened(GROUP_SIZE), Tails.of)
+            for name, histogram in whole.histograms.items():
+                histograms[name] = self._each(counted[name], shares, histogram, Histograms.counting)
+        return replace(totals, histograms=histograms, tails=tails, shared=shared), whole
 
-    def _lengths(self, values: Floats) -> NDArray[np.int64]:
-        """How many of the values each row has."""
-        return self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
-
-
-def _sharing(kept: Totals, of_all: Totals, block: str) -> Totals:
-    """Totals of kept tokens; groups that lose no token share the histograms and tails of all tokens, named `block`."""
-    shared = kept.sum("tokens") == of_all.sum("tokens")
-    histograms = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.histograms.items()}
-    tails = {name: each.sharing(f"{block}.{name}", shared) for name, each in kept.tails.items()}
-    return replace(kept, histograms=histograms, tails=tails)
+    def _each(
+        self, values: Floats, shares: Flags, whole: T, of_each: Callable[[Floats, NDArray[np.int64]], Sequence[T]]
+    ) -> tuple[T | None, ...]:
+        """Of each group's values; None where it shares those of all tokens.  whole: of all values, and so of a group
+        that has them all."""
+        lengths = self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
+        values, sizes = by_group(values, lengths, self.group_of, len(self.keys))
+        is_made = ~shares & (sizes < len(values))
+        n_left = int(sizes[is_made].sum())
+        if n_left < len(values):
+            values = values[np.repeat(is_made, sizes)] if n_left else values[:0]
+        made = zip(of_each(values, np.where(is_made, sizes, 0)), is_made.tolist(), shares.tolist(), strict=True)
+        return tuple(None if shared else own if is_own else whole for own, is_own, shared in made)
 
 
 def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns], observation: Observation) -> Observed:

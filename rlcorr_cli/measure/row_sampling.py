@@ -1,4 +1,4 @@
-"""Rows of checked batches into a RowSample."""
+"""Rows of checked batches into a RowSample; what rows are known by: hashes of how they begin, and of all they hold."""
 
 from dataclasses import dataclass, field
 
@@ -6,20 +6,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.row_contents import head_keys, rollout_keys
 from rlcorr_cli.measure.tokens import trained_policies
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.arrow_values import as_numpy, call, take
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.lists import ranges
-from rlcorr_cli.totals.row_keys import Keys, joined
+from rlcorr_cli.totals.lists import offsets_of, ranges, starts_of
+from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
 NAME_BYTES = 1 << 10
 """Of an id, by which a row is named; rows are told apart by all of it."""
+HEAD = 16
+"""Tokens of a row that a sample of rows is drawn by."""
+Index = NDArray[np.int64]
 
 
 @dataclass
@@ -156,3 +159,24 @@ def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDAr
     content = column.buffers()[2]
     every = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     return lengths, every[ranges(ends[:-1], lengths)]
+
+
+def head_keys(logp: NDArray[np.floating], lengths: Index) -> Keys:
+    """A hash of how each row begins, u64[B].  logp: [V]; lengths: i64[B], of its rows."""
+    heads = np.minimum(lengths, HEAD)
+    return keys_of_floats(logp[ranges(starts_of(lengths), heads)], offsets_of(heads))
+
+
+def rollout_keys(rollout: NDArray[np.floating], lengths: Index) -> Keys:
+    """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
+    return joined(head_keys(rollout, lengths), lengths.astype(np.uint64))
+
+
+def content_sample(batch: Batch) -> KeySample:
+    """A sample of the rows with tokens by what they hold: the log-probs of both policies, to float32."""
+    offsets = batch.offsets[np.concatenate([[True], batch.filled])]
+    trained = (batch.old_logp, batch.current_logp)
+    keys = keys_of_floats(batch.rollout_logp, offsets)
+    for logp in (each for each in trained if each is not None):
+        keys = joined(keys, keys_of_floats(logp, offsets))
+    return KeySample.of(keys)

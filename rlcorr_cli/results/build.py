@@ -27,7 +27,17 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
 from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
-from rlcorr_cli.results.groups import COUNTED, Clusters, Group, by_batch, counts, key_order, with_bad_rows, with_whole
+from rlcorr_cli.results.groups import (
+    COUNTED,
+    UNLISTED,
+    Clusters,
+    Group,
+    by_batch,
+    counts,
+    key_order,
+    with_bad_rows,
+    with_whole,
+)
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Report
 from rlcorr_cli.results.rules import RULES
@@ -133,6 +143,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
             *_batch_notes(run),
             *run.setting_notes,
             *([POOLED] if provenance.is_pooled else []),
+            *([UNLISTED] if totals.lacks_lists and (groups or steps or of_objective) else []),
             *(() if profile is None else profile.remarks(numbers, plan)),
             *_notes(whole.values, problems, whole_counts["sequences"], numbers.tail("sequence").n_fitted),
             *_lacking_notes(numbers, run.inputs),

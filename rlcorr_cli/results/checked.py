@@ -15,7 +15,7 @@ from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import POOLED
-from rlcorr_cli.results.groups import Group, Inputs, of_inputs
+from rlcorr_cli.results.groups import UNLISTED, Group, Inputs, of_inputs
 from rlcorr_cli.results.policy import FLAGS, FailOn, Policy, apply
 from rlcorr_cli.results.recommend import ERRORS, FAR_TOKEN_TV, FEW_TOKENS_TV, MOVED, USABLE_TOKEN_ESS, flags_of
 from rlcorr_cli.results.report import Report
@@ -181,7 +181,7 @@ def measurements_of(report: Report) -> Measurements:
         story=report.story,
         notes=(
             *report.search_notes,
-            *(note for note in report.notes if note == POOLED),
+            *(note for note in report.notes if note in (POOLED, UNLISTED)),
             *(() if report.course is None else report.course.small),
         ),
     )

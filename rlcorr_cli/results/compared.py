@@ -20,6 +20,7 @@ from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import course_of_sample, sequence_distances
 from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (
+    UNLISTED,
     Clusters,
     Counts,
     GroupKey,
@@ -265,6 +266,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
             *run.problems.changed_notes,
             *(() if clusters is None else clusters.notes),
             *([NO_SHIFT] if lacks_shift else []),
+            *([UNLISTED] if totals.lacks_lists else []),
         ),
     )
 

@@ -19,12 +19,10 @@ from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
 from rlcorr_cli.records.fields import HIDDEN, Form, Interval, Key, Number, Scalar, as_json, computed
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.families import Value
-from rlcorr_cli.totals.histogram import Histograms
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import Replicates
-from rlcorr_cli.totals.tail import Tails
-from rlcorr_cli.totals.totals import EMPTY, MASKED, ROWS, Totals
+from rlcorr_cli.totals.totals import EMPTY, MASKED, MOST_LISTED, ROWS, Totals
 from rlcorr_cli.totals.view import Numbers
 
 UNEVEN = 1.5
@@ -37,6 +35,11 @@ COUNTED = {
     "masked_tokens": MASKED,
 }
 """What is counted of a group -> the sum that it is."""
+UNLISTED = (
+    f"There are over {MOST_LISTED:,} groups (steps times groups, where both are told apart): the quantiles, Pareto "
+    "shapes and top_1pct of each are null. Name some of the files at a time, or group by a column of fewer values."
+)
+"""The note of a result whose groups are too many for histograms and tails."""
 
 Inputs = Annotated[tuple[Input, ...], Form(least=1)]
 GroupKey = Annotated[
@@ -153,8 +156,8 @@ def with_whole(totals: Totals, whole_totals: WholeDump | None) -> Totals:
     """The totals of one group, of all rows, with the longer tails of the whole dump and what is counted of it alone."""
     if whole_totals is None:
         return totals
-    tails = {name: Tails.of_each([tail]) for name, tail in whole_totals.tails.items()}
-    histograms = {name: Histograms.of_each([histogram]) for name, histogram in whole_totals.histograms.items()}
+    tails = {name: (tail,) for name, tail in whole_totals.tails.items()}
+    histograms = {name: (histogram,) for name, histogram in whole_totals.histograms.items()}
     return replace(totals, tails={**totals.tails, **tails}, histograms={**totals.histograms, **histograms})
 
 

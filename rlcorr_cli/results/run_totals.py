@@ -44,7 +44,7 @@ class RunTotals(MeasuredRun):
         totals = self.measured.totals
         if totals is not None:
             self._check_names(totals)
-            if any(tails.size != GROUP_SIZE for tails in totals.tails.values()):
+            if any(tail and tail.size != GROUP_SIZE for tails in totals.tails.values() for tail in tails or ()):
                 raise ValueError("a tail has another size")
         of_groups = (self.measured.group_replicates or {}).values()
         for most, drawn in ((MOST_CLUSTERS, (self.measured.replicates,)), (MOST_GROUP_CLUSTERS, of_groups)):

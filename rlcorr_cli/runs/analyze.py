@@ -15,7 +15,6 @@ from typing import Any
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
 from rlcorr_cli.metrics.framework_names import CANONICAL
@@ -45,8 +44,6 @@ from rlcorr_cli.totals.row_sample import MOST_TOKENS
 
 MANY_FILES = 10
 """So many files are more often of several steps than of one."""
-MANY_GROUPS = 5_000
-"""With more groups than these the memory that was freed is given back to the system."""
 
 
 def analysis_totals(
@@ -194,10 +191,7 @@ def measure(
             check_resampled(gathering.group_replicates)
         if observation.compares and dump.request.group_by:
             check_few(gathering.n_groups, (dump.roles.batch, *dump.request.group_by), MOST_COMPARED, "compared")
-    measured = gathering.measured
-    if gathering.n_groups > MANY_GROUPS:
-        devices.trim()
-    return measured
+    return gathering.measured
 
 
 def provenance_of(dump: Dump, observation: Observation, budget_bounds: BudgetBounds) -> Provenance:

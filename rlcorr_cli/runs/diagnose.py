@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.row_contents import content_sample
-from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling, content_sample
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.request import PlanColumns

@@ -11,8 +11,7 @@ import numpy as np
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import sweep as sweeping
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.measure.row_contents import content_sample
-from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
+from rlcorr_cli.measure.row_sampling import RowSampler, Sampling, content_sample
 from rlcorr_cli.measure.sweep import Units
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Plan

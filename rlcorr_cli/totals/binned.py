@@ -6,6 +6,7 @@ length are in octaves.
 
 from collections.abc import Mapping
 from dataclasses import field
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import Binned, Grid, Octaves
-from rlcorr_cli.totals.exact import Floats, floats_from_list, floats_to_list
+from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.histogram import Histogram
 
 SCATTER = 64
@@ -73,14 +74,14 @@ class BinnedTotals:
         """The JSON form, which reports have: whole tables, but for the rows of a scatter without a count."""
         return {
             "counts": {name: _rows_to_dict(scatter) for name, scatter in self.counts.items()},
-            "spread": {name: floats_to_list(_table(self.spread[name], SUMS[name])) for name in self.spread},
+            "spread": {name: _floats_to_list(_table(self.spread[name], SUMS[name])) for name in self.spread},
             "histograms": {name: histogram_to_list(histogram) for name, histogram in self.histograms.items()},
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "BinnedTotals":
         """What `to_dict` wrote; anything else is a LookupError or ValueError."""
-        tables = {name: floats_from_list(table) for name, table in data["spread"].items()}
+        tables = {name: np.array(table, np.float64) for name, table in data["spread"].items()}
         if not tables and not data["counts"]:
             return cls()
         shapes = {name: table.shape for name, table in tables.items()}
@@ -116,6 +117,13 @@ def _table(binned: Binned[Octaves], names: tuple[str, ...]) -> Floats:
     """Counts and sums of all bins, f64[1 + K, n]."""
     columns = binned.counts.astype(np.float64), *(binned.sums[name] for name in names)
     return np.stack([binned.table(column) for column in columns])
+
+
+def _floats_to_list(values: Floats) -> list[Any]:
+    """Numbers, nested as the array is; what is not finite is text ("inf", "-inf", "nan")."""
+    if values.ndim > 1:
+        return [_floats_to_list(row) for row in values]
+    return [value if isfinite(value) else str(value) for value in values.tolist()]
 
 
 def _spread_from_table(axis: str, table: Floats) -> Binned[Octaves]:

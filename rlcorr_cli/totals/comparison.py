@@ -13,7 +13,6 @@ import numpy as np
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.totals.lists import Stretches
 from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.tail import Tail
 from rlcorr_cli.totals.totals import Merge, Table, Totals
@@ -143,9 +142,9 @@ def normalized(totals: Totals, plans: Sequence[Plan]) -> Totals:
         for name in LOGS:
             scaled_logs[logs.places[f"{COMPARISON}.{plan_name(plan, name)}"]] += np.log(scale)
         masses = f"{COMPARISON}.{plan_name(plan, MASS)}"
-        (values,), lengths = tails[masses].stretches.flat, tails[masses].lengths
-        stretches = Stretches.of_rows((values * np.repeat(scale, lengths),), lengths)
-        tails[masses] = replace(tails[masses], stretches=stretches)
+        of_groups = zip(tails[masses] or (), scale, strict=False)
+        scaled_tails = tuple(mass and replace(mass, largest=mass.largest * by) for mass, by in of_groups)
+        tails[masses] = tails[masses] and scaled_tails
     scaled: dict[Merge, Table] = {
         "sum": Table(sums.names, scaled_sums),
         "log_sum_exp": Table(logs.names, scaled_logs),

@@ -3,22 +3,18 @@
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits
-from rlcorr_cli.totals.exact import Floats, check_counts
-from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns, starts_of
+from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, Counts, FloatBits, added_up
+from rlcorr_cli.totals.exact import Floats
+from rlcorr_cli.totals.lists import Ints, first_of_each
 
 HISTOGRAM_RELATIVE_ERROR = 2.0**-8
 """Half a bucket, relative to its nearer edge: what a quantile may be off by (its error bound in reports)."""
-
-
-CHECKED_AT_ONCE = 4096
-"""Groups of a file whose histograms are looked through in one step."""
 
 
 COUNTED_AT_ONCE = 1 << 17
@@ -27,7 +23,6 @@ COUNTED_AT_ONCE = 1 << 17
 class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # only its base is a dataclass
     """A Binned of counts alone over float32 prefixes, here called buckets, from which quantiles are read."""
 
-    # What is cached is of a few; of groups there may be 100,000, whose counts are narrow for the same reason.
     __slots__ = ("__dict__",)
 
     def __init__(self, buckets: Bins, counts: Counts) -> None:
@@ -52,8 +47,25 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
         buckets = np.flatnonzero(dense != 0)  # of booleans, which takes a quarter of the time
         return cls(buckets.astype(np.uint16), dense[buckets])
 
+    @classmethod
+    def total(cls, parts: "Sequence[Histogram]") -> "Histogram":
+        """The sum of some."""
+        bins = np.concatenate([part.bins for part in parts])
+        bins, counts, _ = added_up(bins, np.concatenate([part.counts for part in parts]), {})
+        return cls(bins, narrowed(counts))
+
     def _replaced(self, bins: Bins, counts: Counts, sums: Mapping[str, Floats]) -> "Histogram":
         return Histogram(bins, narrowed(counts))
+
+    @property
+    def n(self) -> int:
+        """How many values."""
+        return int(self.counts.sum())
+
+    @property
+    def n_bytes(self) -> int:
+        """What its arrays take."""
+        return self.bins.nbytes + self.counts.nbytes
 
     @cached_property
     def by_value(self) -> tuple[Floats, Counts]:
@@ -64,11 +76,10 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
 
     def quantile(self, q: float) -> float | None:
         """The value at rank ceil(q * n), to HISTOGRAM_RELATIVE_ERROR; None of no values."""
-        total = int(self.counts.sum())
-        if total == 0:
+        if not self.n:
             return None
         values, counts = self.by_value
-        rank = max(1, math.ceil(q * total))
+        rank = max(1, math.ceil(q * self.n))
         return float(values[np.searchsorted(np.cumsum(counts), rank)])
 
 
@@ -77,94 +88,19 @@ def narrowed(counts: Counts) -> Counts:
     return counts.astype(np.min_scalar_type(counts.max(initial=0)))
 
 
-@frozen(kw_only=True, eq=False)
-class Histograms(Lists):
-    """The histograms of G groups, whose columns are buckets u16, ascending in each group, and their counts."""
-
-    kinds = ("u", "iu")
+class Histograms(tuple[Histogram, ...]):
+    """Those of some groups, whose quantiles are arrays."""
 
     @classmethod
-    def of_rows(cls, values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> "Histograms":
-        """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""
-        if len(group_of) and (group_of == group_of[0]).all():
-            alone = cls.of_each([Histogram.counting(values)])
-            return alone.total([alone], None, group_of[:1], n_groups)
-        buckets = FLOAT_BITS.bins_of(values)
-        n = np.zeros(n_groups, np.int64)
-        np.add.at(n, group_of, lengths)
-        rows = Stretches.of_rows((buckets, np.ones(len(values), np.uint8)), lengths)
-        return cls(n=n, stretches=rows.merged(group_of, n_groups, _added))
-
-    @classmethod
-    def of_each(cls, histograms: Sequence[Histogram]) -> "Histograms":
-        """Of groups that have these."""
-        columns = joined_columns([(each.bins, narrowed(each.counts)) for each in histograms])
-        lengths = np.array([len(each.bins) for each in histograms], np.int64)
-        n = np.array([int(each.counts.sum()) for each in histograms], np.int64)
-        return cls(n=n, stretches=Stretches.of_rows(columns, lengths))
-
-    def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
-        """Equal buckets of a group as one."""
-        return _added(groups, columns)
-
-    def check_lists(self) -> None:
-        """A ValueError of buckets that do not ascend, and of counts that are not of as many values."""
-        for first in range(0, len(self), CHECKED_AT_ONCE):
-            some = slice(first, first + CHECKED_AT_ONCE)
-            (buckets, counts), lengths = self.stretches.at(some).flat, self.lengths[some]
-            group_of = np.repeat(np.arange(len(lengths)), lengths)
-            if buckets.dtype != np.uint16 or np.any(np.diff((group_of << 16) + buckets) <= 0):
-                raise ValueError("a histogram's buckets are not in order")
-            check_counts(counts)
-            # What is part of others may have none of its own.
-            stored = np.bincount(group_of, counts, minlength=len(lengths))
-            if np.any((stored != self.n[some]) & (lengths > 0)):
-                raise ValueError("a histogram has other counts than values")
-
-    def __getitem__(self, group: int) -> Histogram:
-        return Histogram(*self.stretches.columns_of(group))
-
-    @cached_property
-    def _ascending(self) -> tuple[Floats, Ints]:
-        """The middles of all buckets, ascending in each group, and how many values there are up to each."""
-        buckets, counts = self.stretches.flat
-        ends = np.cumsum(self.lengths)
-        starts = ends - self.lengths
-        # Negative buckets come last, and of these the last is the lowest.
-        negative = buckets >= 1 << 15
-        negative_before = np.concatenate([[0], np.cumsum(negative)])
-        n_negative = negative_before[ends] - negative_before[starts]
-        places = np.arange(len(buckets))
-        places = np.where(
-            negative,
-            np.repeat(starts + ends - 1, self.lengths) - places,
-            places + np.repeat(n_negative, self.lengths),
-        )
-        values, ordered = np.empty(len(buckets)), np.empty(len(buckets), np.int64)
-        values[places] = FLOAT_BITS.middles(buckets)
-        ordered[places] = counts
-        return values, np.cumsum(ordered)
+    def counting(cls, values: NDArray[Any], sizes: Ints) -> "Histograms":
+        """Of the values of each group, one group's after the other's.  sizes: how many each has, i64[G]."""
+        keys = (np.repeat(np.arange(len(sizes), dtype=np.uint32), sizes) << 16) | FLOAT_BITS.bins_of(values)
+        keys.sort()
+        starts = first_of_each(keys)
+        ends = np.searchsorted(keys[starts], np.arange(len(sizes) + 1) << 16).tolist()
+        bins, counts = keys[starts].astype(np.uint16), narrowed(np.diff(np.append(starts, len(keys))))
+        return cls(Histogram(bins[first:end], counts[first:end]) for first, end in pairwise(ends))
 
     def quantile(self, q: float) -> Floats:
-        """The value of each group at rank ceil(q * n), as `Histogram.quantile` has it; NaN of no values."""
-        values, ranks = self._ascending
-        before = starts_of(self.n)
-        places = np.searchsorted(ranks, before + np.maximum(1, np.ceil(q * self.n)).astype(np.int64))
-        known = np.append(values, np.nan)[np.minimum(places, len(values))]
-        return np.where(self.n > 0, known, np.nan)
-
-
-def _added(groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
-    buckets, counts = columns
-    if not len(buckets):
-        return groups, columns
-    if groups[0] == groups[-1]:
-        dense = np.bincount(buckets, None if counts.max() == 1 else counts, minlength=1 << 16).astype(np.int64)
-        (there,) = np.nonzero(dense)
-        return np.full(len(there), groups[0]), (there.astype(np.uint16), narrowed(dense[there]))
-    keys = (groups << 16) + buckets
-    order = np.argsort(keys)
-    starts = first_of_each(keys[order])
-    added = keys[order[starts]]
-    summed = np.add.reduceat(counts[order].astype(np.int64), starts)
-    return added >> 16, ((added & 0xFFFF).astype(np.uint16), narrowed(summed))
+        """The quantile of each; NaN of no values."""
+        return np.array([each.quantile(q) for each in self], np.float64)

@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.binned import BinnedTotals
+from rlcorr_cli.totals.comparison import COMPARISON
 from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.replicates import MOST_RESAMPLED, GroupReplicates, Replicates, add_replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
-from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
+from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
 from rlcorr_cli.totals.totals import Sum, Totals
 
 MOST_GROUPS = 200_000
-"""Groups of one dump; each takes from 5 to 15 kB."""
+"""Groups of one dump; each takes some 3 kB, of up to MOST_LISTED some 20 kB."""
 MOST_STEPS = 10_000
 """Groups that rows are told apart in without being asked for; of more, all steps are taken together."""
 MOST_COMPARED = 10_000
@@ -33,8 +34,8 @@ MOST_COMPARED = 10_000
 class WholeDump:
     """What is kept of a dump as a whole only, beside its groups' totals.
 
-    tails: by the names that they have in Totals, longer than those of a group.  histograms: by name, of what is not
-    told of groups.
+    tails: by the names that they have in Totals, longer than those of a group, but of what plans that are compared
+    leave.  histograms: by name, of what is not told of groups, too.
 
     rows: by what tells them apart; texts: by their lengths, too; contents: by what they hold, too.  None where nothing
     is resampled.
@@ -48,7 +49,8 @@ class WholeDump:
 
     def check_unpacked(self) -> None:
         """A ValueError of tails that are not those of a dump."""
-        if any(tail.size != WHOLE_SIZE for tail in self.tails.values()):
+        sizes = {name: GROUP_SIZE if name.startswith(f"{COMPARISON}.") else WHOLE_SIZE for name in self.tails}
+        if any(tail.size != sizes[name] for name, tail in self.tails.items()):
             raise ValueError("a tail of the whole dump has another size")
 
     def __add__(self, other: "WholeDump") -> "WholeDump":

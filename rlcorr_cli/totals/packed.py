@@ -81,12 +81,21 @@ def _decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:
 def _array(hint: Any, node: Any) -> Any:
     """What `_encodable` made of an array, as one again; a ValidationError where the hint asks for other numbers."""
     kind, shape, content = msgspec.convert(node, _Array)
-    (asked,) = get_args(get_args(hint)[1])
-    number = get_origin(asked) or asked
-    if kind not in _NUMBERS or (number is not Any and not np.issubdtype(kind, number)):
-        raise msgspec.ValidationError(f"{getattr(number, '__name__', 'a number')} was expected, not {kind}")
+    name, kinds = _asked(hint)
+    if kind not in kinds:
+        raise msgspec.ValidationError(f"{name} was expected, not {kind}")
     # A copy, because bytes cannot be written to.
     return np.frombuffer(content, kind).reshape(shape).copy()
+
+
+@cache
+def _asked(hint: Any) -> tuple[str, frozenset[str]]:
+    """The kind of numbers that an array's hint asks for, and what NumPy calls those of this kind."""
+    (asked,) = get_args(get_args(hint)[1])
+    number = get_origin(asked) or asked
+    if number is Any:
+        return "a number", _NUMBERS
+    return number.__name__, frozenset(kind for kind in _NUMBERS if np.issubdtype(kind, number))
 
 
 def _check(value: Any) -> None:

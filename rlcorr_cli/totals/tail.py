@@ -7,7 +7,8 @@ Source: Vehtari, Simpson, Gelman, Yao, Gabry 2024, "Pareto smoothed importance s
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
-from rlcorr_cli.totals.lists import Columns, Ints, Lists, Stretches, first_of_each, joined_columns
+from rlcorr_cli.totals.lists import Ints, offsets_of
 
 WHOLE_SIZE = 16_384
 """Log-weights kept of a whole dump: exact up to 29.8 million weights."""
@@ -65,10 +66,20 @@ class Tail:
         """Of some log-weights."""
         return cls(largest(log_weights, size), len(log_weights), size)
 
-    def __add__(self, other: "Tail") -> "Tail":
-        if self.size != other.size:
+    @classmethod
+    def total(cls, parts: "Sequence[Tail]") -> "Tail":
+        """The sum of some."""
+        size = parts[0].size
+        if any(part.size != size for part in parts):
             raise ValueError("tails of different sizes do not add")
-        return Tail(largest(np.concatenate([self.largest, other.largest]), self.size), self.n + other.n, self.size)
+        return cls(largest(np.concatenate([p.largest for p in parts]), size), sum(p.n for p in parts), size)
+
+    def __add__(self, other: "Tail") -> "Tail":
+        return Tail.total([self, other])
+
+    def shortened(self, size: int) -> "Tail":
+        """Of the same log-weights, with fewer of them."""
+        return Tail(largest(self.largest, size), self.n, size)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -78,10 +89,15 @@ class Tail:
         )
 
     @property
+    def n_bytes(self) -> int:
+        """What its array takes."""
+        return self.largest.nbytes
+
+    @property
     def largest_hundredth(self) -> float:
-        """The sum of the largest hundredth, rounded up; NaN where more belong to it than are kept."""
+        """The sum of the largest hundredth, rounded up; NaN of none, and where more belong to it than are kept."""
         n_largest = math.ceil(self.n / 100)
-        return float(largest(self.largest, n_largest).sum()) if n_largest <= len(self.largest) else math.nan
+        return float(largest(self.largest, n_largest).sum()) if 0 < n_largest <= len(self.largest) else math.nan
 
     def boundary(self, share: float) -> Boundary | None:
         """Where a share of the values ends, exactly; None where that is below the largest that are kept."""
@@ -138,85 +154,29 @@ def largest(values: Floats, size: int) -> Floats:
     return np.partition(candidates, len(candidates) - size)[-size:].copy()
 
 
-@frozen(kw_only=True, eq=False)
-class Tails(Lists):
-    """The tails of G groups, whose one column is the largest values, at most `size` of a group, in no order."""
-
-    kinds = ("f",)
-    size: int = GROUP_SIZE
+class Tails(tuple[Tail, ...]):
+    """Those of some groups, whose shapes are arrays."""
 
     @classmethod
-    def of_rows(
-        cls, values: Floats, lengths: Ints, group_of: Ints, n_groups: int, *, size: int = GROUP_SIZE
-    ) -> "Tails":
-        """Of the values of some rows, one row's after the other's.  lengths, group_of: of each row, i64[B]."""
-        n = np.zeros(n_groups, np.int64)
-        np.add.at(n, group_of, lengths)
-        rows = Stretches.of_rows((values,), lengths)
-        return cls(n=n, stretches=rows.merged(group_of, n_groups, partial(_largest_of_each, size)), size=size)
-
-    @classmethod
-    def of_each(cls, tails: Sequence[Tail]) -> "Tails":
-        """Of groups that have these, of one size."""
-        lengths = np.array([len(tail.largest) for tail in tails], np.int64)
-        stretches = Stretches.of_rows(joined_columns([(tail.largest,) for tail in tails]), lengths)
-        return cls(n=np.array([tail.n for tail in tails], np.int64), stretches=stretches, size=tails[0].size)
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What must be the same in all that are added up."""
-        return *super().kind, self.size
-
-    def reduce(self, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
-        """The largest of a group."""
-        return _largest_of_each(self.size, groups, columns)
-
-    def check_lists(self) -> None:
-        """A ValueError of what is no number, and of other than the largest of as many values as there are."""
-        values = [column for source in self.stretches.sources for column in source]
-        if self.size < 1 or any(column.dtype != np.float64 or np.isnan(column).any() for column in values):
-            raise ValueError("a tail holds what is no number")
-        if np.any((self.lengths > 0) & (self.lengths != np.minimum(self.n, self.size))):
-            raise ValueError("a tail needs the largest of its weights")
-
-    def __getitem__(self, group: int) -> Tail:
-        (values,) = self.stretches.columns_of(group)
-        return Tail(values, int(self.n[group]), self.size)
-
-    @property
-    def each(self) -> list[Tail]:
-        """The tail of every group."""
-        return [self[group] for group in range(len(self))]
+    def of(cls, values: Floats, sizes: Ints) -> "Tails":
+        """Of the values of each group, one group's after the other's.  sizes: how many each has, i64[G]."""
+        ends = offsets_of(sizes).tolist()
+        return cls(Tail.of(values[first:end], GROUP_SIZE) for first, end in pairwise(ends))
 
     @cached_property
     def pareto_k(self) -> Floats:
         """The Pareto shape of each; NaN where there is none."""
-        return pareto_shapes(self.each)
+        return pareto_shapes(self)
 
     @property
     def pareto_k_error(self) -> Floats:
         """The standard error of each shape; NaN where there is none."""
-        return shape_error(self.pareto_k, np.array([max(tail.n_fitted, 1) for tail in self.each]))
+        return shape_error(self.pareto_k, np.array([max(tail.n_fitted, 1) for tail in self]))
 
     @property
     def limit(self) -> Floats:
         """The limit of each; NaN of too few weights."""
-        limits = (tail.limit for tail in self.each)
-        return np.array([math.nan if limit is None else limit for limit in limits])
-
-
-def _largest_of_each(size: int, groups: Ints, columns: Columns) -> tuple[Ints, Columns]:
-    (values,) = columns
-    starts = first_of_each(groups)
-    lengths = np.diff(np.append(starts, len(groups)))
-    long = lengths > size
-    if not long.any():
-        return groups, columns
-    pieces, end = list[Floats](), 0
-    for start, length in zip(starts[long].tolist(), lengths[long].tolist(), strict=True):
-        pieces += [values[end:start], largest(values[start : start + length], size)]
-        end = start + length
-    return np.repeat(groups[starts], np.minimum(lengths, size)), (np.concatenate([*pieces, values[end:]]),)
+        return np.array([tail.limit for tail in self], np.float64)
 
 
 def pareto_shapes(tails: Sequence[Tail]) -> Floats:

@@ -1,11 +1,12 @@
 """Totals: what rows add up to, one row of a table for each group of a dump's rows.
 
 Every number belongs to one row first (the sum of its log-ratios, the least, the log of a sum of exponentials); a
-group's is its rows' numbers, merged by sum, min, max or log-sum-exp.  Histograms and tails are lists of each group
-(`lists.py`).  So a batch of rows becomes Totals by one sort and one `reduceat` (`Totals.of_rows`), and Totals add: the
-groups of both, each number by its merge.  + is associative and commutative but for the order of groups, Totals of no
-group are its identity, neither operand changes, and it refuses Totals of other names.  So adding batches, shards, files
-or machines is the same operation.
+group's is its rows' numbers, merged by sum, min, max or log-sum-exp.  Up to MOST_LISTED groups have histograms and
+tails, too; where there ever were more, none has, so that it does not matter how rows were split.  So a batch of rows
+becomes Totals by one sort and one `reduceat` (`Totals.of_rows`), and Totals add: the groups of both, each number by its
+merge.  + is associative and commutative but for the order of groups, Totals of no group are its identity, neither
+operand changes, and it refuses Totals of other names.  So adding batches, shards, files or machines is the same
+operation.
 
 Names are those that the rows' columns had, under the name of a block: "diagnostics.decoupled.k3", "plan.ID.weight.tok".
 An empty batch has the same names: its columns have length 0.
@@ -14,7 +15,7 @@ An empty batch has the same names: its columns have length 0.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.exact import Floats, check_counts
 from rlcorr_cli.totals.histogram import Histogram, Histograms
 from rlcorr_cli.totals.lists import Ints, first_of_each
-from rlcorr_cli.totals.tail import Tail, Tails
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
 
 GroupKey = tuple[Any, ...]
 """The training batch, then one group's values in the order of the columns asked for: (None, "math"), (3, "math"), (3,).
@@ -42,6 +43,11 @@ ROWS, EMPTY, MASKED = COUNTS = ("rows", "empty", "masked_tokens")
 """Sums over all rows, those without a valid token too: rows, rows without one, masked tokens.  They are in no block."""
 _COUNTED = ("tokens", "sequences")
 """Sums of a block that are whole numbers."""
+MOST_LISTED = 2_000
+"""Groups that have histograms and tails, which take some 20 kB of each."""
+T = TypeVar("T", Histogram, Tail)
+OfGroups = tuple[T | None, ...] | None
+"""Of each group; None of more groups than MOST_LISTED: a sum of some parts alone would be no group's."""
 
 
 @frozen(eq=False)
@@ -68,19 +74,20 @@ class Table:
 class Totals:
     """Totals of G groups; see the module.  keys: distinct.  tables: f64[K, G] each.
 
-    A histogram or tail of what a plan keeps names that of all tokens (`part_of`); where a group loses nothing, both
-    are equal and it is stored once: they are most of what many small groups take.
+    shared: the name of a histogram or tail of what a plan keeps -> that of all tokens.  A group that loses nothing has
+    None under the first: both are equal, and are most of what many small groups take.
     """
 
     keys: tuple[GroupKey, ...]
     tables: Mapping[Merge, Table]
-    histograms: Mapping[str, Histograms] = field(default_factory=dict[str, Histograms])
-    tails: Mapping[str, Tails] = field(default_factory=dict[str, Tails])
+    histograms: Mapping[str, OfGroups[Histogram]] = field(default_factory=dict[str, OfGroups[Histogram]])
+    tails: Mapping[str, OfGroups[Tail]] = field(default_factory=dict[str, OfGroups[Tail]])
+    shared: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         n_groups = {len(self.keys), *(table.values.shape[1] for table in self.tables.values())}
-        lists = {**self.histograms, **self.tails}
-        if n_groups | {len(each) for each in lists.values()} != {len(self.keys)} or tuple(self.tables) != tuple(MERGES):
+        n_groups |= {len(each) for of in self.listed for each in of.values() if each is not None}
+        if n_groups != {len(self.keys)} or tuple(self.tables) != tuple(MERGES):
             raise ValueError("totals need every number of every group")
 
     def check_unpacked(self) -> None:
@@ -90,10 +97,15 @@ class Totals:
         for name, values in zip(self.tables["sum"].names, self.tables["sum"].values, strict=True):
             if name in COUNTS or (name.startswith("diagnostics.") and name.rpartition(".")[2] in _COUNTED):
                 check_counts(values)
-        kinds: tuple[Mapping[str, Any], ...] = (self.histograms, self.tails)
-        for of_kind in kinds:
-            for each in of_kind.values():
-                each.check_stored(of_kind[each.part_of] if each.part_of else None)
+        for of in self.listed:
+            if len(self.keys) > MOST_LISTED and any(each is not None for each in of.values()):
+                raise ValueError("so many groups have no histograms and no tails")
+            for name, each in of.items():
+                base = of[self.shared[name]] if name in self.shared else each
+                if (each is None) != (base is None) or None in (base or ()):
+                    raise ValueError("a group's histogram or tail is nowhere")
+                if any(own and whole and own.n > whole.n for own, whole in zip(each or (), base or (), strict=True)):
+                    raise ValueError("a part is more than the whole")
 
     @classmethod
     def of_rows(
@@ -123,19 +135,18 @@ class Totals:
             tables=tables,
             histograms={**self.histograms, **other.histograms},
             tails={**self.tails, **other.tails},
+            shared={**self.shared, **other.shared},
         )
 
     def named(self, block: str) -> "Totals":
         """The same under the name of a block, or any other text before a dot."""
-
-        def of_lists(lists: Mapping[str, Any]) -> dict[str, Any]:
-            return {f"{block}.{name}": each for name, each in lists.items()}
-
         tables = {
             merge: Table(tuple(f"{block}.{name}" for name in table.names), table.values)
             for merge, table in self.tables.items()
         }
-        return Totals(keys=self.keys, tables=tables, histograms=of_lists(self.histograms), tails=of_lists(self.tails))
+        histograms, tails = ({f"{block}.{name}": each for name, each in of.items()} for of in self.listed)
+        shared = {f"{block}.{name}": whole for name, whole in self.shared.items()}
+        return Totals(keys=self.keys, tables=tables, histograms=histograms, tails=tails, shared=shared)
 
     def __add__(self, other: "Totals") -> "Totals":
         total = Sum()
@@ -148,50 +159,72 @@ class Totals:
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """What must be the same for totals to add: the names of all numbers, and of lists with what they are."""
+        """What must be the same for totals to add: the names of all numbers, histograms and tails."""
         tables = tuple((merge, table.names) for merge, table in self.tables.items())
-        lists = tuple((name, each.kind) for of in (self.histograms, self.tails) for name, each in of.items())
-        return tables, lists
+        return tables, tuple(self.histograms), tuple(self.tails), tuple(self.shared.items())
+
+    @property
+    def listed(self) -> tuple[Mapping[str, OfGroups[Any]], ...]:
+        """Its histograms, and its tails."""
+        return self.histograms, self.tails
+
+    @property
+    def lacks_lists(self) -> bool:
+        """Whether there were too many groups for histograms and tails."""
+        return None in self.tails.values()
 
     @property
     def n_bytes(self) -> int:
         """What its arrays take."""
-        lists = (*self.histograms.values(), *self.tails.values())
-        return sum(t.values.nbytes for t in self.tables.values()) + sum(each.n_bytes for each in lists)
+        n_bytes = sum(table.values.nbytes for table in self.tables.values())
+        n_bytes += sum(own.n_bytes for of in self.listed for each in of.values() for own in each or () if own)
+        return n_bytes
 
     def sum(self, name: str) -> Floats:
         """A sum of each group, f64[G]."""
         return self.tables["sum"][name]
 
-    def histogram(self, name: str, at: int | None = None) -> Any:
-        """Histograms of every group, or the Histogram of the group at a place."""
-        return self._list(self.histograms, name, at)
+    def histogram(self, name: str, at: int | None = None) -> Histogram | Histograms:
+        """Histograms of every group, or that of the group at a place; an empty one where there are none."""
+        found = self._of_groups(self.histograms, name, at, Histogram.empty())
+        return Histograms(found) if isinstance(found, tuple) else found
 
-    def tail(self, name: str, at: int | None = None) -> Any:
-        """Tails of every group, or the Tail of the group at a place."""
-        return self._list(self.tails, name, at)
+    def tail(self, name: str, at: int | None = None) -> Tail | Tails:
+        """Tails, likewise."""
+        found = self._of_groups(self.tails, name, at, Tail.empty(GROUP_SIZE))
+        return Tails(found) if isinstance(found, tuple) else found
 
-    def _list(self, lists: Mapping[str, Any], name: str, at: int | None) -> "Histogram | Histograms | Tail | Tails":
-        own = lists[name]
-        base = lists[own.part_of] if own.part_of else None
-        if at is None:
-            return own if base is None else own.with_shared(base)
-        return base[at] if base is not None and own.shared[at] else own[at]
+    def _of_groups(self, of: Mapping[str, OfGroups[T]], name: str, at: int | None, nothing: T) -> T | tuple[T, ...]:
+        own, base = of[name], of[self.shared.get(name, name)]
+        if own is None or base is None:
+            return nothing
+        if at is not None:
+            return own[at] or base[at] or nothing
+        return tuple(mine or whole or nothing for mine, whole in zip(own, base, strict=True))
 
     def at(self, places: "Sequence[int] | NDArray[Any] | slice") -> "Totals":
         """Some of the groups, in this order."""
         chosen = np.arange(len(self.keys))[places]
+        in_order = chosen.tolist()
+        histograms, tails = (
+            {
+                name: None if each is None else tuple(each[place] for place in chosen.tolist())
+                for name, each in of.items()
+            }
+            for of in self.listed
+        )
         return Totals(
-            keys=tuple(self.keys[place] for place in chosen.tolist()),
+            keys=tuple(self.keys[place] for place in in_order),
             tables={merge: Table(t.names, t.values[:, chosen]) for merge, t in self.tables.items()},
-            histograms={name: each.at(chosen) for name, each in self.histograms.items()},
-            tails={name: each.at(chosen) for name, each in self.tails.items()},
+            histograms=histograms,
+            tails=tails,
+            shared=self.shared,
         )
 
     @property
     def numbers(self) -> "Totals":
         """The same without its histograms and tails."""
-        return replace(self, histograms={}, tails={})
+        return replace(self, histograms={}, tails={}, shared={})
 
     def regrouped(self, key_of: Callable[[GroupKey], GroupKey]) -> "Totals":
         """Groups of one new key added to each other, in the order in which the new keys come up."""
@@ -255,11 +288,8 @@ _WAITING = 1 << 23
 def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> Totals:
     """The totals of all parts' groups by new groups; the list of parts is emptied, so that their arrays can go one by
     one.  group_of: the place among the keys of each group of each part."""
-    tables = [dict(part.tables) for part in parts]
-    kinds: list[list[dict[str, Any]]] = [
-        [dict(part.histograms) for part in parts],
-        [dict(part.tails) for part in parts],
-    ]
+    tables, shared = [dict(part.tables) for part in parts], parts[0].shared
+    lists = [[dict(part.histograms) for part in parts], [dict(part.tails) for part in parts]]
     if len(parts) > 1:
         parts.clear()
     merged_tables: dict[Merge, Table] = {}
@@ -268,17 +298,38 @@ def _merged(parts: list[Totals], keys: tuple[GroupKey, ...], group_of: Ints) -> 
         numbers = _merged_numbers(merge, [of_part.values for of_part in of_parts], group_of, len(keys))
         merged_tables[merge] = Table(of_parts[0].names, numbers)
         of_parts.clear()
-    merged_lists: list[dict[str, Any]] = []
-    for lists in kinds:
-        merged_lists.append(dict.fromkeys(lists[0]))
-        # What is part of others first, while those are there.
-        for name in sorted(lists[0], key=lambda name: not lists[0][name].part_of):
-            base = lists[0][name].part_of
-            bases = [part[base] for part in lists] if base else None
-            of_parts = [part.pop(name) for part in lists]
-            merged_lists[-1][name] = of_parts[0].total(of_parts, bases, group_of, len(keys))
-    histograms, tails = merged_lists
-    return Totals(keys=keys, tables=merged_tables, histograms=histograms, tails=tails)
+    histograms, tails = (_merged_lists(of, shared, group_of, len(keys)) for of in lists)
+    return Totals(keys=keys, tables=merged_tables, histograms=histograms, tails=tails, shared=shared)
+
+
+def _merged_lists(
+    parts: Sequence[dict[str, OfGroups[Any]]], shared: Mapping[str, str], group_of: Ints, n_groups: int
+) -> dict[str, OfGroups[Any]]:
+    """Histograms, or tails, of all parts' groups by new groups; the parts are emptied."""
+    members: list[list[int]] = [[] for _ in range(n_groups)]
+    for place, group in enumerate(group_of.tolist()):
+        members[group].append(place)
+    merged: dict[str, OfGroups[Any]] = dict.fromkeys(parts[0])
+    # Those of kept tokens first, while those of all tokens are there.
+    for name in sorted(merged, key=lambda name: name not in shared):
+        own, whole = (_of_all(parts, each) for each in (name, shared.get(name, name)))
+        if own is not None and whole is not None and n_groups <= MOST_LISTED:
+            merged[name] = tuple(_sum_of([own[at] for at in of], [whole[at] for at in of]) for of in members)
+        for part in parts:
+            part.pop(name)
+    return merged
+
+
+def _of_all(parts: Sequence[Mapping[str, OfGroups[T]]], name: str) -> list[T | None] | None:
+    """Of each group of each part; None where a part has had too many."""
+    every = [part[name] for part in parts]
+    return None if None in every else [each for of in every for each in of or ()]
+
+
+def _sum_of(own: Sequence[Any], whole: Sequence[Any]) -> Any:
+    """What those of one group come to; None where none has one of its own."""
+    each = [mine or shared for mine, shared in zip(own, whole, strict=True) if mine or shared] if any(own) else [None]
+    return each[0].total(each) if len(each) > 1 else each[0]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # beyond float64 a sum is inf, and its metric null

@@ -3,7 +3,7 @@
 The same formula reads those of one group (floats), of all groups at once (f64[G]) and of replicates (f64[R]).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
@@ -37,7 +37,7 @@ class Numbers:
         """at: the place of the one group whose numbers are read; None for all at once."""
         self.prefix = ""
         self._source, self._blocks, self._at = source, (*(f"{block}." for block in blocks), ""), at
-        self._histograms: dict[str, Any] = {}  # each serves many quantiles, and knows its order once it was asked
+        self._known: dict[tuple[str, str], Any] = {}  # each serves many metrics
 
     @classmethod
     def of_plan(cls, totals: Totals, plan: Plan, at: int | None = None) -> "Numbers":
@@ -101,15 +101,18 @@ class Numbers:
     def histogram(self, name: str) -> Any:
         """A histogram; Histograms of all groups."""
         assert isinstance(self._source, Totals)
-        full_name = self._full_name(self._source.histograms, name)
-        if full_name not in self._histograms:
-            self._histograms[full_name] = self._source.histogram(full_name, self._at)
-        return self._histograms[full_name]
+        return self._of_groups(self._source.histograms, self._source.histogram, name)
 
     def tail(self, name: str) -> Any:
         """An upper tail; Tails of all groups."""
         assert isinstance(self._source, Totals)
-        return self._source.tail(self._full_name(self._source.tails, name), self._at)
+        return self._of_groups(self._source.tails, self._source.tail, name)
+
+    def _of_groups(self, names: Any, read: Callable[[str, int | None], Any], name: str) -> Any:
+        key = read.__name__, self._full_name(names, name)
+        if key not in self._known:
+            self._known[key] = read(key[1], self._at)
+        return self._known[key]
 
     def _number(self, merge: Merge, name: str) -> Any:
         table = self._source.tables[merge]

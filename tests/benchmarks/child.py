@@ -42,11 +42,8 @@ class ChildFailed(RuntimeError):
     """A child ended with another status than 0; the message is what it wrote to stderr."""
 
 
-def cost(
-    command: Sequence[str | Path], *, printed: bool = True, variables: Mapping[str, str] = MappingProxyType({})
-) -> Cost:
-    """Run a command to its end.  printed: whether to read what it printed, from which the peak of the next one starts
-    where that is large.  variables: of its environment, beside this process's."""
+def cost(command: Sequence[str | Path], *, variables: Mapping[str, str] = MappingProxyType({})) -> Cost:
+    """Run a command to its end.  variables: of its environment, beside this process's."""
     # An installed package has its byte code; without this variable's leave, a checkout compiles itself at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment |= variables
@@ -66,7 +63,7 @@ def cost(
             cpu=usage.ru_utime + usage.ru_stime,
             counted=usage.ru_maxrss,
             of_parent=of_parent,
-            printed=out.read() if printed else "",
+            printed=out.read(),
         )
 
 

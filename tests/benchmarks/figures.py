@@ -35,9 +35,8 @@ DUMPS = {
     "W1": ("20000",),
     "W1h": ("20000", "--honest"),
     "W2": ("200000",),
-    "groups": ("100000", "--mean-log-length", "5.0"),
 }
-"""Name -> what make_dump.py is given: sequences first.  `groups` has as many tokens as W1."""
+"""Name -> what make_dump.py is given: sequences first."""
 REJECTION = ("--rs", "ratio.seq_mean:0.99815,1.00186")
 """Keeps nine rows of W1h in ten."""
 COMPARED = (
@@ -348,18 +347,6 @@ def diff(bench: Bench) -> Figure:
     dump = bench.dump("W1")
     works = {"analyze": bench.wall("W1"), "diff": partial(wall, RLCORR, "diff", dump, dump, "--json")}
     return figure(interleave(works, bench.rounds), lambda t: t["diff"] / (2 * t["analyze"]), "s")
-
-
-def groups(bench: Bench) -> Figure:
-    """Peak memory of analyze where each of 100,000 sequences is a group, with a rejection; details give it without one,
-    and the CPU time of both."""
-    command = [RLCORR, "analyze", bench.dump("groups"), "--group-by", "sample_id", "--json"]
-    plans = {"plain": (), "rejection": ("--rs", "ratio.token:0.5,2")}
-    works = {name: partial(cost, [*command, *plan], printed=False) for name, plan in plans.items()}
-    found = interleave(works, bench.rounds)
-    seconds = ", ".join(f"{name} {statistics.median(run.cpu for run in runs):.1f} s" for name, runs in found.items())
-    samples = {name: [run.peak for run in runs] for name, runs in found.items()}
-    return figure(samples, lambda t: t["rejection"], "MB", f"CPU: {seconds}")
 
 
 def p8(bench: Bench) -> Figure:

@@ -4,8 +4,7 @@
 
 Lengths are log-normal (mean about 1,009 tokens, from 8 to 8,192); the training log-prob is the rollout's plus Student
 t(3) noise x 0.02, at most 0; 2% of the tokens are masked; 10 steps; row groups of 2,000 rows, zstd.  The seed is
-fixed, and numbers are drawn row group by row group, so a dump of N sequences is always the same one.  --mean-log-length
-makes them shorter.
+fixed, and numbers are drawn row group by row group, so a dump of N sequences is always the same one.
 
 --honest: the log-ratio is N(-s^2/2, s) instead, with s = 0.08 (1 - p) and nothing clipped, so that the mean ratio is 1,
 as it is of samples of a model, and `filter` takes the dump.
@@ -47,18 +46,18 @@ class Rows:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def row_groups(n: int, mean_log_length: float = MEAN_LOG_LENGTH, *, honest: bool = False) -> Iterator[Rows]:
+def row_groups(n: int, *, honest: bool = False) -> Iterator[Rows]:
     """The n sequences, ROWS_PER_GROUP at a time."""
     rng = np.random.default_rng(SEED)
-    lengths = np.clip(rng.lognormal(mean_log_length, 0.8, n).astype(np.int64), 8, 8192)
+    lengths = np.clip(rng.lognormal(MEAN_LOG_LENGTH, 0.8, n).astype(np.int64), 8, 8192)
     for first in range(0, n, ROWS_PER_GROUP):
         yield _rows(rng, first, lengths[first : first + ROWS_PER_GROUP], honest=honest)
 
 
-def write(n: int, path: Path, mean_log_length: float = MEAN_LOG_LENGTH, *, honest: bool = False) -> None:
+def write(n: int, path: Path, *, honest: bool = False) -> None:
     """The dump as a file, whole or not at all."""
     temporary = path.with_suffix(".tmp")
-    groups = row_groups(n, mean_log_length, honest=honest)
+    groups = row_groups(n, honest=honest)
     table = _table(next(groups), n)
     with pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
         writer.write_table(table)
@@ -95,7 +94,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("n", type=int, help="sequences")
     parser.add_argument("out", type=Path, help="a .parquet file")
-    parser.add_argument("--mean-log-length", type=float, default=MEAN_LOG_LENGTH, help="of the log-normal")
     parser.add_argument("--honest", action="store_true", help="a mean ratio of 1")
     args = parser.parse_args()
-    write(args.n, args.out, args.mean_log_length, honest=args.honest)
+    write(args.n, args.out, honest=args.honest)

@@ -74,7 +74,6 @@ TARGETS = {
     "sweep": Target("sweep W1 / analyze W1", 1.3, 1.1, "", figures.sweep),
     "diff": Target("diff W1 W1 / two analyze W1", 1.1, 1.0, "", figures.diff),
     "torch": Target("analyze W1 --device torch / --device cpu, whole", 10, 2, "", figures.by_torch),
-    "groups": Target("peak memory of 100,000 groups with a rejection", 700, 500, " MB", figures.groups),
 }
 """Those with a P are of the table of goals; the others, what the manual tells beside them.  P15: stores.py."""
 HEADER = ("#", "figure", "value", "rounds", "reach", "stretch", "")

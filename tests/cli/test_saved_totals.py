@@ -7,6 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -14,10 +16,12 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.results.saved_totals import VERSION, content, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, KeySample, shared_fraction
+from rlcorr_cli.totals.totals import MOST_LISTED
 
 CUTS = (0, 20, 90, 100, 180, 222, 300, 320)
 """Where the five steps of 64 rows are cut into seven shards, so that no step is in one alone."""
@@ -448,3 +452,29 @@ def test_totals_that_once_meant_something_else_are_refused(tmp_path: Path) -> No
     path.write_bytes(b"".join(content(replace(run_totals, measured=replace(measured, provenance=earlier)))))
     for command in ("analyze", "check", "plot"):
         refused(run(command, str(path)), 3, "part.rlcorr was written by another release", "mean something else")
+
+
+def test_of_over_2000_groups_each_has_its_sums_alone_however_they_are_split(tmp_path: Path) -> None:
+    rng, n = np.random.default_rng(2), MOST_LISTED + 1
+    rollout = np.round(-rng.exponential(1.0, (n, 8)), 3) - 0.001
+    columns = {"rollout_log_probs": rollout, "old_log_probs": rollout + rng.normal(0, 0.0005, (n, 8))}
+    table = pa.table({"sample_id": np.arange(n)} | {name: each.tolist() for name, each in columns.items()})
+    for name, part in (("a", table.slice(0, 1500)), ("b", table.slice(1500))):
+        pq.write_table(part, tmp_path / f"{name}.parquet")
+    paths = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    parts = [saved(path, path.replace("parquet", "rlcorr"), "--group-by", "sample_id", "--pool") for path in paths]
+    few, whole = merged(parts[0]), merged(*paths, "--group-by", "sample_id", "--pool")
+    noted = [any("over 2,000 groups" in note for note in report["notes"]) for report in (few, whole)]
+    assert noted == [False, True]
+    assert whole["metrics"] == pytest.approx(merged(*paths, "--pool")["metrics"], rel=1e-12, nan_ok=True)
+    for mine, alone in zip(whole["groups"], few["groups"], strict=False):
+        lacking = {name for name, value in alone["metrics"].items() if mine["metrics"][name] != value}
+        assert lacking == {f"log_ratio_{name}" for name in QUANTILES}
+        assert {mine["metrics"][name] for name in lacking} == {None}
+    for order in (parts, parts[::-1]):
+        found = merged(*order)
+        assert (found["groups"], found["metrics"]) == (whole["groups"], whole["metrics"])
+    compared = run("compare", *paths, "--preset", "decoupled_token_is", "--group-by", "sample_id", "--json").json
+    assert any("over 2,000 groups" in note for note in compared["notes"])
+    (plan,), (of_group,) = compared["plans"], compared["groups"][0]["plans"]
+    assert (plan["values"]["top_1pct"] is None, of_group["values"]["top_1pct"]) == (False, None)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,7 @@ from rlcorr_cli.results.inspected import DumpCounts, Values
 from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Octaves
 from rlcorr_cli.totals.budget_search import binned_values
-from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.lists import Lists
+from rlcorr_cli.totals.histogram import Histogram
 from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
@@ -45,8 +43,8 @@ from rlcorr_cli.totals.replicates import Replicates
 from rlcorr_cli.totals.row_keys import DistinctKeys, GroupRows, KeySample
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 from rlcorr_cli.totals.sweep import UnitTotals
-from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail, Tails
-from rlcorr_cli.totals.totals import Merge, Sum, Table, Totals
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
+from rlcorr_cli.totals.totals import MOST_LISTED, Merge, Sum, Table, Totals
 
 OCTAVES = Octaves(-1, 2, 2)
 NAMES: dict[Merge, tuple[str, ...]] = {"sum": ("a", "b"), "min": ("low",), "max": ("high",), "log_sum_exp": ("c", "d")}
@@ -88,26 +86,30 @@ def rows_of_groups(rows: list[tuple[int, bool]]) -> GroupRows:
 groups_of_rows = st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=12).map(rows_of_groups)
 
 
+chances = {n: st.sampled_from([True, *[False] * n]) for n in (3, 5)}
+"""n -> true in one of n + 1 cases."""
 generators = st.integers(0, 2**32).map(np.random.default_rng)
 group_keys = st.lists(st.tuples(keys, st.integers(0, 2)), unique=True, max_size=3)
 
 
-def drawn_lists(rng: np.random.Generator, n: int) -> tuple[dict[str, Histograms], dict[str, Tails]]:
+def drawn_lists(rng: np.random.Generator, n: int) -> dict[str, Any]:
     """Of n groups' values, and of those that are kept, which are all of some groups'."""
-    lengths = rng.integers(0, 7, n)
-    values, groups = rng.integers(-9, 9, int(lengths.sum())) * 1.0, np.arange(n)
-    loses = rng.random(n) < 0.5
-    kept = ~np.repeat(loses, lengths) | (values > 0)
-    n_kept = np.bincount(np.repeat(groups, lengths)[kept], minlength=n)
-    shared = n_kept == lengths
+    every = [rng.integers(-9, 9, size) * 1.0 for size in rng.integers(0, 7, n)]
+    kept = [values if rng.random() < 0.5 else values[values > 0] for values in every]
+    loses = [len(some) < len(values) for some, values in zip(kept, every, strict=True)]
     histograms, tails = (
         {
-            name: of(values, lengths, groups, n),
-            f"kept.{name}": of(values[kept], n_kept, groups, n).sharing(name, shared),
+            "x": tuple(map(of, every)),
+            "kept.x": tuple(of(some) if less else None for some, less in zip(kept, loses, strict=True)),
         }
-        for name, of in (("x", Histograms.of_rows), ("x", partial(Tails.of_rows, size=4)))
+        for of in (Histogram.counting, lambda values: Tail.of(values, 4))
     )
-    return histograms, tails
+    return {"histograms": histograms, "tails": tails, "shared": {"kept.x": "x"}}
+
+
+def unlisted(of: Totals) -> Totals:
+    """The same as of a total that once had too many groups."""
+    return replace(of, histograms=dict.fromkeys(of.histograms), tails=dict.fromkeys(of.tails))
 
 
 @st.composite
@@ -119,14 +121,14 @@ def drawn_totals(draw: st.DrawFn) -> Totals:
     columns["log_sum_exp"] = {
         name: np.where(rng.random(n) < 0.2, -np.inf, rng.uniform(-5000, 5000, n)) for name in NAMES["log_sum_exp"]
     }
-    histograms, tails = drawn_lists(rng, n)
-    return replace(Totals.of_rows(in_order, np.arange(n), columns), histograms=histograms, tails=tails)
+    made = replace(Totals.of_rows(in_order, np.arange(n), columns), **drawn_lists(rng, n))
+    return unlisted(made) if draw(chances[5]) else made
 
 
 totals = drawn_totals()
 NOTHING = replace(
     Totals.of_rows((), np.zeros(0, np.int64), {merge: dict.fromkeys(NAMES[merge], np.zeros(0)) for merge in NAMES}),
-    **dict(zip(("histograms", "tails"), drawn_lists(np.random.default_rng(0), 0), strict=True)),
+    **drawn_lists(np.random.default_rng(0), 0),
 )
 replicates = st.builds(
     lambda rng, clusters: Replicates(
@@ -138,8 +140,6 @@ replicates = st.builds(
     st.lists(st.integers(1, 12), max_size=8),
 )
 group_replicates = st.dictionaries(st.tuples(keys), st.fixed_dictionaries({"decoupled": replicates}), max_size=3)
-chances = {n: st.sampled_from([True, *[False] * n]) for n in (3, 5)}
-"""n -> true in one of n + 1 cases."""
 
 
 @st.composite
@@ -364,7 +364,7 @@ def assert_equal(a: Any, b: Any) -> None:
     assert type(a) is type(b)
     if isinstance(a, Totals):
         a, b = (each.at(sorted(range(len(each)), key=lambda at, each=each: str(each.keys[at]))) for each in (a, b))
-    if (is_dataclass(a) and not isinstance(a, (Lists, RowSample))) or isinstance(a, Mapping):
+    if (is_dataclass(a) and not isinstance(a, (Tail, RowSample))) or isinstance(a, Mapping):
         mine, theirs = (
             {part.name: getattr(value, part.name) for part in fields(value)} if is_dataclass(value) else value
             for value in (a, b)
@@ -476,12 +476,38 @@ def test_a_sum_that_is_merged_at_every_part_is_the_same(parts: list[Totals]) -> 
 def test_groups_by_another_key_are_the_sums_of_the_groups_that_have_it(of: Totals) -> None:
     by_last = of.regrouped(lambda key: key[1:])
     parts = [replace(of.at([at]), keys=(key[1:],)) for at, key in enumerate(of.keys)]
-    assert_equal(by_last, sum(parts, start=NOTHING))
+    assert_equal(by_last, sum(parts, start=of.at(slice(0, 0))))
     whole = of.whole
     assert whole.keys == ((),)
     assert whole.sum("a").tolist() == [of.sum("a").sum()]
-    assert whole.tail("kept.x", 0).n == of.tails["kept.x"].n.sum()
-    assert whole.histogram("kept.x", 0).counts.sum() == of.tails["kept.x"].n.sum()
+    n_kept = 0 if of.lacks_lists else sum(tail.n for tail in of.tail("kept.x"))
+    assert whole.lacks_lists == of.lacks_lists
+    assert whole.tail("kept.x", 0).n == whole.histogram("kept.x", 0).n == n_kept
+
+
+def of_few_values(first: int, n: int) -> Totals:
+    """Of n groups, each with a value of its own, which it keeps or not."""
+    values, keys = np.arange(first, first + n) * 1.0, [(key,) for key in range(first, first + n)]
+    tails = tuple(Tail.of(values[at : at + 1], 4) for at in range(n))
+    kept = tuple(None if at % 2 else Tail.empty(4) for at in range(n))
+    numbers = {merge: dict.fromkeys(NAMES[merge], values) for merge in NAMES}
+    made = Totals.of_rows(keys, np.arange(n), numbers)
+    return replace(made, tails={"x": tails, "kept.x": kept}, shared={"kept.x": "x"})
+
+
+@pytest.mark.parametrize("n_more", [0, 1])
+def test_the_tails_of_2000_groups_are_kept_and_of_more_none_however_they_are_split(n_more: int) -> None:
+    parts = [of_few_values(0, 1500), of_few_values(1000, 501), of_few_values(1500, 500 + n_more), of_few_values(7, 3)]
+    at_once = parts[0] + parts[2] + (parts[1] + parts[3])
+    assert (len(at_once), at_once.lacks_lists) == (MOST_LISTED + n_more, n_more > 0)
+    for order in itertools.permutations(parts):
+        making, before = Sum(), sum(order[1:], start=order[0])
+        for part in order:
+            making.add(part)
+        assert_equal(before, at_once)
+        assert_equal(making.totals, at_once)
+    assert at_once.whole.lacks_lists == at_once.at([0, 1]).lacks_lists == (n_more > 0)
+    assert at_once.whole.sum("a").tolist() == [sum(part.sum("a").sum() for part in parts)]
 
 
 @given(left=bad_row_counts, right=bad_row_counts)
@@ -581,9 +607,10 @@ def test_totals_of_other_names_do_not_add(kind: str) -> None:
 
 
 def test_tails_of_other_sizes_do_not_add() -> None:
-    other = replace(NOTHING, tails={name: replace(tails, size=5) for name, tails in NOTHING.tails.items()})
+    one = of_few_values(0, 1)
+    other = replace(one, tails={name: (Tail.of(np.zeros(1), 5),) for name in one.tails})
     with pytest.raises(ValueError, match="do not add"):
-        NOTHING + other
+        one + other
 
 
 @given(a=totals, b=totals)

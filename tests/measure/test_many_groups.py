@@ -8,14 +8,17 @@ import pytest
 from hypothesis import example, given
 from made import dumps, edges, normed, observed, row, simulated
 from oracle import Row
-from plain import plain
 
+from rlcorr_cli.measure.observe import Observed
 from rlcorr_cli.metrics.catalog import canonical
+from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS
 from rlcorr_cli.totals.histogram import Histogram, Histograms
-from rlcorr_cli.totals.tail import Tail, Tails
+from rlcorr_cli.totals.lists import by_group
+from rlcorr_cli.totals.tail import GROUP_SIZE, Tail, Tails
+from rlcorr_cli.totals.totals import MOST_LISTED
 from rlcorr_cli.totals.view import Numbers, diagnostics_block, plan_block
 
 PLANS = {
@@ -67,9 +70,7 @@ def test_quantiles_of_many_histograms_are_those_of_each() -> None:
         histograms.append(Histogram.of_counts(np.bincount(buckets, minlength=1 << 16)))
     for q in (0.0, 0.001, 0.5, 0.95, 1.0):
         alone = [histogram.quantile(q) for histogram in histograms]
-        together = [
-            None if math.isnan(value) else value for value in Histograms.of_each(histograms).quantile(q).tolist()
-        ]
+        together = [None if math.isnan(value) else value for value in Histograms(histograms).quantile(q).tolist()]
         assert together == alone
 
 
@@ -79,7 +80,7 @@ def test_shapes_of_many_tails_are_those_of_each() -> None:
     tails = [Tail.of(rng.standard_t(3, n), 512) for n in sizes] + [Tail.of(np.zeros(300), 512)]
     for name in ("pareto_k", "pareto_k_error", "limit"):
         alone = [getattr(tail, name) for tail in tails]
-        together = [None if math.isnan(value) else value for value in getattr(Tails.of_each(tails), name).tolist()]
+        together = [None if math.isnan(value) else value for value in getattr(Tails(tails), name).tolist()]
         assert together == alone
     assert sum(tail.pareto_k is not None for tail in tails) == 8
 
@@ -92,8 +93,8 @@ def test_groups_that_lose_nothing_hold_what_is_kept_once() -> None:
     totals = observed(rows, plan).totals
     whole, kept = diagnostics_block("decoupled"), f"{plan_block(plan)}.kept"
     for lists, name in ((totals.histograms, "log_ratio"), (totals.tails, "token"), (totals.tails, "sequence")):
-        assert lists[f"{kept}.{name}"].lengths.tolist() == [0, 1, 0]
-        assert lists[f"{kept}.{name}"].part_of == f"{whole}.{name}"
+        assert [own and own.n for own in lists[f"{kept}.{name}"] or ()] == [None, 1, None]
+        assert totals.shared[f"{kept}.{name}"] == f"{whole}.{name}"
     for at, n in enumerate((2, 1, 1)):
         assert totals.histogram(f"{kept}.log_ratio", at).counts.sum() == n == totals.sum(f"{kept}.tokens")[at]
         assert totals.histogram(f"{kept}.log_ratio")[at] == totals.histogram(f"{kept}.log_ratio", at)
@@ -102,28 +103,37 @@ def test_groups_that_lose_nothing_hold_what_is_kept_once() -> None:
 
 
 def test_counts_of_groups_are_as_narrow_as_they_can_be_and_widen_when_they_must() -> None:
-    rows = [row([0.01] * 200), row([0.02] * 2)]
-    for i, each in enumerate(rows):
-        each.batch = i
-    totals, name = observed(rows, Plan()).totals.numbers, "diagnostics.decoupled.log_ratio"
-    histograms = observed(rows, Plan()).totals.histograms[name]
-    assert totals.histograms == {}
-    assert histograms.stretches.flat[1].dtype == np.uint8
-    wide = Histograms.total([histograms] * 2, None, np.array([0, 1, 0, 1]), 2)
-    assert (wide.stretches.flat[1].tolist(), wide.stretches.flat[1].dtype) == ([400, 4], np.uint16)
+    values, sizes = np.repeat([0.01, 0.02], [200, 2]), np.array([200, 2])
+    histograms = Histograms.counting(values, sizes)
+    assert histograms[0].counts.dtype == np.uint8
+    wide = Histograms(each + each for each in histograms)
+    assert [each.counts.tolist() for each in wide] == [[400], [4]]
+    assert [each.counts.dtype for each in wide] == [np.uint16, np.uint8]
     assert wide.quantile(0.5).tolist() == histograms.quantile(0.5).tolist()
 
 
-def test_lists_of_many_pieces_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histograms_and_tails_of_groups_are_those_of_each_alone() -> None:
     rng = np.random.default_rng(5)
     lengths, group_of = rng.integers(0, 9, 200), rng.integers(0, 12, 200)
     values = rng.normal(size=int(lengths.sum())).round(1)
+    ordered, sizes = by_group(values, lengths, group_of, 13)
+    each = [values[np.repeat(group_of == group, lengths)] for group in range(13)]
+    assert Histograms.counting(ordered, sizes) == tuple(map(Histogram.counting, each))
+    assert Tails.of(ordered, sizes) == tuple(Tail.of(own, GROUP_SIZE) for own in each)
 
-    def lists() -> tuple[object, object]:
-        histograms = Histograms.of_rows(values, lengths, group_of, 13)
-        tails = Tails.of_rows(values, lengths, group_of, 13, size=20)
-        return plain(histograms), plain(tails)
 
-    at_once = lists()
-    monkeypatch.setattr("rlcorr_cli.totals.lists.PIECE", 50)
-    assert lists() == at_once
+def test_of_more_than_2000_groups_quantiles_and_shapes_alone_are_null() -> None:
+    rows = [row([0.01 * (i % 7), -0.02]) for i in range(MOST_LISTED + 1)]
+    for i, each in enumerate(rows):
+        each.batch = i
+    plan = PLANS["rejections"]
+    few, many = observed(rows[:-1], plan), observed(rows, plan)
+    assert (few.totals.lacks_lists, many.totals.lacks_lists) == (False, True)
+
+    def table(of: Observed) -> MetricTable:
+        return MetricTable.of(canonical(Numbers.of_plan(of.totals, plan), plan), len(of.totals))
+
+    lacking = {name for name, value in table(many)[0].items() if value is None and table(few)[0][name] is not None}
+    assert lacking == {f"{prefix}log_ratio_{name}" for prefix in ("", "kept_") for name in QUANTILES}
+    assert many.whole is not None
+    assert many.whole.histograms["diagnostics.decoupled.log_ratio"].n == 2 * len(rows)
