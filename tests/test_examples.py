@@ -27,7 +27,7 @@ def drawn() -> list[int]:
 def test_examples_do_not_hang_on_what_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    if request.config.getoption("--hypothesis-profile", None) not in (None, "rlcorr"):
+    if request.config.getoption("--hypothesis-profile", None) not in (None, "rlcorr", "full"):
         pytest.skip("another profile looks at constants of the code")
     before = drawn()
     monkeypatch.syspath_prepend(str(tmp_path / "code"))

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from few import few
 from limits import LIMIT_SECONDS
 from test_readme import CI, README, YAML, block
 
@@ -114,7 +115,7 @@ class Gitlab:
         return next(iter(self.cached.values()), None)
 
 
-@pytest.mark.parametrize("runner", [Github, Gitlab])
+@pytest.mark.parametrize("runner", few([Github, Gitlab], [Gitlab]))
 def test_a_nightly_job_fails_where_k3_kl_rose_and_keeps_the_baseline_of_a_night_that_passed(
     runner: type[Github | Gitlab], tmp_path: Path
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_nightly_job_fails_where_k3_kl_rose_and_keeps_the_baseline_of_a_night_
     assert night(4, 3)[0] == 0
 
 
+@pytest.mark.full
 def test_readmes_gate_passes_null_nights_of_long_responses_and_fails_ten_times_the_k3_kl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

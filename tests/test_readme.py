@@ -296,9 +296,10 @@ def test_help_prints_each_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert "corrections" in capsys.readouterr().err
 
 
-def test_ci_runs_readmes_test_command() -> None:
+def test_ci_runs_readmes_test_command_and_once_an_issue_every_test() -> None:
     command = next(line for line in LINES if line.endswith("-m pytest"))
     assert command in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert 'pytest -m "" --hypothesis-profile=full ||' in (ROOT / ".ci" / "full").read_text(encoding="utf-8")
 
 
 def test_every_exit_status_in_readme_is_an_error_kind() -> None:

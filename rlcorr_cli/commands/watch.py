@@ -137,7 +137,7 @@ def watch(options: WatchOptions) -> "Watched":
     if options.quarantine is not None or options.limit is not None:
         raise UsageError("⟦quarantine⟧ and ⟦limit⟧ are for one dump, and many are followed.", "Use ⟦on_bad_row skip⟧.")
     remembered = Destination(path=_state_file(options.state), option="⟦state⟧", overwrite=True)
-    places = [remembered]
+    places, folder = [remembered], None
     if options.tb is not None:
         from rlcorr_cli.show.forms import tensorboard
 
@@ -163,7 +163,7 @@ def watch(options: WatchOptions) -> "Watched":
             state=remembered,
             told=options.told or (lambda _: None),
             command=options.exec,
-            tb=None if options.tb is None else Path(options.tb),
+            tb=folder and folder.resolve(),
         )
         ran.follow(once=options.once, every=options.every)
         result = ran.following.watched(reading.paths, ran.steps, notes=notes, state=ran.kept_in)

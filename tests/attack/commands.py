@@ -8,7 +8,7 @@ from typing import Any
 from rlcorr_cli.commands import app
 from rlcorr_cli.reading.formats import WRITTEN
 from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
-from rlcorr_cli.show.forms import FORMS, SHEETS
+from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 READ_FILES = ("--plan", "--rules", "--baseline", "--clean-dump", "--join", "--tokenizer")
@@ -77,6 +77,7 @@ def _forms() -> Iterator[Form]:
         yield _form("sweep", *SWEPT, o=f"s{suffix}")
     yield Form(("diff",), beside_itself=True)
     yield Form(("diff", "--json", "--group-by", "step"), beside_itself=True)
+    yield Form(("diff", "--junit", "j.xml"), ("j.xml",), beside_itself=True)
     # Of a dump and itself there is nothing to draw.
     sheets = [suffix for suffix in SHEETS if suffix not in PICTURE_SUFFIXES]
     yield from (Form(("diff", "-o", f"v{suffix}"), (f"v{suffix}",), beside_itself=True) for suffix in sheets)
@@ -97,13 +98,17 @@ def _forms() -> Iterator[Form]:
     yield Form(("inspect", "--row", "1"))
     yield Form(("inspect", "--row", "1", "--json"))
     yield Form(("inspect", "--row", "a"))
+    yield from (_form("inspect", o=f"i{suffix}") for suffix in (".json", ".html", ".md", ".csv"))
     yield _form("watch", "--once", "--every", "0", state="w.rlcorr")
     yield _form("watch", "--once", "--every", "0", "--json", state="w.rlcorr")
+    yield _form("watch", "--once", "--every", "0", tb="t", state="w.rlcorr")
     yield Form(("check",))
     yield Form(("check", "--json"))
+    yield Form(("check", "--max", "k3_kl=1e-9"))
     yield _form("check", junit="j.xml")
-    yield from (_form("plot", "--kind", kind, o=f"p{PICTURE_SUFFIXES[1]}") for kind in PICTURES)
-    yield _form("plot", "--json", o=f"p{PICTURE_SUFFIXES[0]}")
+    yield from (_form("check", o=f"c{suffix}") for suffix in PAGES)
+    yield from (_form("plot", "--kind", kind, o="p.svg") for kind in PICTURES)
+    yield from (_form("plot", "--json", o=f"p{suffix}") for suffix in PICTURE_SUFFIXES)
 
 
 @lru_cache(1)

@@ -115,7 +115,7 @@ def part() -> bytes:
 
 
 @lru_cache(None)
-def bad(suffix: str) -> bytes:
+def bad(suffix: str = ".parquet") -> bytes:
     """A dump with a bad row: one log-prob of it is not finite."""
     lists = [[float("nan"), -1.0, -0.5]] + [[-0.5, -1.0, -0.5]] * (N - 1)
     return with_column(suffix, "rollout_log_probs", pa.array(lists))

@@ -6,18 +6,16 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cache
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from case import ANY, DATA, FAILS, OK, OUTPUT, USAGE, Case, Cases, SetUp, Surroundings, made, nothing, together, written
-from commands import DUMPS, PICTURE_SUFFIXES, PLAN, READ_FILES, SWEPT, output_options, parameters
+from commands import DUMPS, PLAN, READ_FILES, SWEPT, forms, output_options, parameters
 from dumps_of import bad, part, sample
 from values import N
 
-from rlcorr_cli.reading.formats import WRITTEN
-from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS
-
-DUMP, PART = "dump.parquet", "part.rlcorr"
+DUMP = "dump.parquet"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}
 THESIS = "a thesis\n"
 
@@ -129,27 +127,10 @@ PLACES: dict[str, Place] = {
     "no UTF-8": Place("\udcff{name}", EITHER, at=("\udcff{name}",)),
     "brackets": Place("[a]*{name}", DONE, at=("[a]*{name}",)),
     "a URI": Place("file://{here}/{name}", EITHER),
+    "a URI of no store": Place("ftp://x/{name}", REFUSED),
 }
 """Kinds of place."""
 
-SUFFIXES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("analyze", "--output"): tuple(FORMS),
-    # The dump is too small for a diagnosis to have something to draw.
-    ("diagnose", "--output"): tuple(suffix for suffix in SHEETS if suffix not in PICTURE_SUFFIXES),
-    ("compare", "--output"): SHEETS,
-    ("sweep", "--output"): SHEETS,
-    ("filter", "--output"): (*WRITTEN, ""),
-    ("filter", "--rejected-output"): (*WRITTEN, ""),
-    ("convert", "--output"): (*WRITTEN, ""),
-    ("plot", "--output"): (*PICTURE_SUFFIXES, ""),
-    ("inspect", "--output"): (".json", ".html", ".md", ".csv"),
-    ("watch", "--tb"): ("",),
-    ("check", "--junit"): (".xml",),
-    ("check", "--output"): PAGES,
-    ("diff", "--output"): SHEETS,
-    ("diff", "--junit"): (".xml",),
-}
-"""Command and option -> forms of what it writes; a new option is tried with OTHERS."""
 QUARANTINES, OTHERS = (".parquet",), ("", ".json", ".parquet")
 DIRECTORIES = ("", ".tb")
 SPELLINGS: dict[str, Callable[[str], tuple[SetUp, str]]] = {
@@ -165,8 +146,8 @@ SPELLINGS: dict[str, Callable[[str], tuple[SetUp, str]]] = {
 
 def cases() -> Cases:
     """All of them."""
-    for command, option in output_options():
-        for suffix in _suffixes(command, option):
+    for (command, option), written_as in suffixes().items():
+        for suffix in written_as:
             for overwrite in (False, True) if _has(command, "--overwrite") else (False,):
                 for name, place in PLACES.items():
                     yield _at(command, option, suffix, overwrite, name, place)
@@ -176,15 +157,31 @@ def cases() -> Cases:
     yield from _as_dump()
 
 
-def _suffixes(command: str, option: str) -> tuple[str, ...]:
-    return QUARANTINES if option == "--quarantine" else SUFFIXES.get((command, option), OTHERS)
+@cache
+def suffixes() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Command and option -> suffixes of what it writes: those of `forms`, else OTHERS."""
+    found = {
+        output: QUARANTINES if output[1] == "--quarantine" else OTHERS
+        for output in output_options()
+        if output != ("watch", "--quarantine")  # which it refuses
+    }
+    for output in found:
+        options = {output[1], output[1].replace("--output", "-o")}
+        tried = (
+            "".join(path.partition(".")[1:])
+            for form in forms()
+            for option, path in pairwise(form.args)
+            if form.args[0] == output[0] and option in options
+        )
+        found[output] = tuple(dict.fromkeys(tried)) or found[output]
+    return found
 
 
 def _has(command: str, option: str) -> bool:
     return any(name == command and option in parameter.opts for name, parameter in parameters())
 
 
-def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool) -> tuple[str, ...]:
+def writes(command: str, option: str, suffix: str, argument: str, overwrite: bool) -> tuple[str, ...]:
     """A command that writes there, and nowhere else where it can be helped."""
     more: list[str] = [*{"filter": PLAN, "sweep": SWEPT}.get(command, ())]
     more += ["--max-bad-fraction", "1"] if option == "--quarantine" else []
@@ -192,12 +189,13 @@ def _line(command: str, option: str, suffix: str, argument: str, overwrite: bool
     more += ["-o", "first.parquet"] if command == "filter" and option != "--output" else []
     more += ["-o", "first.svg"] if command == "plot" and option != "--output" else []
     more += ["--kind", "ratio"] if command == "plot" else []
+    more += ["--once", "--every", "0", "--state", "first.rlcorr"] if command == "watch" else []
     reads = (DUMP, DUMP) if command == "diff" else (DUMP,)
     return (command, *reads, *more, option, argument, *["--overwrite"] * overwrite)
 
 
-FIRST = ("first.parquet", "first.svg")
-"""Outputs that `_line` has beside the one that is tried."""
+FIRST = ("first.parquet", "first.svg", "first.rlcorr")
+"""Outputs that `writes` has beside the one that is tried."""
 
 
 def _read(command: str, option: str) -> SetUp:
@@ -218,7 +216,7 @@ def _at(command: str, option: str, suffix: str, overwrite: bool, name: str, plac
     return Case(
         kind="paths",
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", name),
-        args=_line(command, option, suffix, argument, overwrite),
+        args=writes(command, option, suffix, argument, overwrite),
         set_up=together(_read(command, option), parent, made(place.make, path) if place.make else nothing),
         outputs=(*at, *FIRST),
         statuses=frozenset(_ends(command, place, name, suffix, overwrite)),
@@ -247,15 +245,15 @@ def _ends(command: str, place: Place, name: str, suffix: str, overwrite: bool) -
 
 def _again(command: str, option: str, suffix: str, overwrite: bool) -> Case:
     """The same command a second time."""
-    line = _line(command, option, suffix, f"out{suffix}", overwrite)
+    args = writes(command, option, suffix, f"out{suffix}", overwrite)
     ends = {OK, OUTPUT} | ({FAILS} if command == "check" else set())
     if command == "filter":
         ends = {OK} if overwrite else {OUTPUT}
     return Case(
         kind="paths",
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", "its own output"),
-        args=line,
-        first=(line,),
+        args=args,
+        first=(args,),
         set_up=_read(command, option),
         outputs=(f"out{suffix}", *FIRST),
         statuses=frozenset(ends),
@@ -271,7 +269,7 @@ def _over_what_is_read(command: str, option: str, suffix: str) -> Iterator[Case]
         for spelling, spell in SPELLINGS.items():
             name = f"read{suffix or '.parquet'}" if read == "dump" else f"read{suffix or '.json'}"
             make, argument = spell(name)
-            line = list(_line(command, option, suffix, argument, _has(command, "--overwrite")))
+            line = list(writes(command, option, suffix, argument, _has(command, "--overwrite")))
             if read == "dump":
                 line[1] = name
                 dump = bad if option == "--quarantine" else sample
@@ -307,7 +305,7 @@ def _twice() -> Iterator[Case]:
         pairs = list(combinations(options, 2)) + [(option, option) for option in options if option == "--output"]
         for first, second in pairs:
             for spelling, spell in SPELLINGS.items():
-                for suffix in (".parquet", ".jsonl", "") if command == "filter" else (_suffixes(command, first)[0],):
+                for suffix in (".parquet", ".jsonl", "") if command == "filter" else (suffixes()[command, first][0],):
                     yield _both(command, first, second, suffix, spelling, *spell(f"same{suffix}"))
 
 

@@ -20,47 +20,32 @@ from case import (
     nothing,
     together,
     written,
-)  # fmt: skip
-from commands import PLAN, SWEPT, Form
-from dumps_of import sample
+)
+from commands import PLAN, Form, forms
+from dumps_of import bad, sample
+from kind_paths import FIRST, suffixes, writes
 from values import N
 from warm import LIMIT_SECONDS
 
 DUMP = "dump.parquet"
 FULL = "/dev/full"
-BY_PROCESSES = ("--engine", "processes", "--workers", "2")
-FORMS = {
-    "analyze": Form(("analyze",)),
-    "analyze --json": Form(("analyze", "--json")),
-    "analyze by step": Form(("analyze", "--group-by", "step")),
-    "filter": Form(("filter", *PLAN, "-o", "out.parquet"), ("out.parquet",)),
-    "filter to lines": Form(("filter", *PLAN, "-o", "out.jsonl.gz"), ("out.jsonl.gz",)),
-    "compare": Form(("compare", "-o", "out.json"), ("out.json",)),
-    "sweep": Form(("sweep", *SWEPT, "-o", "out.csv"), ("out.csv",)),
-    "diagnose": Form(("diagnose", "-o", "out.json"), ("out.json",)),
-    "diff": Form(("diff", "--junit", "out.xml"), ("out.xml",), beside_itself=True),
-    "filter by processes": Form(("filter", *PLAN, *BY_PROCESSES, "-o", "out"), ("out",)),
-    "convert": Form(("convert", "-o", "out.parquet"), ("out.parquet",)),
-    "inspect": Form(("inspect", "--worst", "2")),
-    "inspect --row": Form(("inspect", "--row", "2")),
-    "check": Form(("check", "--junit", "out.xml"), ("out.xml",)),
-    "failing check": Form(("check", "--max", "k3_kl=1e-9")),
-    "plot": Form(("plot", "--kind", "ratio", "-o", "out.svg"), ("out.svg",)),
-    "explain": Form(("explain", "kl")),
-    "explain --schema": Form(("explain", "--schema")),
-    "presets": Form(("presets",)),
-    "presets show": Form(("presets", "show", "geo_rs")),
-    "help": Form(("analyze", "--help")),
-    "usage": Form(("analyze", "--nonsense")),
-    "missing dump": Form(("filter", "--dry-run", "none.parquet", *PLAN)),
+WITHOUT_DUMP = {
+    "explain": ("explain", "kl"),
+    "explain --schema": ("explain", "--schema"),
+    "presets": ("presets",),
+    "presets show": ("presets", "show", "geo_rs"),
+    "help": ("analyze", "--help"),
+    "usage": ("analyze", "--nonsense"),
+    "missing dump": ("filter", "--dry-run", "none.parquet", *PLAN),
 }
-WITHOUT_DUMP = ("explain", "presets", "help", "usage", "missing dump")
-ENDS = {"usage": {USAGE}, "missing dump": {DATA}, "failing check": {FAILS}, "check": {OK, FAILS}}
-PICTURED = {
-    "plot": FORMS["plot"],
-    "analyze -o .html": Form(("analyze", "-o", "out.html"), ("out.html",)),
-    "analyze -o .md": Form(("analyze", "-o", "out.md"), ("out.md",)),
-}
+"""Name -> a command that reads no dump."""
+BY_PROCESSES = Form(("filter", *PLAN, "--engine", "processes", "--workers", "2", "-o", "out.parquet"), ("out.parquet",))
+
+
+def tried() -> dict[str, Form]:
+    """Name -> a command in a form: each of `forms`, one by processes, and those without a dump."""
+    plain = {name: Form(args) for name, args in WITHOUT_DUMP.items()}
+    return plain | {form.name: form for form in (*forms(), BY_PROCESSES)}
 
 
 @dataclass(frozen=True)
@@ -110,7 +95,7 @@ ODD: dict[str, Odd] = {
     **_each("GITHUB_ACTIONS", "true", "false", ""),
     **{
         f"GITHUB_STEP_SUMMARY is {name}": Odd(
-            Surroundings(environment=(("GITHUB_ACTIONS", "true"), ("GITHUB_STEP_SUMMARY", path))), ANY | {FAILS}
+            Surroundings(environment=(("GITHUB_ACTIONS", "true"), ("GITHUB_STEP_SUMMARY", path))), ANY
         )
         for name, path in {"missing": "/none/x", "a directory": "{here}", "full": FULL, "empty": ""}.items()
     },
@@ -153,10 +138,9 @@ FRESH: dict[str, Odd] = {
 
 def cases() -> Cases:
     """All of them."""
-    for name, form in (FORMS | PICTURED).items():
+    for name, form in tried().items():
         for odd, surroundings in ODD.items():
             yield _case(name, form, odd, surroundings)
-    for name, form in (FORMS | PICTURED).items():
         for odd, surroundings in FRESH.items():
             yield _case(name, form, f"fresh, {odd}", surroundings).within(fresh=True)
     yield from _standard_input()
@@ -166,15 +150,15 @@ def cases() -> Cases:
 def _case(name: str, form: Form, odd: str, surroundings: Odd) -> Case:
     around = surroundings.around
     dump = f"{{here}}/{DUMP}" if around.here != "." else DUMP
-    ends = surroundings.ends or ENDS.get(name, {OK})
+    ends = surroundings.ends or usual(name, form)
     if name in ("usage", "missing dump") and OUTPUT in ends:
-        ends = ENDS[name]  # it has nothing to say on stdout
-    if name in ("failing check",) and surroundings.ends == ANY:
-        ends = ANY | {FAILS}
+        ends = usual(name, form)  # it has nothing to say on stdout
+    elif ends == ANY:
+        ends |= usual(name, form)
     return Case(
         kind="surroundings",
         factors=(name, odd),
-        args=form.args if name.startswith(WITHOUT_DUMP) else form.on(dump),
+        args=form.args if name in WITHOUT_DUMP else form.on(dump),
         set_up=together(written(DUMP, sample()), surroundings.set_up),
         outputs=tuple(f"{around.here}/{output}".removeprefix("./") for output in form.outputs),
         statuses=frozenset(ends),
@@ -184,6 +168,16 @@ def _case(name: str, form: Form, odd: str, surroundings: Odd) -> Case:
     )
 
 
+def usual(name: str, form: Form) -> frozenset[int]:
+    """How it ends where nothing is odd."""
+    if form.args[0] == "plot" or "--row" in form.args:
+        return ANY - {OUTPUT}  # not every kind has something to draw, nor every number a row
+    alone = {"usage": USAGE, "missing dump": DATA}.get(name, FAILS if "--max" in form.args else OK)
+    return frozenset({alone, FAILS} if form.args[0] in ("check", "watch") else {alone})
+
+
+TWO_PASSES = ("--resample", "--target-keep", "--target-ess")
+"""Options with which a dump is read again, which standard input cannot be."""
 STDIN: dict[str, tuple[str | None, SetUp]] = {
     "nothing": (None, nothing),
     "closed": ("", nothing),
@@ -198,18 +192,21 @@ STDIN: dict[str, tuple[str | None, SetUp]] = {
 
 
 def _standard_input() -> Cases:
-    for name, form in FORMS.items():
-        if not name.startswith(WITHOUT_DUMP):
+    for name, form in tried().items():
+        if name not in WITHOUT_DUMP:
             for stdin, (path, set_up) in STDIN.items():
-                usable = stdin.endswith("lines") and not form.beside_itself
-                ends = ENDS.get(name, {OK}) if usable else {USAGE, DATA, FAILS if "check" in name else DATA}
+                usable = (
+                    stdin.endswith("lines") and not form.beside_itself and not {"watch", *TWO_PASSES} & {*form.args}
+                )
                 yield Case(
                     kind="surroundings",
                     factors=(name, f"standard input is {stdin}"),
                     args=form.on("-"),
                     set_up=set_up,
                     outputs=form.outputs,
-                    statuses=frozenset(ends),
+                    statuses=usual(name, form)
+                    if usable
+                    else ANY - ({OUTPUT} if form.args[0] == "inspect" else {OK, OUTPUT}),
                     around=Surroundings(stdin=path),
                 )
 
@@ -233,42 +230,21 @@ def full_disk(inodes: bool) -> SetUp:
     return set_up
 
 
-DISKS = {
-    f"{command} {option} {suffix}".strip(): (command, option, suffix)
-    for command, option, suffixes in (
-        ("analyze", "-o", (".json", ".html", ".md", ".csv", ".tb")),
-        ("filter", "-o", (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", "")),
-        ("filter", "--rejected-output", (".parquet", ".jsonl", "")),
-        ("plot", "-o", (".png", ".svg", ".pdf", "")),
-        ("check", "--junit", (".xml",)),
-        ("compare", "-o", (".json", ".html", ".png")),
-        ("sweep", "-o", (".csv", ".svg")),
-        ("diagnose", "-o", (".json", ".md")),
-        ("diff", "-o", (".json", ".html")),
-        ("diff", "--junit", (".xml",)),
-        ("convert", "-o", (".parquet", ".jsonl.gz", "")),
-        ("analyze", "-o", (".rlcorr",)),
-    )
-    for suffix in suffixes
-}
-
-
 def _disks() -> Cases:
     """Nothing of an output stays on a disk that is full, or beyond the largest file."""
-    for name, (command, option, suffix) in DISKS.items():
-        more = {"filter": PLAN, "plot": ("--kind", "ratio"), "sweep": SWEPT, "diff": (DUMP,)}.get(command, ())
-        more += ("--group-by", "step") if suffix == ".tb" else ()
-        more += ("-o", "first.parquet") if option == "--rejected-output" else ()
-        for disk, path, set_up, around in (
-            ("a full disk", "full/out", full_disk(False), Surroundings()),
-            ("a disk without inodes", "full/out", full_disk(True), Surroundings()),
-            ("a largest file of 100 bytes", "out", nothing, Surroundings(largest_file=100, stdout="/dev/null")),
-        ):
-            yield Case(
-                kind="surroundings",
-                factors=(name, disk),
-                args=(command, DUMP, *more, option, f"{path}{suffix}"),
-                set_up=together(written(DUMP, sample()), set_up),
-                statuses=frozenset((OUTPUT,)),
-                around=around,
-            )
+    for (command, option), written_as in suffixes().items():
+        for suffix in written_as:
+            for disk, path, set_up, around in (
+                ("a full disk", "full/out", full_disk(False), Surroundings()),
+                ("a disk without inodes", "full/out", full_disk(True), Surroundings()),
+                ("a largest file of 100 bytes", "out", nothing, Surroundings(largest_file=100, stdout="/dev/null")),
+            ):
+                yield Case(
+                    kind="surroundings",
+                    factors=(f"{command} {option} {suffix or 'directory'}", disk),
+                    args=writes(command, option, suffix, f"{path}{suffix}", overwrite=False),
+                    set_up=together(written(DUMP, (bad if option == "--quarantine" else sample)()), set_up),
+                    outputs=FIRST if command == "watch" else (),
+                    statuses=frozenset((OUTPUT,)),
+                    around=around,
+                )

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.datasets import SEAL
-from rlcorr_cli.results.saved_totals import read_totals
+from rlcorr_cli.results.saved_totals import command_of, read_saved, read_totals
+from rlcorr_cli.results.watched import Following
 from rlcorr_cli.show.explain import schema
 
 NotAsDescribed = jsonschema_rs.ValidationError
@@ -173,6 +174,13 @@ def _events(path: Path) -> None:
         raise Broken("a record is cut short")
 
 
+def _totals(path: Path) -> None:
+    if command_of(str(path)) == Following.command:
+        read_saved(str(path), Following)
+    else:
+        read_totals(str(path))
+
+
 def _unknown(path: Path) -> None:
     if not path.is_file() or not path.read_bytes().startswith(b"<?xml"):
         raise Broken(f"{path.name} is no output")
@@ -189,7 +197,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".html": _html,
     ".csv": _csv,
     ".md": lambda path: path.read_text(encoding="utf-8"),
-    ".rlcorr": lambda path: read_totals(str(path)),
+    ".rlcorr": _totals,
     ".xml": ElementTree.parse,
     ".svg": ElementTree.parse,
     ".png": _starts_and_ends(b"\x89PNG", b"IEND\xaeB`\x82"),

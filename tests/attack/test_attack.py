@@ -18,11 +18,6 @@ pytestmark = pytest.mark.xdist_group("attack")
 SEED = 12
 SIZES = {"types": 10, "paths": 8, "surroundings": 3, "options": 7, "files": 7}
 """Cases of a kind."""
-FINDINGS = (
-    *("F1", "F3", "F4", "F5", "F7b", "F9", "F10", "F13", "F15", "F16", "F17", "F18", "F19", "F20", "F22", "F25"),
-    *("F26", "F30", "F32", "F35"),
-)
-"""Those of the findings that have been fixed and tried again; run.py tries all."""
 
 
 @cache
@@ -45,9 +40,7 @@ def keeps_its_promises(case: Case, server: Server, place: Path) -> None:
     assert wrong(tried) == [], case.name
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in cases.all_of("findings") if case.factors[0] in FINDINGS], ids=lambda case: case.name
-)
+@pytest.mark.parametrize("case", cases.all_of("findings"), ids=lambda case: case.name)
 def test_what_was_found_is_mended(case: Case, server: Server, place: Path) -> None:
     keeps_its_promises(case, server, place)
 

@@ -2,7 +2,7 @@
 
 Applies one small change at a time to a copy of the package (a comparison flipped, + for -, a constant moved, a boolean
 turned, a return value dropped) and runs the test files that run the changed function, the quickest first, until the
-first failure; lists the changes that no test notices.  The sample is seeded.  MUTANTS.md says what is left, and why.
+first failure; lists the changes that no test notices.  The sample is seeded.
 
 torch, pyarrow, polars and pytest are imported once; each change is looked at in a fork, which imports the package anew.
 Which functions a test file runs is found out beforehand, of each in a fork of its own, so that what one file leaves in

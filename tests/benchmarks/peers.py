@@ -1,4 +1,4 @@
-"""Presets against the frameworks' own functions, on the golden input; verl's are in tests/golden and in P2.
+"""Presets against the frameworks' own functions, on the golden input; verl's are in tests/golden.
 
     python tests/benchmarks/peers.py SITE
 

@@ -369,6 +369,7 @@ def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:
     assert adjusted == {"a": pytest.approx(0.03), "b": pytest.approx(0.06), "c": pytest.approx(0.06)}
 
 
+@pytest.mark.full
 def test_chance_seldom_moves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     from null_pairs import false_alarms

@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from few import few
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
 from running import warm as warm
 
@@ -33,7 +34,7 @@ def output(path: Path, *args: str) -> list[dict[str, Any]]:
     return pq.read_table(path).to_pylist()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", few(CASES, list(CASES)[::5]))
 def test_golden_weights_and_masks(case: str, tmp_path: Path) -> None:
     expected = {
         one["sample_id"]: one
@@ -170,7 +171,10 @@ def test_rows_in_are_rows_out_and_rows_dropped(tmp_path: Path) -> None:
     assert sorted(left["sample_id"].to_pylist() + gone["sample_id"].to_pylist()) == sorted(ids)
 
 
-@pytest.mark.parametrize("engine", [("--workers", "1"), ("--engine", "processes", "--workers", "2")])
+@pytest.mark.parametrize(
+    "engine",
+    [("--workers", "1"), pytest.param(("--engine", "processes", "--workers", "2"), marks=pytest.mark.full)],
+)
 def test_steps_that_lose_all_rows_are_named(engine: tuple[str, ...], tmp_path: Path) -> None:
     far = {1: -0.1, 2: -0.1, 4: -0.1}
     rows = [row(step=step, old=(-0.5 + far.get(step, 0.0), -1.0)) for step in range(6) for _ in range(3)]
@@ -286,6 +290,7 @@ def test_an_arrow_file_is_what_datasets_reads(source: str, tmp_path: Path) -> No
     assert run("analyze", str(out), "--json").json["counts"]["rows"] == len(rows)
 
 
+@pytest.mark.full
 def test_a_directory_hf_is_what_load_from_disk_opens(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     rows = output(tmp_path / "out.parquet", STEPS, "--preset", "seq_is_rs")
@@ -311,7 +316,7 @@ def test_a_suggested_threshold_keeps_what_it_says(tmp_path: Path) -> None:
     assert "--rs" not in run("filter", BF16, "--preset", "geo_rs", "--rs", flag, "--dry-run").out
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+@pytest.mark.parametrize("suffix", few([".parquet", ".jsonl"], [".jsonl"]))
 def test_rows_drawn_in_pieces_are_those_drawn_at_once(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +364,7 @@ def test_a_resampling_says_what_rows_are_drawn_by_and_in_which_order() -> None:
     assert apart not in notes("token_is")
 
 
+@pytest.mark.full
 def test_resampling_follows_the_weights(tmp_path: Path) -> None:
     def drawn(name: str, seed: str) -> list[dict[str, Any]]:
         return output(tmp_path / name, STEPS, "--preset", "seq_is_rs", "--resample", "10000", "--seed", seed)

@@ -5,21 +5,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from few import few
 from running import refused, run
 from stores import Proxy, put, server
 from stores import store as store
 
-from rlcorr_cli.layouts.layout import Layout
-from rlcorr_cli.layouts.table import LAYOUTS
+from rlcorr_cli.layouts.table import NAMES, layout
 from tests.layouts.native_rows import NATIVE, folder_of
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
+@pytest.mark.parametrize("name", few(NAMES, ("miles", "prime-rl-monitor", "verl")))
 def test_convert_gives_the_rows_of_the_files_on_the_disk(
-    layout: Layout, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, temporary = layout.name, tmp_path / "temporary"
-    folder = NATIVE / folder_of(layout)
+    folder, temporary = NATIVE / folder_of(layout(name)), tmp_path / "temporary"
     for path in folder.rglob("*"):
         if path.is_file():
             put(server(), f"native/{path.relative_to(NATIVE)}", path)
@@ -27,7 +26,7 @@ def test_convert_gives_the_rows_of_the_files_on_the_disk(
     ran = run("convert", str(folder), "--format", name, "-o", str(here))
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    remote = run("convert", f"s3://dumps/native/{folder_of(layout)}", "--format", name, "-o", str(there))
+    remote = run("convert", f"s3://dumps/native/{folder.name}", "--format", name, "-o", str(there))
     assert (remote.status, ran.status) == (0, 0), (remote.err, ran.err)
     rows, expected = pq.read_table(there), pq.read_table(here)
     named = [path.replace(str(NATIVE), "s3://dumps/native") for path in expected["source_file"].to_pylist()]

@@ -19,6 +19,7 @@ from clouds import server as server
 from filling import CLOSE, FAR, dump
 from running import BF16, STEPS, parquet, refused, row, run, run_process
 
+pytestmark = pytest.mark.full
 GEO = ("--preset", "geo_rs")
 
 

@@ -155,6 +155,7 @@ def test_the_keys_of_a_profile_are_taken(store: Proxy, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("leads_by", ["sso_session = team", "credential_process"])
+@pytest.mark.full
 def test_a_profile_that_leads_to_keys_is_followed(
     leads_by: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_profile_that_leads_to_keys_is_followed(
     )
 
 
+@pytest.mark.full
 def test_a_large_upload_that_fails_half_way_leaves_nothing(store: Proxy, large: str, tmp_path: Path) -> None:
     """Nor has any other output its name by then."""
     put(server(), "broken/b.parquet", "an older one")
@@ -196,6 +198,7 @@ def test_a_large_upload_that_fails_half_way_leaves_nothing(store: Proxy, large: 
     assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
 
 
+@pytest.mark.full
 def test_an_interrupted_upload_leaves_nothing_and_keeps_the_older_object(
     store: Proxy, large: str, temporary: Path
 ) -> None:
@@ -302,6 +305,7 @@ def test_a_directory_replaces_an_older_one_of_ours_alone(store: Proxy) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_new_directory_of_which_a_part_fails_is_not_there(store: Proxy) -> None:
     """Whether its first or its last part."""
     args = ("filter", BF16, *GEO, "-o", "s3://dumps/half/d", "--rows-per-file", "4")
@@ -330,6 +334,7 @@ def test_an_older_directory_is_without_its_last_part_while_parts_are_named(store
     assert list(parts("mixed/d")) == older
 
 
+@pytest.mark.full
 def test_an_older_directory_of_rejected_rows_goes_where_none_are_rejected(store: Proxy) -> None:
     outputs = ("-o", "s3://dumps/none/kept.parquet", "--rejected-output", "s3://dumps/none/dropped", "--overwrite")
     assert run("filter", BF16, *GEO, *outputs).status == 0
@@ -338,6 +343,7 @@ def test_an_older_directory_of_rejected_rows_goes_where_none_are_rejected(store:
     assert keys(server(), "none") == ["none/kept.parquet"]
 
 
+@pytest.mark.full
 def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
     args = ("analyze", STEPS, "--group-by", "step", "-o", "s3://dumps/scalars/run.tb", "--overwrite")
     for _ in range(2):
@@ -347,6 +353,7 @@ def test_scalars_for_tensorboard_are_written_and_replaced(store: Proxy) -> None:
         time.sleep(1.1)  # the file's name has the second
 
 
+@pytest.mark.full
 def test_what_killed_workers_left_in_a_store_is_removed_and_told_of(store: Proxy) -> None:
     """A folder with the marker of a process of this host that is gone; one that runs may be writing still, and another
     host's within a day."""
@@ -371,6 +378,7 @@ def test_what_killed_workers_left_in_a_store_is_removed_and_told_of(store: Proxy
         assert keys(server(), "litter/left") == ["litter/left/part-00000.parquet"]
 
 
+@pytest.mark.full
 def test_a_folder_that_is_whole_stays_though_its_writer_was_killed_before_it_said_so(store: Proxy) -> None:
     """Between the last file and the marker's end."""
     with Process(["true"]) as gone:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from few import few
 from filling import RULE, Filling
 from limits import LimitedProcess
 from pyarrow import fs
@@ -358,6 +359,7 @@ def steps_of_curves(folder: Path) -> list[int]:
     return found
 
 
+@pytest.mark.full
 def test_tensorboard_has_each_step_once(here: Path) -> None:
     for first in (0, 3):
         for step in range(first, first + 3):
@@ -461,7 +463,7 @@ def filling(where: str, request: pytest.FixtureRequest) -> tuple[str, Filling]:
     return f"s3://dumps/{prefix}/", Filling(files(server()), f"dumps/{prefix}", far_from=14)
 
 
-@pytest.mark.parametrize("where", ["folder", "store"])
+@pytest.mark.parametrize("where", few(["folder", "store"], ["folder"]))
 def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
     here: Path, watching: Callable[..., Watching], where: str, request: pytest.FixtureRequest
 ) -> None:
@@ -484,7 +486,8 @@ def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
     assert text.rstrip().endswith(f"Failed: 3 of 17 steps of {paths}.")
 
 
-@pytest.mark.parametrize("where", ["folder", "store"])
+@pytest.mark.parametrize("where", few(["folder", "store"], ["folder"]))
+@pytest.mark.full
 def test_a_job_is_followed_however_it_writes(here: Path, where: str, request: pytest.FixtureRequest) -> None:
     paths, job = filling(where, request)
     lines: list[str] = []
@@ -523,6 +526,7 @@ def test_what_a_kill_cut_short_in_the_state_is_found_again(here: Path) -> None:
     refused(run("watch", "run/", "--once", "--max", "k3_kl=0.05"), 3, "watch.rlcorr is damaged or cut short")
 
 
+@pytest.mark.full
 def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
     arguments = [forked_command(), "watch", "run/", "--every", "0.05"]
     with LimitedProcess(arguments, stdout=subprocess.PIPE, cwd=here) as process:
@@ -533,6 +537,7 @@ def test_a_watch_ends_when_who_reads_it_has_gone(here: Path) -> None:
         assert process.wait(LIMIT_SECONDS) == 0
 
 
+@pytest.mark.full
 def test_steps_that_a_killed_watch_was_to_print_as_json_are_told_by_the_next(
     here: Path, watching: Callable[..., Watching]
 ) -> None:
@@ -547,6 +552,7 @@ def test_steps_that_a_killed_watch_was_to_print_as_json_are_told_by_the_next(
     assert (steps(looked()), steps(looked())) == ([0, 1, 2], [])
 
 
+@pytest.mark.full
 def test_an_alarm_is_raised_again_whose_command_was_killed_with_the_watch(
     here: Path, watching: Callable[..., Watching]
 ) -> None:
@@ -679,6 +685,7 @@ def test_a_line_of_steps_judged_together_has_room_and_names_them(
     assert ("passes with step" in told) == (width == 120)
 
 
+@pytest.mark.full
 def test_curves_have_no_holes_where_a_signal_ends_the_command_of_an_alarm(
     here: Path, watching: Callable[..., Watching]
 ) -> None:
@@ -700,6 +707,7 @@ def test_json_stays_json_beside_a_command_that_prints(here: Path) -> None:
     assert done.stderr.startswith("printed\nof an error\n{")
 
 
+@pytest.mark.full
 def test_two_looks_at_once_raise_each_alarm_once(here: Path) -> None:
     for step in range(3):
         step_file(here / f"run/step_{step}.parquet", step, FAR if step == 2 else CLOSE)

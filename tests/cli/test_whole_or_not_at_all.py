@@ -67,6 +67,7 @@ def test_a_kill_in_the_middle_leaves_the_old_output(name: str, program: Callable
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.jsonl", name]
 
 
+@pytest.mark.full
 def test_a_kill_at_the_end_leaves_the_old_output_or_the_new_one(dump: str, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with started(forked_command(), dump, out) as process:
@@ -297,6 +298,7 @@ main({args!r})
 """A command in a namespace of process numbers, as by `unshare --pid --fork --mount-proc`."""
 
 
+@pytest.mark.full
 def test_two_containers_with_the_same_process_numbers_write_one_output(dump: str, tmp_path: Path) -> None:
     if subprocess.run(
         ["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True, timeout=LIMIT_SECONDS

@@ -21,7 +21,7 @@ from stores import store as store
 from rlcorr_cli.reading.datasets import SEAL
 from rlcorr_cli.show.explain import schema
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.full]
 PROCESSES = ("--engine", "processes", "--workers", "2")
 BY_ONE = ("--engine", "processes", "--workers", "1")
 GEO = ("--preset", "geo_rs")

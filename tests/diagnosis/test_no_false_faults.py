@@ -61,6 +61,7 @@ def test_the_evidence_of_swapped_rows_is_that_no_policy_drew_them() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.full
 def test_a_grid_as_wide_as_the_gap_next_to_0_is_no_truncation(engine: str) -> None:
     for seed in range(2):
         assert said(on_grid(ENGINES[engine])(np.random.default_rng(seed)))[1] == []

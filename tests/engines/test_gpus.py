@@ -78,8 +78,12 @@ def test_torch_sees_as_many() -> None:
     ("device", "loads_torch"),
     [
         ((), False),
-        (("cpu",), False),
-        pytest.param(("auto",), True, marks=pytest.mark.skipif(HAS_GPU, reason="torch would use the made driver")),
+        pytest.param(("cpu",), False, marks=pytest.mark.full),
+        pytest.param(
+            ("auto",),
+            True,
+            marks=[pytest.mark.full, pytest.mark.skipif(HAS_GPU, reason="torch would use the made driver")],
+        ),
     ],
 )
 def test_a_gpu_is_left_alone_unless_it_is_asked_for(device: tuple[str, ...], loads_torch: bool, tmp_path: Path) -> None:

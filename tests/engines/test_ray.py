@@ -40,7 +40,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.datasets import SEAL
 
-pytestmark = pytest.mark.xdist_group("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.full]
 BY_RAY = ("--engine", "ray")
 GEO = ("--preset", "geo_rs")
 N_ROWS = 20_000

@@ -97,6 +97,7 @@ def test_a_cluster_of_its_own_gives_the_report_of_threads_and_leaves_nothing(pla
     assert left_in(places) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("number", "send"), [(signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill)], ids=["of a terminal", "of a scheduler"]
 )
@@ -112,6 +113,7 @@ def test_a_signal_while_a_cluster_of_its_own_starts_leaves_nothing(
     assert left_in(places) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("killed", ["raylet", "the run itself"])
 def test_where_the_process_of_a_run_is_lost_the_status_is_3_and_nothing_is_left(
     killed: str, places: dict[str, str], tmp_path: Path

@@ -8,16 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from bombs import BOMBS, COMMANDS, read, wrong
+from few import few
 from measured import took
 
 QUICK = [name for name, bomb in BOMBS.items() if bomb.quick]
+QUICKEST = ("nested 5,000 deep", "tokens in one row", "JSON nested a million deep")
 SECONDS = 60
 """Of a processor: ten times what any takes, on however busy a machine."""
 
 pytestmark = pytest.mark.xdist_group("processes")
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", few(QUICK, QUICKEST))
 def test_a_bomb_does_no_harm(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"bomb{BOMBS[name].suffix}"
     BOMBS[name].build(path)
@@ -27,6 +29,7 @@ def test_a_bomb_does_no_harm(name: str, tmp_path: Path) -> None:
         assert (tmp_path / "out.parquet").exists() is (done.status == 0 and command == "filter")
 
 
+@pytest.mark.full
 def test_memory_is_bounded_in_rows_too(tmp_path: Path) -> None:
     """Rows of one token, as large lists in one row group, took over a gigabyte while only the tokens of a batch were
     bounded: 300,000 are less than one batch."""

@@ -61,6 +61,7 @@ def scribbled(data: bytes, most: int) -> bytes:
     return (data[:at] + choose.choice(TOKENS).encode() + data[at + choose.randrange(9) :])[:most]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", mutate.MUTATORS)
 def test_mutations_go_deep(kind: str) -> None:
     """Many mutants get past the door: they are read, or refused for more than not being a dump."""

@@ -12,7 +12,7 @@ from oracle import Row
 
 from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, row_keys
 from rlcorr_cli.measure.tokens import scored_rollout
-from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.replicates import Replicates
@@ -35,7 +35,7 @@ def replicates(rows: list[Row], seed: int = 0) -> Replicates:
 
 
 def ends(rows: list[Row]) -> dict[str, tuple[float, float]]:
-    return intervals(metrics(rows, Plan()), replicates(rows))
+    return metric_intervals(metrics(rows, Plan()), replicates(rows))
 
 
 @given(rows=dumps(min_rows=2), cut=st.integers(1, 7))
@@ -92,6 +92,7 @@ def test_another_seed_gives_other_draws_and_the_same_seed_the_same() -> None:
     assert abs(np.corrcoef(poisson_draws(some, 7).ravel(), poisson_draws(some, 8).ravel())[0, 1]) < 0.02
 
 
+@pytest.mark.full
 def test_interval_of_kl_holds_the_truth_about_95_times_in_100() -> None:
     hits = 0
     for trial in range(100):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
@@ -93,7 +93,6 @@ def test_bypass_ppo_weights_by_its_own_ratio() -> None:
     assert of_ppo["info"] == of_ppo["worth"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(dumps(), st.booleans())
 def test_ragged_and_far_rows_too(rows: list[Row], has_advantages: bool) -> None:
     if not any(any(row.mask) for row in rows):

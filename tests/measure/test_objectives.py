@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made import CPU, batch, dumps, edges, row
 from oracle import Row
@@ -215,7 +215,6 @@ def slow_loss(
             return sums.sum()
 
 
-@settings(max_examples=60)
 @given(under=objectives(), rows=dumps(min_rows=2))
 @example(under=partial(Objective.of, name="gspo", clip_high=math.exp(12.0)), rows=edges())
 @example(under=partial(Objective.of, name="ppo", dual_clip=3.0), rows=edges())

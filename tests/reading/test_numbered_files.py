@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from few import few
 
 from rlcorr_cli import analyze, check, compare, convert, diagnose, filter, watch
 from rlcorr_cli.reading.container import step_of, steps_of
@@ -91,7 +92,7 @@ def test_the_number_of_a_shard_a_worker_a_day_or_an_epoch_is_no_step(name: str) 
     assert step_of(name) is None
 
 
-@pytest.mark.parametrize("engine", ["threads", "processes"])
+@pytest.mark.parametrize("engine", few(["threads", "processes"], ["threads"]))
 def test_files_numbered_by_step_are_judged_as_a_column_of_steps_is(
     with_column: str, numbered: str, engine: str
 ) -> None:
@@ -122,6 +123,7 @@ def test_several_files_of_a_step_are_one_step(name: str, tmp_path: Path) -> None
     assert [(group.key, group.counts["rows"]) for group in groups] == [({"step": step}, 12) for step in (1, 2, 10)]
 
 
+@pytest.mark.full
 def test_every_command_groups_by_the_step_and_by_the_file(numbered: str) -> None:
     steps = range(1, STEPS + 1)
     for column, values in {"step": {*steps}, "file": {f"{step}.jsonl" for step in steps}}.items():

@@ -59,7 +59,7 @@ def check(path: str, rows: list[Any]) -> None:
         assert rows_read == expected(rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(ROWS, st.sampled_from(LISTS), st.sampled_from(MASKS), st.sampled_from([pa.float32(), pa.float64()]), st.data())
 def test_parquet_rows_come_back_as_written(rows: list[Any], kind: Any, mask: Any, item: Any, data: Any) -> None:
     values = columns(rows)
@@ -73,7 +73,7 @@ def test_parquet_rows_come_back_as_written(rows: list[Any], kind: Any, mask: Any
         check(path, rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(ROWS, st.sampled_from([None, "gzip", "zstd"]), st.booleans())
 def test_json_rows_come_back_as_written(rows: list[Any], codec: str | None, booleans: bool) -> None:
     values = columns(rows)

@@ -106,7 +106,7 @@ def made(kind: str) -> Tokenizer:
     return Tokenizer(kind, KINDS[kind]())
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=TEXTS)
 @example("👨‍👩‍👧 héllo 字字 the cat can not .")
 def test_the_pieces_together_are_what_the_tokenizer_decodes(text: str) -> None:
@@ -119,7 +119,7 @@ def test_the_pieces_together_are_what_the_tokenizer_decodes(text: str) -> None:
         assert "".join(piece.text for piece in pieces) == whole, kind
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck))
 @given(numbers=st.lists(st.integers(0, 700), max_size=40))
 def test_so_they_are_of_tokens_in_any_order(numbers: list[int]) -> None:
     """A policy samples broken characters, too, and ids that the tokenizer has not."""

@@ -189,6 +189,7 @@ def losses() -> dict[str, Mapping[str, float]]:
     return {name: regrets(mismatch) for name, mismatch in MISMATCHES.items()}
 
 
+@pytest.mark.full
 def test_the_choice_loses_less_than_no_correction_sequence_weights_and_geometric_rejection(
     losses: dict[str, Mapping[str, float]],
 ) -> None:

@@ -13,7 +13,7 @@ from rlcorr_cli.measure.bootstrap import resample
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.usable import ANSWERS, Usable, usable_weights
-from rlcorr_cli.show.words import verdict as words
+from rlcorr_cli.show.words import verdict_sentences as words
 from rlcorr_cli.totals.row_keys import mix
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"
@@ -40,6 +40,7 @@ def resampled(table: pa.Table, n: int, seed: int, length: int = 85) -> pa.Table:
 
 
 @pytest.mark.parametrize("cluster_by", [None, "none"])
+@pytest.mark.full
 def test_the_worse_dump_is_never_more_usable_than_the_better(cluster_by: str | None) -> None:
     draw = np.random.default_rng(2)
     answers: list[tuple[Usable, Usable]] = []

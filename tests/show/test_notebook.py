@@ -189,7 +189,7 @@ def test_what_is_no_result_is_refused() -> None:
         save({}, "page.html")  # pyrefly: ignore[bad-argument-type]
 
 
-@pytest.mark.xdist_group("notebook")
+@pytest.mark.full
 def test_the_notebook_of_the_samples_runs() -> None:
     """Its cells are run in a kernel; each ends in a result, which is shown in a display of its size."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from few import few
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -38,6 +39,8 @@ PLANNED = frozenset(
     {"one token", "one length", "long and short", "two steps", "huge values", "tiny values", "advantages"}
 )
 """Shapes whose plan is drawn, too."""
+OFTEN = ("one token", "two steps", "two hundred steps", "equal columns", "huge values", "long names")
+"""Shapes that are drawn at each change."""
 Columns = dict[str, list[Any]]
 
 
@@ -207,7 +210,7 @@ def test_a_title_stands_above_the_power_of_ten_of_an_axis() -> None:
     assert faults(figure) == []
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", few(SHAPES, OFTEN))
 def test_every_panel_can_be_read(shape: str, tmp_path: Path) -> None:
     columns, plan, by = SHAPES[shape]
     report = reported(columns(), plan, by, tmp_path)
@@ -230,6 +233,7 @@ def test_staleness_can_be_read(lags: str, tmp_path: Path) -> None:
     assert faults(figure) == []
 
 
+@pytest.mark.full
 def test_ten_million_tokens_can_be_read(tmp_path: Path) -> None:
     report = reported(dump([40] * 20, step=steps(5)), TOKEN, "step", tmp_path)
     assert report.pictures is not None
