@@ -17,9 +17,8 @@ from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.earlier_readings import crossing, cut
-from rlcorr_cli.totals.normalize import CANONICAL, BatchMean, factors, normalize
 from rlcorr_cli.totals.totals import GroupKey, Totals
-from rlcorr_cli.totals.view import Numbers, Values
+from rlcorr_cli.totals.view import CANONICAL, BatchMean, Numbers, Values, factors, normalize
 
 HAS_CUDA = importlib.util.find_spec("torch") is not None and importlib.import_module("torch").cuda.is_available()
 DEVICES = (CPU, Device("torch"), *((Device("cuda"),) if HAS_CUDA else ()))

@@ -14,8 +14,8 @@ from rlcorr_cli.causes.columns import trending_column
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, Parameter
 from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
 from rlcorr_cli.causes.numbers import Line, ratio
+from rlcorr_cli.causes.of_tokens import SharedPrefixes, beyond_vocabulary, shared_prefixes
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.token_ids import SharedPrefixes, beyond_vocabulary, shared_prefixes
 from rlcorr_cli.causes.weights import leak
 from rlcorr_cli.causes.wording import interval_text, percent, roundest
 

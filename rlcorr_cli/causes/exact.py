@@ -1,12 +1,22 @@
-"""What a column of log-probs shows by itself, bit for bit, before any statistics: values that no policy gives.
+"""What a column of log-probs shows by itself: values that no policy gives, bit for bit, and means that none has.
 
 Each fact of FACTS is sought in every policy's column of the sample of rows, whatever its size.  In a clean dump values
 that tie in one column lie close together in the other: ties of coarse grids, of copied rows, of small vocabularies
 whose contexts come again, of loops, and of probability 1 that rounds to 0.0.  Where the other column differs on values
 that tie by more than DIFFERENT nats in the mean, they are no policy's.  Facts of rows are sought in the first rows of
 the sample, which makes them cheap, and floors and zeros in all.
+
+And a mean ratio that cannot be, which voids every other number of a dump.  Under the policy that drew the tokens the
+mean of rho = e^l is 1, whatever the other policy; and so the mean of rho^2 is at least 1, a chi-square at least 0.  A
+sample's mean differs by its sampling error only, unless a few unseen tokens carry the rest of it.  So nothing is
+concluded from a mean alone: below 1, the mean of rho^2 must be below 1, too, as it never is where large ratios are
+about; above 1, the tail of the ratios must be one whose mean can be trusted.
+
+That the mean is 1 holds within every prompt, so what is independent here are rollouts, not prompts: the errors come
+from buckets of rollouts, and a rollout that stands several times is in one bucket.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from math import exp, log
@@ -16,18 +26,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.causes.anomalies import FACTORS, UNSURE, correlation
-from rlcorr_cli.causes.diagnosis import AnomalyFinding, Certainty, Fact
+from rlcorr_cli.causes.diagnosis import AnomalyFinding, Certainty, Fact, Impossible
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import first_step
 from rlcorr_cli.causes.of_tokens import COPIES
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure import bootstrap
+from rlcorr_cli.measure.row_sampling import rollout_keys
+from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.reading.batches import resolved
-from rlcorr_cli.totals.flat import first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import Index, RowSample
+from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
 Flags = NDArray[np.bool_]
-Floats = NDArray[Any]
+LogProbs = NDArray[Any]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
 MOST_FOR_ROW_FACTS = 1 << 15
@@ -40,7 +56,7 @@ LONG, ENOUGH, MANY = 8, 64, 16
 """Tokens that make a row or a stretch worth judging, and a column; and of which a fact of rows must hold in all."""
 
 
-def distinct(values: Floats) -> Floats:
+def distinct(values: LogProbs) -> LogProbs:
     """Each once, in order; `np.unique` imports more for it than the look for all facts takes."""
     ordered = np.sort(values)
     return ordered[first_of_each(ordered)]
@@ -55,9 +71,9 @@ class Column:
 
     sample: RowSample
     name: str
-    x: Floats
+    x: LogProbs
     other: str
-    y: Floats
+    y: LogProbs
     n: Index
 
     @cached_property
@@ -92,7 +108,7 @@ class Column:
         return self.at + (self.places < self.n[self.rows] - 1)
 
     @cached_property
-    def precision(self) -> Floats:
+    def precision(self) -> LogProbs:
         """How much rounding may change each value, by the least distance and the least ratio of two of them."""
         values = distinct(self.x[self.x < UNSURE])
         ratio = np.min(-np.diff(values) / values[1:], initial=2**-7) + 1e-6
@@ -104,7 +120,7 @@ class Column:
         slope = float(np.cov(self.x, self.y, ddof=0)[0, 1] / max(self.y.var(), 1e-12))
         return slope, float(self.x.mean() - slope * self.y.mean())
 
-    def sums(self, of_tokens: Flags | Floats) -> Floats:
+    def sums(self, of_tokens: Flags | LogProbs) -> LogProbs:
         """The sum over each row."""
         return np.bincount(self.rows, of_tokens, len(self.n))
 
@@ -355,3 +371,93 @@ def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
         n_files=len(np.unique(sample.files[rows])),
         certainty=certainty,
     )
+
+
+RATIO_MEAN = "ratio_mean"
+STANDARD_ERRORS = 5.0
+"""How many standard errors a mean must lie away.  Dumps without such a fault reach 3.6, with one 5 to 31."""
+LEAST = 0.001
+"""What the storage of log-probs may move a mean by."""
+FEWEST = 20
+"""Distinct sequences that it takes to know a standard error."""
+ROUNDING = 1e-12
+"""A standard error below this share of its mean is rounding."""
+BUCKETS = 256
+TOO_LOW = (
+    "Training gives probability to tokens that the rollout column rules out. The rollout column holds log-probs after "
+    "top-p, top-k or min-p, or training's softmax runs over more tokens than rollout can draw."
+)
+TOO_HIGH = (
+    "The rollout column is not the distribution that the tokens were drawn from: it is the wrong column, swapped, "
+    "scaled after the softmax, or of tokens that were stored only in part."
+)
+
+
+@frozen
+class Mean:
+    """A mean over rollouts with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def errors_above(self, true: float) -> float:
+        """Distance in standard errors, of which a 95% interval is 3.92 wide.
+
+        0 where the error is 0 but for rounding, as of ratios that are all the same.
+        """
+        error = (self.high - self.low) / 3.92
+        return (self.value - true) / error if error > ROUNDING * max(abs(self.value), abs(true)) else 0.0
+
+
+@np.errstate(all="ignore")
+def impossible_ratio(sample: RowSample) -> Impossible | None:
+    """The mean ratio of a sample, where it proves that a column is not what it is taken for."""
+    lengths, rows = sample.n_valid, gap_totals(sample)
+    # A grid rounds sure tokens to one side, to 0.
+    rounding = math.expm1(first_step(sample.rollout) + first_step(sample.train))
+    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST, rounding):
+        return None
+    if DistinctKeys.of(rows.keys, FEWEST).exact:
+        return None
+    # A rollout of few tokens is known by what tells rows apart.
+    rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, rows.keys, rollout_keys(sample.rollout, lengths))
+    buckets = (rollouts % np.uint64(BUCKETS)).astype(np.int64)
+    # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
+    of_rows = (lengths, rows.rho_minus_1, rows.square + 2 * rows.rho_minus_1)
+    n, by_bucket, squares = (np.bincount(buckets, each, BUCKETS).astype(np.float64) for each in of_rows)
+    mean = _mean(n, by_bucket, 1.0)
+    shape = limit = None
+    if mean is not None and mean.value > 1:
+        tail = Tail.of(sample.train - sample.scored.astype(np.float64), WHOLE_SIZE)
+        shape, limit = tail.pareto_k, tail.limit
+    return proof(mean, _mean(n, squares, 0.0), shape=shape, limit=limit)
+
+
+def proof(mean: Mean | None, square: Mean | None, *, shape: float | None, limit: float | None) -> Impossible | None:
+    """What the mean of rho and that of rho^2 - 1 prove; None of what float64 does not hold.
+
+    shape, limit: of the tail of rho, and the largest at which its mean can be trusted.
+    """
+    if mean is None or abs(mean.value - 1) < LEAST:
+        return None
+    away, interval = mean.errors_above(1.0), (mean.low, mean.high)
+    if away < -STANDARD_ERRORS and square is not None and square.errors_above(0.0) < -STANDARD_ERRORS:
+        return Impossible(RATIO_MEAN, mean.value, interval, TOO_LOW)
+    if away > STANDARD_ERRORS and shape is not None and limit is not None and shape <= limit:
+        return Impossible(RATIO_MEAN, mean.value, interval, TOO_HIGH)
+    return None
+
+
+def _mean(n: Floats, x: Floats, base: float) -> Mean | None:
+    """base + sum x / sum n, with its interval of Student's t; None where float64 does not hold the squares.
+
+    The standard error of a ratio of sums over m buckets that hold a token:
+    sqrt(m / (m - 1) sum (x_g - mean n_g)^2) / sum n.
+    """
+    x, n = x[n > 0], n[n > 0]
+    if len(n) < 2:
+        return None
+    mean = float(x.sum() / n.sum())
+    reach = t_quantile(0.975, len(n)) * math.sqrt(float(((x - mean * n) ** 2).sum())) / float(n.sum())
+    return Mean(base + mean, base + mean - reach, base + mean + reach) if math.isfinite(reach) else None

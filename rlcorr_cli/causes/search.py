@@ -1,10 +1,25 @@
 """The search for the cause of a gap: from a sample of a dump's rows to a diagnosis.
 
 Every command searches the same sample of the same dump by these functions, so all of them name the same cause.
+
+Two kinds of rows taken together look like neither: a temperature at half of the steps looks like a tail of far tokens.
+So where a place stands apart (`where`), its rows and all others are searched as if each were a dump of its own, and
+what is found is put together (`parted`):
+
+* a cause that only the rows of some steps show is told as a cause at these steps;
+* of a worker, a source and the like the column itself is the cause, and what its rows show is its evidence, unless that
+  is a fault of single rows or tokens, which is told with its place;
+* what both parts show is a cause of all rows, and so is a cause of the whole that explains AS_WELL of what the place
+  holds;
+* what the rest shows by itself stands beside it.
+
+Faults of single rows and tokens are found in the whole dump; `with_shared_places` says which place nearly all of their
+rows are of.  Where they make most of the gap, they are set aside, and the rest is searched as a dump of its own for
+what they hide (`beside_faults`).
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,29 +27,292 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.columns import LAG, turn_gaps
-from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, Diagnosis, Fact, Leg, SampledRows
-from rlcorr_cli.causes.exact import copied_rows, exact_facts
+from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of, turn_gaps
+from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Fact, Leg, SampledRows
+from rlcorr_cli.causes.exact import copied_rows, exact_facts, impossible_ratio
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
-from rlcorr_cli.causes.gap_sums import gap_totals
-from rlcorr_cli.causes.judge import diagnose
-from rlcorr_cli.causes.mean_ratio import impossible_ratio
+from rlcorr_cli.causes.gap_sums import LN_2, gap_totals
+from rlcorr_cli.causes.judge import concluded, diagnose, in_order
+from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.parts import beside_faults, parted, tokens_of_faults, with_shared_places
+from rlcorr_cli.causes.rows import slips_of
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
-from rlcorr_cli.causes.where import PlaceOfGap, place_of
-from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.causes.table import CAUSES, LEAST
+from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
+from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import offsets_of, starts_of
+from rlcorr_cli.totals.flat import offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
+
+SYNC = "Check first that the weights of every update reach the rollout engine."
+"""Comes first in the advice where other weights grow with the step, or come and go."""
+Tokens, Indices = NDArray[np.bool_], NDArray[np.int64]
+BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
+HIDES = 0.5
+"""Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
+TOO = "other tokens differ by more than rounding makes, too"
+AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
+AFTER_A_GAP = 4
+"""Tokens, as mask_boundary counts them."""
+FEW = 0.05
+"""Of the tokens of a place: so few may be named."""
+AS_WELL = 0.8
+"""A cause with such a share of what a place holds is taken to explain it."""
+
+
+def parted(
+    sample: RowSample, whole: Diagnosis, place: PlaceOfGap, context: Context, *, is_inner: bool = False
+) -> Diagnosis:
+    """The diagnosis of a sample of which a place stands apart.  whole: of all rows together.  is_inner: whether the
+    sample is a part already, whose parts are not parted again."""
+    inside, rest = (
+        _of_part(sample.rows(np.flatnonzero(rows)), context, place, is_last=is_inner) for rows in (place.at, ~place.at)
+    )
+    if _is_of_all_rows(place, whole, inside, rest):
+        if not place.grows or not whole.causes:
+            return whole
+        first, *others = whole.causes
+        evidence = (f"It grows with the step. {first.evidence[0]}", *first.evidence[1:])
+        return replace(whole, causes=(replace(first, evidence=evidence), *others))
+    portions = [ratio(part.gap.sum_sq, whole.gap.sum_sq) for part in (inside, rest)]
+    of_inside, of_rest = (
+        {each.cause: replace(each, share=each.share * portion, share_interval=None) for each in part.causes}
+        for part, portion in zip((inside, rest), portions, strict=True)
+    )
+    of_whole = {each.cause: each for each in whole.causes}
+    both = (of_inside.keys() & of_rest.keys()) - {"column"}
+    own = [each for name, each in of_inside.items() if name not in {*both, "noise"}]
+    few = _of_few_tokens(sample.rows(np.flatnonzero(place.at)))
+    causes = _of_place(place, inside, own, portion=portions[0], few=few)
+    for name, each in of_rest.items():
+        if name == "noise" or (name == "stale_policy" and place.column == LAG):
+            continue
+        if name in BROAD and name in {*both, *of_whole}:  # in all rows, at the size that it has in the rest
+            causes.append(replace(each, share=(1 - place.share) * ratio(each.share, portions[1])))
+        elif name in both:
+            causes.append(of_whole.get(name) or replace(each, share=each.share + of_inside[name].share))
+        else:
+            causes.append(each)
+    noise = of_rest.get("noise", of_whole.get("noise"))  # beside the rest nothing else tells how wide it is
+    if noise is not None:
+        of_parts = sum(found["noise"].share for found in (of_inside, of_rest) if "noise" in found)
+        if "noise" in of_rest and any(each.share >= CAUSES[each.cause].least_share for each in causes):
+            of_parts = ratio(noise.share, 1 - place.token_share, 1.0)
+        share = min(of_parts, max(0.0, 1 - sum(each.share for each in causes)))
+        causes += [replace(noise, share=share)] if share else []
+    causes = in_order(cause for cause in causes if cause.share >= LEAST or cause.cause not in BROAD - {"noise"})
+    verdict, conclusion = concluded(causes)
+    facts = (*whole.facts, *_facts_of_place(place, inside, rest))
+    return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
+
+
+def _of_part(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
+    """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
+    apart in it."""
+    inner = None if is_last else place_of(part)
+    found = diagnose(part, context, inner, is_part=True)
+    if inner is None or found.verdict == TOO_FEW or (place is not None and inner.column == place.column):
+        return found
+    return parted(part, found, inner, context, is_inner=True)
+
+
+def _is_of_all_rows(place: PlaceOfGap, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
+    """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
+    if place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict):
+        return False
+    in_rest = {each.cause for each in rest.causes if not each.is_minor}
+    main = max(inside.causes, key=lambda each: each.share, default=None)
+    if main is not None and {main.cause, inside.verdict} <= in_rest - BROAD:
+        return True
+    named = whole.cause
+    if place.column == STEP and named is not None and inside.cause is not None and inside.cause.cause == named.cause:
+        return False
+    return named is not None and named.cause not in {*BROAD, "grid"} and named.share >= AS_WELL * place.share
+
+
+def _of_few_tokens(part: RowSample) -> str:
+    """That few tokens make nearly all of the gap of a part, and to which side they lie; else empty."""
+    gap = part.train.astype(np.float64) - part.rollout
+    far = np.abs(gap) > LN_2
+    n, share = int(far.sum()), ratio(float(gap[far] @ gap[far]), float(gap @ gap))
+    if not 0 < n <= FEW * len(gap) or share < AS_WELL:
+        return ""
+    n_above = int((gap[far] > 0).sum())
+    higher = f"{part.columns[1]} is higher on {n_above:,}, lower on {n - n_above:,}"
+    return f"{n:,} of these tokens make {percent(share)} of it; {higher}."
+
+
+def _of_place(
+    place: PlaceOfGap, inside: Diagnosis, own: Sequence[CauseFinding], *, portion: float, few: str
+) -> list[CauseFinding]:
+    """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
+    as of _of_few_tokens, which is told in the place of what few far tokens look like."""
+    single = [each for each in own if CAUSES[each.cause].scope in ("rows", "tokens")]
+    of_rows = [each for each in single if each.share >= AS_WELL * place.share]
+    if place.column == STEP:
+        # What grows along another column within some steps may as well grow along the steps.
+        own = [each for each in own if "direction" not in each.parameters]
+        is_named = any(each.share >= CAUSES[each.cause].least_share for each in own)
+    else:
+        is_named, own = bool(of_rows), of_rows or own
+    if is_named or place.share < COLUMN_SHARE:
+        return [_at(place, each, portion) for each in own]
+    column = _with_place(column_of(place), place)
+    inner = next((each for each in own if each.cause == inside.verdict), None)
+    if inside.verdict == "column" and inside.cause is not None:
+        within = f"Within {'it' if len(place.levels) == 1 else 'them'} stands apart: {inside.cause.headline}."
+        parameters = {**inside.cause.parameters, **column.parameters}
+        return [replace(column, evidence=(*column.evidence, within), parameters=parameters)]
+    if few and (inner is None or inner.cause in BROAD):
+        return [replace(column, evidence=(*column.evidence, few))]
+    if inner is not None and not inner.cause == column.cause == "stale_policy":
+        its, rows = "its" if len(place.levels) == 1 else "their", "tokens" if place.column == TURN else "rows"
+        parameters = {**inner.parameters, **column.parameters}
+        evidence = (*column.evidence, f"Alone, {its} {rows} show: {inner.claim}.")
+        column = replace(column, evidence=evidence, parameters=parameters, intervals=inner.intervals)
+    return [column]
+
+
+def _at(place: PlaceOfGap, cause: CauseFinding, portion: float) -> CauseFinding:
+    """A cause of the rows of a place."""
+    if place.column != STEP:
+        return _with_place(cause, place)
+    hold = "holds" if len(place.levels) == 1 else "hold"
+    held = f"{steps_named(place.levels, every=place.every)} {hold} {percent(portion)} of the gap."
+    first, *more = cause.evidence
+    since = "" if place.start is None else f" from step {place.start} on"
+    where = f"It grows with the step{since}: {held}" if place.grows else f"{held[0].upper()}{held[1:]}"
+    evidence = (where, f"There {first[0].lower()}{first[1:]}", *more)
+    if cause.cause == "other_weights" and (place.grows or not place.is_range or place.is_all_but_the_first):
+        cause = replace(cause, advice=f"{SYNC} Then {cause.advice[0].lower()}{cause.advice[1:]}")
+    return replace(_with_place(cause, place), evidence=evidence)
+
+
+def _with_place(cause: CauseFinding, place: PlaceOfGap) -> CauseFinding:
+    """The cause with the place among its parameters, unless it names one already; one of steps is told in the headline,
+    too, and in the advice as what to look for."""
+    if place.column == STEP and cause.cause != "column" and not place.grows:
+        steps = steps_named(place.levels, every=place.every)
+        look = f"Find out what {steps} have in common" if len(place.levels) > 1 else ""
+        if place.is_all_but_the_first:  # which no update came before
+            look = ""
+        elif place.is_range and place.since is not None:
+            look = f"Find out what changed at step {place.since}"
+        cause = replace(
+            cause,
+            headline=f"{cause.headline}, {place.when}",
+            advice=f"{look}. {cause.advice}" if look else cause.advice,
+        )
+    where = {"column": place.column, "levels": levels_named(place.levels, place.every)}
+    parameters = cause.parameters if "column" in cause.parameters else {**cause.parameters, **where}
+    return replace(cause, parameters=parameters if place.since is None else {**parameters, "since": place.since})
+
+
+def _facts_of_place(place: PlaceOfGap, inside: Diagnosis, rest: Diagnosis) -> list[Fact]:
+    """The grids that values are on in the rows of a place alone."""
+    known = {fact.sentence for fact in rest.facts}
+    at = f"At {steps_named(place.levels, place.column, place.every)} "
+    return [
+        replace(fact, sentence=f"{at}{fact.sentence}")
+        for fact in inside.facts
+        if fact.name == "grid" and fact.sentence not in known
+    ]
+
+
+def with_shared_places(sample: RowSample, diagnosis: Diagnosis, tokens: Mapping[str, Tokens]) -> Diagnosis:
+    """The diagnosis in which faults of single rows and tokens say which place nearly all of their rows are of.  tokens:
+    of tokens_of_faults."""
+    far, starts = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2, starts_of(sample.n_valid)
+    causes: list[CauseFinding] = []
+    for cause in diagnosis.causes:
+        at = None if "column" in cause.parameters else tokens.get(cause.cause)
+        place = None if at is None else shared_by(sample, np.logical_or.reduceat(at & far, starts))
+        if place is not None:
+            named = levels_named(place.levels, place.every)
+            of_steps = f"are of {steps_named(place.levels, every=place.every)}"
+            where = of_steps if place.column == STEP else f"have {place.column} {named}"
+            if place.column != STEP:
+                cause = replace(cause, advice=f"Look at {place.column} {named} first. {cause.advice}")
+            cause = replace(_with_place(cause, place), evidence=(*cause.evidence, f"Nearly all of these rows {where}."))
+        causes.append(cause)
+    return replace(diagnosis, causes=tuple(causes))
+
+
+def beside_faults(
+    sample: RowSample, whole: Diagnosis, tokens: Mapping[str, Tokens], context: Context
+) -> Diagnosis | None:
+    """The diagnosis where faults of single rows or tokens make most of the gap, and so hide what else is wrong: beside
+    them what the rest shows by itself.  None where they make less.  tokens: of tokens_of_faults.
+
+    Where single tokens are wrong, others of their rows often are, and only a setting of the sampler is told then; a
+    column, too, where only whole rows are.
+    """
+    shares = {cause.cause: cause.share for cause in whole.causes if not cause.is_minor}
+    wrong = {name: at for name, at in tokens.items() if name in shares}
+    if sum(shares[name] for name in wrong) < HIDES:
+        return None
+    whole = with_shared_places(sample, whole, tokens)
+    causes = (
+        replace(cause, headline=TOO, advice=AGAIN) if CAUSES[cause.cause].follows_faults else cause
+        for cause in whole.causes
+    )
+    whole = replace(whole, causes=tuple(causes))
+    left = ~np.logical_or.reduce([*wrong.values()])
+    if not left.any():
+        return whole
+    rest = _of_part(sample.tokens(left), context, None, is_last=False)
+    settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
+    of_rows = all(CAUSES[name].scope == "rows" for name in wrong)
+    searched_for = (settings | {"column"} if of_rows else settings) - shares.keys()
+    places = {cause.parameters.get("column") for cause in whole.causes}
+    portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
+    hidden = {
+        cause.cause: replace(cause, share=cause.share * portion, share_interval=None)
+        for cause in rest.causes
+        if cause.cause in searched_for
+        and (not cause.is_minor or cause.certainty == "proven")
+        and cause.parameters.get("column", "") not in places
+    }
+    if not hidden:
+        return whole
+    faults = [cause for cause in whole.causes if not cause.is_minor and cause.cause != "noise"]
+    noise = [replace(cause, share=cause.share * portion) for cause in rest.causes if cause.cause == "noise"]
+    # The minor causes of the whole are left out: what is found looked like them.
+    return replace(whole, causes=(*faults, *hidden.values(), *in_order(noise)))
+
+
+def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
+    """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
+    or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
+    tokens: dict[str, Tokens] = {}
+    for row in (CAUSES[cause.cause] for cause in causes):
+        if row.scope == "rows":
+            slipped = np.zeros(sample.n_rows, np.bool_)
+            slipped[[slip.row for slip in slips_of(sample)]] = True
+            at = slipped if row.name == "slipped_rows" else ~np.isnan(gap_totals(sample).odd) & ~slipped
+            tokens[row.name] = np.repeat(at, sample.n_valid)
+        elif row.scope == "tokens":
+            tokens[row.name] = np.zeros(sample.n_valid_tokens, np.bool_)
+            tokens[row.name][_sat_on(sample, row.sits_on)] = True
+    return tokens
+
+
+def _sat_on(sample: RowSample, sits_on: str) -> Indices:
+    """The tokens of a place in each row."""
+    if sits_on in ("first", "last"):
+        return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1
+    turns = sample.by_turn
+    later = np.flatnonzero(turns.levels[TURN].codes)
+    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER_A_GAP))
+
 
 FILE = "file"
 """The column of levels that a dump's files are."""

@@ -12,8 +12,8 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Fact
 from rlcorr_cli.causes.features import FAR_LOUD, LEAST_BY_TOKEN, MOST_OVER_NOISE, OTHER_CORE, Case, Rule
 from rlcorr_cli.causes.gap import GRID_SUMS
 from rlcorr_cli.causes.numbers import first_step, once, ratio
+from rlcorr_cli.causes.of_tokens import scored_again
 from rlcorr_cli.causes.table import CAUSES, LEAST
-from rlcorr_cli.causes.token_ids import scored_again
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import starts_of

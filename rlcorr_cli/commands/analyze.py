@@ -125,7 +125,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
     from rlcorr_cli.results.build import report_of
-    from rlcorr_cli.results.run_totals import RunTotals
+    from rlcorr_cli.results.saved_runs import RunTotals
     from rlcorr_cli.runs.analyze import analysis_totals, plan_columns
 
     chosen = chosen_plan(options)

@@ -17,8 +17,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
 from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.limits import exp
-from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers, Values
+from rlcorr_cli.totals.view import BatchMean, Numbers, Values
 
 Config = Mapping[str, Any]
 Option = TypeVar("Option", bound=str)

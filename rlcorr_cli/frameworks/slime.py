@@ -34,8 +34,7 @@ from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, opsm, veto
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT
-from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers, Values, family_of
+from rlcorr_cli.totals.view import BatchMean, Numbers, Values, family_of
 
 KEYS = (
     "use_tis",

@@ -8,8 +8,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.totals.limits import LARGEST_LOG
-from rlcorr_cli.totals.normalize import BatchMean
-from rlcorr_cli.totals.view import Numbers, StatisticFamily, Value, Values, family_of
+from rlcorr_cli.totals.view import BatchMean, Numbers, StatisticFamily, Value, Values, family_of
 
 PREFIX = "rollout_corr/"
 LIMIT = 20.0

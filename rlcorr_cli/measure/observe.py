@@ -32,8 +32,7 @@ from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch, Decision
-from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.bins import Histogram, Histograms
+from rlcorr_cli.totals.bins import BinnedTotals, Histogram, Histograms
 from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.flat import Floats, by_group

@@ -1,4 +1,4 @@
-"""A batch's share in the pictures: its tokens in bins.  `totals/binned.py` says which bins and what is counted.
+"""A batch's share in the pictures: its tokens in bins.  `totals/bins.py` says which bins and what is counted.
 
 Bins are counted on the host, whatever the arithmetic ran on.
 """
@@ -11,8 +11,18 @@ from numpy.typing import NDArray
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, Segments, bin_counts, bin_sums, product
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.reading.batch import Decision
-from rlcorr_cli.totals.binned import GRIDS, LENGTH, MOMENTS, POSITION, SURPRISE, BinnedTotals
-from rlcorr_cli.totals.bins import Binned, Grid, Histogram, Octaves
+from rlcorr_cli.totals.bins import (
+    GRIDS,
+    LENGTH,
+    MOMENTS,
+    POSITION,
+    SURPRISE,
+    Binned,
+    BinnedTotals,
+    Grid,
+    Histogram,
+    Octaves,
+)
 from rlcorr_cli.totals.flat import Floats, ranges
 
 

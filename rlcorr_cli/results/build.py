@@ -41,17 +41,16 @@ from rlcorr_cli.results.groups import (
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Report
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.story import story_of
 from rlcorr_cli.results.suggest import Distances, SuggestedBounds, geometric_bounds, suggestions
 from rlcorr_cli.totals.comparison import uncorrected
 from rlcorr_cli.totals.limits import LARGEST_SHAPE
 from rlcorr_cli.totals.measured import WholeDump
-from rlcorr_cli.totals.normalize import CANONICAL, factors, normalize
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import Replicates, Totals
-from rlcorr_cli.totals.view import Numbers, Value, Values
+from rlcorr_cli.totals.view import CANONICAL, Numbers, Value, Values, factors, normalize
 
 GROUPS_AT_ONCE = 1024
 """Groups whose metrics are computed in one step: enough for arrays to pay, and few enough for them to be small."""

@@ -47,14 +47,19 @@ from rlcorr_cli.results.rules import (
 from rlcorr_cli.results.story import DataFault, Story
 from rlcorr_cli.results.suggest import GeometricBounds, SuggestedBounds
 from rlcorr_cli.results.verdict import StepVerdict, Verdict, refuses_sequences, verdict
-from rlcorr_cli.totals.binned import BinnedTotals, histogram_from_list, histogram_to_list
-from rlcorr_cli.totals.bins import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.bins import (
+    HISTOGRAM_RELATIVE_ERROR,
+    BinnedTotals,
+    Histogram,
+    histogram_from_list,
+    histogram_to_list,
+)
 
 if TYPE_CHECKING:
     import polars
 
     from rlcorr_cli.results.inspected import TokenRows
-    from rlcorr_cli.results.run_totals import RunTotals
+    from rlcorr_cli.results.saved_runs import RunTotals
     from rlcorr_cli.results.trends import Trends
 
 _WITHIN = f"{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"

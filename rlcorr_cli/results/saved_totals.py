@@ -22,8 +22,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.documents import read_bytes
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.run_totals import RunTotals
-from rlcorr_cli.results.saved_runs import SavedRun
+from rlcorr_cli.results.saved_runs import RunTotals, SavedRun
 from rlcorr_cli.totals.packed import MalformedError, pack, unpack
 from rlcorr_cli.totals.provenance import SCHEMA
 from rlcorr_cli.totals.row_keys import KeySample

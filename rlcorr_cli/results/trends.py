@@ -16,8 +16,7 @@ from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import is_known
 from rlcorr_cli.results.groups import Group
-from rlcorr_cli.totals.binned import POSITION, BinnedTotals
-from rlcorr_cli.totals.bins import Binned, Bins, Histogram, Octaves
+from rlcorr_cli.totals.bins import POSITION, Binned, BinnedTotals, Bins, Histogram, Octaves
 from rlcorr_cli.totals.flat import Floats
 
 MIN_BIN_COUNT = 20

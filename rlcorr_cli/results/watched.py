@@ -14,8 +14,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.record import HIDDEN, Key, Number, Output, Record, Scalar, computed
 from rlcorr_cli.results.groups import order
-from rlcorr_cli.results.run_totals import RunTotals
-from rlcorr_cli.results.saved_runs import SavedRun
+from rlcorr_cli.results.saved_runs import RunTotals, SavedRun
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample

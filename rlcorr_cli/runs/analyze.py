@@ -3,7 +3,7 @@
 Shards go through an engine; each becomes a small Measured, and Measureds add.  A group's key is its training batch
 (None where the plan looks at none, or the dump has no column of them), then its values of the columns asked for, then
 its step where `analyze` added the step to these.  What the totals mean is decided in `results/build.py`, by way of
-`results/run_totals.py`.
+`results/saved_runs.py`.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import NO_BATCH, PlanColumns, ReadRequest
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.runs.earlier_readings import BudgetThresholds, count_rollouts, search_budgets
 from rlcorr_cli.runs.reading import (
     OpenDump,

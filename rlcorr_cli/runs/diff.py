@@ -14,8 +14,8 @@ from rlcorr_cli.reading.request import IDS, ReadRequest
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, Pairs, pairs_of, sections, shared_clusters, side_of
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import is_report
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
 from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing

@@ -33,12 +33,11 @@ from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import IdsAcrossShards, Reading, ReadingNotes, RetriedSmallerStream, ShardReading, running
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
-from rlcorr_cli.totals.normalize import CANONICAL, factors
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import GroupRows, Keys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.totals import GroupKey
-from rlcorr_cli.totals.view import Numbers
+from rlcorr_cli.totals.view import CANONICAL, Numbers, factors
 
 Scales = Mapping[GroupKey, float]
 """Group -> what its weights, or its coefficients, are divided by."""

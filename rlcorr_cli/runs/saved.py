@@ -13,8 +13,7 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.results.run_totals import RunTotals
-from rlcorr_cli.results.saved_runs import SavedRun
+from rlcorr_cli.results.saved_runs import RunTotals, SavedRun
 from rlcorr_cli.results.saved_totals import AGAIN, Head, grouped_totals, read_head, read_saved
 from rlcorr_cli.runs.reading import Watch
 from rlcorr_cli.totals.provenance import refuse_differing

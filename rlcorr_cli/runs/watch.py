@@ -24,8 +24,8 @@ from math import isclose
 from typing import Any
 
 from rlcorr_cli.causes.diagnosis import TOO_FEW
+from rlcorr_cli.causes.exact import RATIO_MEAN
 from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
-from rlcorr_cli.causes.mean_ratio import RATIO_MEAN
 from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
@@ -48,7 +48,7 @@ from rlcorr_cli.results.course import is_judged, shift_of
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.watched import (
     DOUBLED,
     UNREADABLE,

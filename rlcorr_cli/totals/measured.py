@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.binned import BinnedTotals
-from rlcorr_cli.totals.bins import Histogram
+from rlcorr_cli.totals.bins import BinnedTotals, Histogram
 from rlcorr_cli.totals.comparison import COMPARISON
 from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample

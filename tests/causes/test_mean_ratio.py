@@ -9,7 +9,7 @@ from made import batch
 from oracle import Row
 
 from rlcorr_cli.causes.diagnosis import Impossible
-from rlcorr_cli.causes.mean_ratio import TOO_HIGH, TOO_LOW, Mean, impossible_ratio, proof
+from rlcorr_cli.causes.exact import TOO_HIGH, TOO_LOW, Mean, impossible_ratio, proof
 from rlcorr_cli.totals.row_sample import RowSample
 
 VOCABULARY = 40

@@ -18,8 +18,8 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.metrics.diagnostics import QUANTILES
-from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import read_report
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.saved_totals import VERSION, content, read_head, read_totals
 from rlcorr_cli.totals.row_keys import SKETCH_SIZE, KeySample, shared_fraction
 from rlcorr_cli.totals.totals import MOST_LISTED

@@ -18,8 +18,8 @@ from rlcorr_cli.causes.gap import (
     Vocabulary,
 )
 from rlcorr_cli.causes.numbers import jackknife, line_of, weighted_quantile
+from rlcorr_cli.causes.of_tokens import by_token, repetition
 from rlcorr_cli.causes.positions import poisson_tail
-from rlcorr_cli.causes.token_ids import by_token, repetition
 from rlcorr_cli.causes.wording import figures, percent, roundest
 
 RNG = np.random.default_rng(16)

@@ -21,7 +21,7 @@ from rlcorr_cli.engines.processes import ProcessEngine
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.row_sample import RowSample, highest_levels

@@ -19,7 +19,7 @@ from rlcorr_cli.reading.jsonl import numbered
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.rows_out import quarantined
 from rlcorr_cli.reading.streams import BOM
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.saved_totals import VERSION, Head, read_totals, report_in
 from rlcorr_cli.totals.packed import pack
 

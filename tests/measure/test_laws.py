@@ -32,8 +32,18 @@ from rlcorr_cli.plans.objective import Objective, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.results.inspected import DumpCounts, Values
-from rlcorr_cli.totals.binned import AXES, GRIDS, HISTOGRAMS, SUMS, BinnedTotals
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Grid, Histogram, Octaves
+from rlcorr_cli.totals.bins import (
+    AXES,
+    FLOAT_BITS,
+    GRIDS,
+    HISTOGRAMS,
+    SUMS,
+    Binned,
+    BinnedTotals,
+    Grid,
+    Histogram,
+    Octaves,
+)
 from rlcorr_cli.totals.earlier_readings import binned_values
 from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack

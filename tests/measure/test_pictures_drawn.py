@@ -9,8 +9,7 @@ from rlcorr_cli.measure.decisions import decide
 from rlcorr_cli.measure.pictures import draw
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.totals.binned import POSITION, SURPRISE, BinnedTotals
-from rlcorr_cli.totals.bins import Octaves
+from rlcorr_cli.totals.bins import POSITION, SURPRISE, BinnedTotals, Octaves
 
 LENGTHS = (1, 2, 3, 40, 1, 7, 5_000)
 

@@ -8,7 +8,7 @@ import pytest
 
 from rlcorr_cli import analyze
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, Impossible
-from rlcorr_cli.causes.mean_ratio import TOO_LOW
+from rlcorr_cli.causes.exact import TOO_LOW
 from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.report import Report

@@ -32,8 +32,20 @@ from rlcorr_cli.show import figures
 from rlcorr_cli.show.figures import KINDS, draw, panels
 from rlcorr_cli.show.figures.panels import rebinned
 from rlcorr_cli.show.inputs import picture_source
-from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Histogram, Octaves
+from rlcorr_cli.totals.bins import (
+    AXES,
+    DEEPEST,
+    FLOAT_BITS,
+    LENGTH,
+    POSITION,
+    SCATTER,
+    SURPRISE,
+    Binned,
+    BinnedTotals,
+    Histogram,
+    Octaves,
+    square,
+)
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 CAUSES = Path(__file__).parents[1] / "diagnosis" / "causes"

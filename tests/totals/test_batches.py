@@ -14,7 +14,7 @@ from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.results.build import report_of
-from rlcorr_cli.results.run_totals import RunTotals
+from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.runs.analyze import measure, opened
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets

@@ -30,8 +30,7 @@ from rlcorr_cli.results.trends import (
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.show.numbers import number, plural, share, signed
-from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
-from rlcorr_cli.totals.bins import Binned, Grid, Histogram, Octaves
+from rlcorr_cli.totals.bins import DEEPEST, POSITION, SURPRISE, Binned, BinnedTotals, Grid, Histogram, Octaves, square
 from rlcorr_cli.totals.flat import Floats
 
 ASIDE = "Advantages are not counted: `rlcorr plot DUMP --kind weights` counts them where the dump has any."
