@@ -10,6 +10,7 @@ e, x, u, v, d are defined in causes/gap.py.  GapRows: both, with each row's key,
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -310,15 +311,16 @@ class RowGaps:
 def gap_totals(sample: RowSample) -> RowGaps:
     """The statistics of a sample's rows, in their order."""
     totals, n_rows = GapTotals(), sample.n_rows
-    keys = [np.zeros(0, np.uint64)]
-    of_rows: list[tuple[Floats, ...]] = [(np.zeros(0),) * 7]
+    names = [field.name for field in fields(RowGaps) if field.name != "totals"]
+    of_rows: dict[str, list[NDArray[Any]]] = {
+        name: [np.zeros(0, np.uint64 if name == "keys" else float)] for name in names
+    }
     ends = np.cumsum(sample.n_valid)
     cuts = np.searchsorted(ends, np.arange(0, sample.n_valid_tokens, TOKENS_AT_ONCE))
     for first, last in pairwise(sorted({*cuts.tolist(), *range(0, n_rows, MOST_ROWS), n_rows})):
         rows = GapRows.of(sample, first, last)
         sums = _Sums.of(rows)
         totals += sums.totals()
-        keys.append(rows.keys)
         odd_gap = np.where(sums.odd, sums.every[:, :, gap.GAP_SUMS.index("l2")].sum(axis=1), math.nan)
         starts, rho_minus_1 = starts_of(rows.lengths), rows.values.rho_minus_1
         squares = np.add.reduceat(rho_minus_1 * rho_minus_1, starts)
@@ -327,19 +329,11 @@ def gap_totals(sample: RowSample) -> RowGaps:
             for of in (sums.whole, sums.body)
         )
         rms = 0.5 * np.log(body_l2 / body_e2)
-        of_rows.append((odd_gap, sums.far_size, np.add.reduceat(rho_minus_1, starts), squares, l2, e2, rms))
-    odd, far, rho_minus_1, square, l2, e2, rms = (np.concatenate(column) for column in zip(*of_rows, strict=True))
-    return RowGaps(
-        totals=totals,
-        keys=np.concatenate(keys),
-        odd=odd,
-        far=far,
-        rho_minus_1=rho_minus_1,
-        square=square,
-        l2=l2,
-        e2=e2,
-        rms=np.where(np.isfinite(rms), rms, math.nan),
-    )
+        rms = np.where(np.isfinite(rms), rms, math.nan)
+        columns = rows.keys, odd_gap, sums.far_size, np.add.reduceat(rho_minus_1, starts), squares, l2, e2, rms
+        for column, values in zip(of_rows.values(), columns, strict=True):
+            column.append(values)
+    return RowGaps(totals=totals, **{name: np.concatenate(column) for name, column in of_rows.items()})
 
 
 REPEAT_LIMIT, ID_LIMIT = 5.0, 2.0

@@ -7,6 +7,7 @@ says what else `judge` and `parts` do with it; the rules of a family are tried i
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
 from rlcorr_cli.frozen import frozen
@@ -94,9 +95,9 @@ class Cause:
         return self.kind == "file" and self.is_fault
 
 
+_fault_of_a_file = partial(Cause, kind="file", effect="fault")
 ANOMALIES: tuple[Cause, ...] = (
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="bypass_copy",
         meaning="The training column is a copy of the rollout column, so every correction does nothing.",
         looks="Both columns agree to the last digit on every token of the first rows, 16 of them other than 0 at "
@@ -108,10 +109,8 @@ ANOMALIES: tuple[Cause, ...] = (
         "engines may ignore this.",
         source="verl's bypass mode sets old_log_probs = rollout_log_probs: equal columns mean no training policy, not "
         "a perfect match",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="shifted_columns",
         meaning="One column lies a token earlier or later than the other.",
         looks="The two columns go together one token off (correlation 0.5 at least), and not in place.",
@@ -121,10 +120,8 @@ ANOMALIES: tuple[Cause, ...] = (
         "t.",
         source="AReaL's prox_logp stands at the token before (labels rolled by -1); OpenRLHF, ROLL and tinker write n "
         "- 1 values; a real pair correlates 1.00, and 0.06 when shifted by one",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="unmasked_padding",
         meaning="Rows were padded to one length, and the padding counts as tokens.",
         looks="All rows are of one length, and a tenth of them or more end or start with a long run of one value in "
@@ -135,10 +132,8 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Mask the padding (response_mask 0), or cut each row to its own length.",
         source="verl, NeMo-RL, TRL, SkyRL and OpenRLHF hold padded batches in memory; SkyRL pads on the left since "
         "2026-03",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="unmasked_prompt",
         meaning="Rows begin with the prompt, which the rollout engine never scored, and it counts as tokens.",
         looks="Half of the rows or more start with a run of exact zeros: in the rollout column, on which the other "
@@ -149,10 +144,8 @@ ANOMALIES: tuple[Cause, ...] = (
         advice="Mask the prompt (response_mask 0), or name the column of the mask (map response_mask=COLUMN).",
         source="NeMo-RL, AReaL, prime-rl and tinker write whole sequences with 0.0 on the prompt in the rollout column "
         "only",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="floor_value",
         meaning="The smallest log-probs of a column are all one value: a mark for a missing one, or a limit.",
         looks="Several tokens share the smallest value bit for bit (-100, -1000, log 1e-10), after different contexts.",
@@ -160,10 +153,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="A column on a coarse grid, or of a small vocabulary, where ties are natural: it needs a wider gap.",
         advice="Mask those tokens (response_mask 0), or write the log-probs before they are limited.",
         source="mlx-omni-server writes -inf as -100; frameworks take the log of max(p, 1e-10)",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="unscored_zeros",
         meaning="One column holds 0.0 on tokens it never scored (accepted drafts, tool output), and they count.",
         looks="Exact zeros in one column, in runs or scattered, on tokens of which the other is surprised.",
@@ -172,10 +163,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="top_p, which gives exact zeros only where the other policy gives a token more than p.",
         advice="Mask those tokens (response_mask 0), or score them; 0.0 means probability 1.",
         source="NeMo-RL, miles, OpenRLHF, TRL: 0.0 stands for 'the engine did not score this token'",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="repeated_values",
         meaning="A column repeats values: it holds no log-prob of each token.",
         looks="One value in a row, a few again and again, the values of another row, or one value for each token id.",
@@ -183,10 +172,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="grid: values on a coarse grid tie now and then. Copies of rows repeat both columns.",
         advice="Write the log-prob of each sampled token, not one of the row, of the vocabulary or of another row.",
         source="a log-prob depends on all tokens before it",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="derived_values",
         meaning="A column is computed from other values: it holds no log-prob of each token.",
         looks="A running total or mean, a smoothed column, the other column by a line, ranks.",
@@ -194,10 +181,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="shifted_columns and other_base, which are found first.",
         advice="Write the log-prob of each sampled token as the policy gave it.",
         source="djl-serving #1355 has running totals in the place of log-probs",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="probabilities",
         meaning="A column holds probabilities, not their logarithms.",
         looks="A column lies between 0 and 1, and most of it above 0.",
@@ -205,10 +190,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="Nothing else: single log-probs just above 0 are rounding, and no anomaly.",
         advice="Take the natural logarithm before writing the dump.",
         source="log-probs are at most 0, probabilities at least 0",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="other_base",
         meaning="One column is in logarithms of base 10 or 2.",
         looks="One column is ln 10 or ln 2 times the other (or one over it), and both lie on that line.",
@@ -217,10 +200,8 @@ ANOMALIES: tuple[Cause, ...] = (
         alike="temperature bends the line of log-probs, and is straight in log-odds.",
         advice="Multiply it by the logarithm of its base: ln 10 = 2.302585, ln 2 = 0.693147.",
         source="log_b p = ln p / ln b; noise and updates leave the slope of one column on the other within 1% of 1",
-        effect="fault",
     ),
-    Cause(
-        kind="file",
+    _fault_of_a_file(
         name="swapped_columns",
         meaning="The tokens look drawn from the training column: the two have each other's names, or the rollout "
         "column was not what was sampled from.",
@@ -233,7 +214,6 @@ ANOMALIES: tuple[Cause, ...] = (
         "engine returns log-probs after temperature and top-p (vLLM: logprobs_mode=processed_logprobs).",
         source="the mean of p_train / p_rollout over tokens drawn from the rollout policy is 1, and the mean log-ratio "
         "-KL",
-        effect="fault",
     ),
     Cause(
         kind="file",

@@ -232,39 +232,31 @@ def _named(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> Pl
 
 @frozen(kw_only=True, eq=False)
 class _Rows:
-    """Of R rows: scores, f64[2, R], y and ln of the root mean square, NaN where a row has none; l2, e2, n, f64[R], sums
-    of l^2 and of e^2, and tokens.  gap: the sum of l^2 of all rows."""
+    """Of R rows of a sample: scores, f64[2, R], y and ln of the root mean square, NaN where a row has none."""
 
+    sample: RowSample
     scores: Floats
-    l2: Floats
-    e2: Floats
-    n: Floats
-    gap: float
 
     @classmethod
     def of(cls, sample: RowSample) -> "_Rows":
         sums = gap_totals(sample)
-        return cls(
-            scores=np.stack([sums.far, sums.rms]),
-            l2=sums.l2,
-            e2=sums.e2,
-            n=sample.n_valid.astype(np.float64),
-            gap=float(sums.totals.sums()["l2"].sum()),
-        )
+        return cls(sample=sample, scores=np.stack([sums.far, sums.rms]))
 
     def within(self, column: ColumnOfKeys | None) -> "_Rows":
         """The same with scores beside the mean of their level."""
         if column is None:
             return self
         scores = np.stack([score - _means(score, column)[0][column.codes] for score in self.scores])
-        return _Rows(scores=scores, l2=self.l2, e2=self.e2, n=self.n, gap=self.gap)
+        return _Rows(sample=self.sample, scores=scores)
 
     def share(self, at: Mask) -> float:
         """Of the gap, what some rows hold above the others' l^2 per e^2."""
+        sums = gap_totals(self.sample)
         (l2_in, e2_in), (l2_out, e2_out) = (
-            (float(np.nansum(self.l2[rows])), float(np.nansum(self.e2[rows]))) for rows in (at, ~at)
+            (float(np.nansum(sums.l2[rows])), float(np.nansum(sums.e2[rows]))) for rows in (at, ~at)
         )
-        return min(1.0, max(0.0, ratio(l2_in - e2_in * ratio(l2_out, e2_out), self.gap)))
+        gap = float(sums.totals.sums()["l2"].sum())
+        return min(1.0, max(0.0, ratio(l2_in - e2_in * ratio(l2_out, e2_out), gap)))
 
 
 def _means(score: Floats, column: ColumnOfKeys) -> tuple[Floats, Floats, float]:
@@ -310,7 +302,7 @@ def _place(
         size=exp(size),
         z=z,
         share=rows.share(at),
-        token_share=float(rows.n[at].sum() / rows.n.sum()),
+        token_share=float(rows.sample.n_valid[at].sum() / rows.sample.n_valid_tokens),
         grows=grows,
         start=_start(of_units, scores) if grows else None,
     )

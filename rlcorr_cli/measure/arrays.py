@@ -215,11 +215,6 @@ class Segments:
         """A row's number to each of its values: [B] on the host -> [V]."""
         return self.device.xp.repeat(self.device.put(rows), self._device_lengths)
 
-    def positions(self) -> Array:
-        """0, 1, 2, ... in each row, f64[V]."""
-        at = np.arange(self.n_values) - np.repeat(self.offsets[:-1], self.lengths)
-        return self.device.put(at.astype(np.float64))
-
     def keep(self, mask: Array) -> "tuple[Segments, Flags]":
         """The rows that are left when only values with mask (bool[V]) stay, and which of the B these are."""
         counts = self.count(mask).astype(np.int64)

@@ -5,7 +5,6 @@ Values live on *units*: tokens [V] at token scope, sequences [B] otherwise.  A b
 found beforehand (`totals/earlier_readings.py`).
 """
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +14,7 @@ from rlcorr_cli.measure.arrays import Array, Segments, namespace
 from rlcorr_cli.measure.statistics import LINEAR, OF_PROBABILITIES, STATISTICS
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Budget, Plan, Rejection, Scope, Weighting
+from rlcorr_cli.totals.limits import log
 
 MAX_WEIGHT = float(np.finfo(np.float32).max)
 """The largest weight that is not infinite to a trainer, 3.4e38: trainers and filtered datasets hold float32."""
@@ -245,12 +245,8 @@ def inside(values: Array, low: float | None, high: float | None) -> Array:
 def _inside_log(log_values: Array, bounds: Bounds) -> Array:
     """Ratios inside their bounds, by their logs."""
     low, high = bounds.low, bounds.high
-    return inside(log_values, None if low is None else _log(low), None if high is None else _log(high))
+    return inside(log_values, None if low is None else log(low), None if high is None else log(high))
 
 
 def _limit(values: Array, limit: float | None) -> Array:
     return values if limit is None else namespace(values).clip(values, -limit, limit)
-
-
-def _log(bound: float) -> float:
-    return math.log(bound) if bound > 0 else -math.inf

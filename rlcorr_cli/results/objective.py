@@ -12,6 +12,7 @@ from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.record import Form, Key, Number, Record, Scalar, computed
 from rlcorr_cli.results.groups import Metrics
+from rlcorr_cli.totals.limits import log
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers, Values, finite
 
@@ -65,7 +66,7 @@ class BatchObjective:
 
     def cosine_to_sequence_is(self) -> float:
         """The same with those under e^S, whose sums are logs."""
-        half = (_log(self.sum("square")) + self.numbers.log(f"{PREFIX}sequence_is.square")) / 2
+        half = (log(self.sum("square")) + self.numbers.log(f"{PREFIX}sequence_is.square")) / 2
         positive, negative = (self.numbers.log(f"{PREFIX}sequence_is.{sign}") for sign in ("positive", "negative"))
         return math.exp(positive - half) - math.exp(negative - half)
 
@@ -148,10 +149,6 @@ def means(of_batches: Sequence[Values]) -> Values:
         present = [value for values in of_batches if (value := values[name]) is not None]
         means[name] = math.fsum(present) / len(present) if present else None
     return means
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
 
 
 MistakeNumbers = Annotated[Mapping[str, Number], Form(name="mistake_numbers", keys=("loss", "size", "cos"))]

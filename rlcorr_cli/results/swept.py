@@ -23,6 +23,7 @@ from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import ROOM, shortest
 from rlcorr_cli.totals.comparison import LOGS, ComparedTotals, divides_by_mean, weight_means
+from rlcorr_cli.totals.limits import log
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.sweep import Candidates, Curve, NormalizedCurve, UnitTotals, ess, place_of_share
@@ -279,7 +280,7 @@ class _Reading:
         base = ComparedTotals.of(self.totals, self.swept.base, 0)
         assert base.logs is not None
         of_sequences = self.swept.units == "sequences"
-        logs = {**base.logs, **{name: _log(sums[name]) for name in LOGS if name in sums}}
+        logs = {**base.logs, **{name: log(sums[name]) for name in LOGS if name in sums}}
         totals = replace(base, plan=sums, logs=logs, mass=None)
         metrics = (KEPT, INFO, K3_LEFT, *((LENGTH, SHIFT, SHIFT_SE) if of_sequences else ()))
         values = evaluated(metrics, totals)
@@ -393,10 +394,6 @@ class _Reading:
             option=self.swept.option(Bounds(point.low, point.high)),
             note=f"The sample size of {what} rises and falls with the bounds: these are the loosest that have it.",
         )
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value > 0 else -math.inf
 
 
 def _short(swept: Swept, threshold: float, beyond: float) -> Bounds:

@@ -7,9 +7,14 @@ LARGEST_LOG = math.log(sys.float_info.max)
 """709.78: beyond it float64 has no exponential."""
 
 
-def exp(log: float) -> float:
-    """e^log, inf beyond LARGEST_LOG, where `math.exp` raises."""
-    return math.exp(log) if log <= LARGEST_LOG else math.inf
+def exp(exponent: float) -> float:
+    """e^exponent, inf beyond LARGEST_LOG, where `math.exp` raises."""
+    return math.exp(exponent) if exponent <= LARGEST_LOG else math.inf
+
+
+def log(value: float) -> float:
+    """ln value, -inf of 0 or less, where `math.log` raises."""
+    return math.log(value) if value > 0 else -math.inf
 
 
 LARGEST_SHAPE = 0.7
