@@ -248,7 +248,7 @@ def trending_column(case: Case) -> CauseFinding | None:
     share, column = max(shares, key=lambda pair: pair[0], default=(0.0, None))
     if column is None or share < COLUMN_SHARE:
         return None
-    return _of_line(column, share)
+    return _cause_of_trend(column, share)
 
 
 def column_of(place: PlaceOfGap) -> CauseFinding:
@@ -289,7 +289,7 @@ def _headline(place: PlaceOfGap, names: str) -> str:
     return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"
 
 
-def _of_line(column: Attribution, share: float) -> CauseFinding:
+def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:
     assert column.trend is not None
     factor, z = column.trend
     direction = "grows" if factor > 1 else "falls"

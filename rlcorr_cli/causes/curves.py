@@ -263,7 +263,7 @@ def _with_temperature(case: Case, step: Step) -> CauseFinding:
 def _cut(case: Case, cause: str, headline: str, evidence: str, **known: tuple[float, Interval]) -> CauseFinding:
     """known: what is known of it by name, a value with its interval, beside the mass that it kept."""
     known["kept_mass"] = case.features.forward.mean
-    return replace(_of_curve(case, cause, known, headline), evidence=(evidence, _lost(case)))
+    return replace(_cause_of_curve(case, cause, known, headline), evidence=(evidence, _lost(case)))
 
 
 def _lost(case: Case) -> str:
@@ -278,7 +278,7 @@ Known = tuple[float, Interval]
 """A number with its interval."""
 
 
-def _of_curve(
+def _cause_of_curve(
     case: Case, cause: str, known: Mapping[str, Known | Parameter], headline: str, *evidence: str
 ) -> CauseFinding:
     """A cause that makes what the curve explains of the gap.  known: what it comes to, with intervals where there are
@@ -362,7 +362,7 @@ def _temperature(case: Case, side: str, known: Known, *evidence: str) -> CauseFi
         interval = 1 / interval[1], 1 / max(1e-3, interval[0])
         text = f"{roundest(1 / value, interval):.3g} ({interval_text(interval)})"
         headline = f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
-    found = _of_curve(case, "temperature", {"temperature": known, "drawn_from": side}, headline, *evidence)
+    found = _cause_of_curve(case, "temperature", {"temperature": known, "drawn_from": side}, headline, *evidence)
     # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
     return replace(found, explains=("swapped_columns",)) if raw else found
 
@@ -426,7 +426,7 @@ def softcap(case: Case) -> CauseFinding | None:
     evidence = (
         f"The log-odds differ along a line (slope {line.slope:.3f} ± {2 * line.error:.3f}, R² {line.r2:.2f}), {how}"
     )
-    found = _of_curve(case, "logit_softcap", {"side": capped}, headline, evidence)
+    found = _cause_of_curve(case, "logit_softcap", {"side": capped}, headline, evidence)
     return replace(found, alternatives=("temperature",)) if may_be_line else found
 
 
@@ -460,7 +460,7 @@ def _top_k(case: Case) -> CauseFinding | None:
             continue
         is_any_cut = int(case.totals.certain[1][:SURE].sum()) < MIN_SURE
         kept = interval_text(excess.mean[1])
-        found = _of_curve(
+        found = _cause_of_curve(
             case,
             "top_k",
             {"kept_mass": excess.mean, "side": cut},
@@ -498,7 +498,7 @@ def _padded_vocabulary(case: Case) -> CauseFinding | None:
 def _unnormalised_finding(case: Case) -> CauseFinding:
     f = case.features
     rollout, train = case.context.rollout, case.context.train
-    return _of_curve(
+    return _cause_of_curve(
         case,
         "unnormalised",
         {"mean_rho": f.forward.mean, "mean_inverse_rho": f.inverse.mean},

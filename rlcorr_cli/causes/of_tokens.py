@@ -69,7 +69,7 @@ def kept_set_facts(sample: RowSample, rollout: str, train: str, kept: KeptGap | 
     """How many tokens were the only one that their sampler kept, whether each column is over the kept sets, and the gap
     of the other tokens; then the gap over the kept sets.  Nothing of what the dump does not tell, or of too few."""
     tokens = None if sample.kept_sizes is None else _Tokens.of(sample, sample.kept_sizes)
-    sentences = [] if tokens is None else _of_singles(tokens, rollout, train, has_sets=kept is not None)
+    sentences = [] if tokens is None else _single_sentences(tokens, rollout, train, has_sets=kept is not None)
     if kept is not None:
         of_k3 = "" if kept.k3 is None else f"k3_kl is {figures(kept.k3)} and "
         sentences.append(
@@ -80,7 +80,7 @@ def kept_set_facts(sample: RowSample, rollout: str, train: str, kept: KeptGap | 
     return (Fact("kept_sets", " ".join(sentences)),) if sentences else ()
 
 
-def _of_singles(tokens: _Tokens, rollout: str, train: str, *, has_sets: bool) -> list[str]:
+def _single_sentences(tokens: _Tokens, rollout: str, train: str, *, has_sets: bool) -> list[str]:
     """What tokens tell that were the only one kept.  has_sets: whether the gap over the sets is known, too."""
     alone = tokens.numbers == 1
     if alone.sum() < MIN_SINGLES:

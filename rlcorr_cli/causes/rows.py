@@ -172,7 +172,7 @@ def _slip_of(row: int, b: Floats, a: Floats) -> Slip | None:
     return Slip(row, token, by, float(((a - b)[token:] ** 2).sum()))
 
 
-def _told_slips(case: Case) -> tuple[list[Slip], float]:
+def _slips_to_tell(case: Case) -> tuple[list[Slip], float]:
     """The rows that slip and their share of the gap, where they are so many that they are told."""
     slips = slips_of(case.sample)
     share = case.features.share(sum(slip.squares for slip in slips))
@@ -181,7 +181,7 @@ def _told_slips(case: Case) -> tuple[list[Slip], float]:
 
 def slipped_rows(case: Case) -> CauseFinding | None:
     """Rows whose columns belong together, but for one that slips by some tokens on the way or from the start."""
-    sample, (slips, share) = case.sample, _told_slips(case)
+    sample, (slips, share) = case.sample, _slips_to_tell(case)
     if not slips:
         return None
     by, n_by = Counter(slip.by for slip in slips).most_common(1)[0]
@@ -220,7 +220,7 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
     """Rows whose two columns do not go together, as those of the other rows do; without those that slip."""
     sample, totals, features, odd = case.sample, case.totals, case.features, gap_totals(case.sample).odd
     # Slipped rows whose columns do not go together in place: the others slip too late.
-    slips = [slip for slip in _told_slips(case)[0] if not isnan(odd[slip.row])]
+    slips = [slip for slip in _slips_to_tell(case)[0] if not isnan(odd[slip.row])]
     n_odd = totals.n_odd - len(slips)
     if n_odd <= 0 or features.odd_belong:
         return None

@@ -74,7 +74,8 @@ def parted(
     """The diagnosis of a sample of which a place stands apart.  whole: of all rows together.  is_inner: whether the
     sample is a part already, whose parts are not parted again."""
     inside, rest = (
-        _of_part(sample.rows(np.flatnonzero(rows)), context, place, is_last=is_inner) for rows in (place.at, ~place.at)
+        _part_diagnosis(sample.rows(np.flatnonzero(rows)), context, place, is_last=is_inner)
+        for rows in (place.at, ~place.at)
     )
     if _is_of_all_rows(place, whole, inside, rest):
         if not place.grows or not whole.causes:
@@ -91,7 +92,7 @@ def parted(
     both = (of_inside.keys() & of_rest.keys()) - {"column"}
     own = [each for name, each in of_inside.items() if name not in {*both, "noise"}]
     few = _of_few_tokens(sample.rows(np.flatnonzero(place.at)))
-    causes = _of_place(place, inside, own, portion=portions[0], few=few)
+    causes = _causes_of_place(place, inside, own, portion=portions[0], few=few)
     for name, each in of_rest.items():
         if name == "noise" or (name == "stale_policy" and place.column == LAG):
             continue
@@ -114,7 +115,7 @@ def parted(
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes), facts=facts)
 
 
-def _of_part(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
+def _part_diagnosis(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
     """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
     apart in it."""
     inner = None if is_last else place_of(part)
@@ -150,7 +151,7 @@ def _of_few_tokens(part: RowSample) -> str:
     return f"{n:,} of these tokens make {percent(share)} of it; {higher}."
 
 
-def _of_place(
+def _causes_of_place(
     place: PlaceOfGap, inside: Diagnosis, own: Sequence[CauseFinding], *, portion: float, few: str
 ) -> list[CauseFinding]:
     """The causes of a place alone.  own: those that only its rows show; portion: the share of the gap in its rows; few:
@@ -164,7 +165,7 @@ def _of_place(
     else:
         is_named, own = bool(of_rows), of_rows or own
     if is_named or place.share < COLUMN_SHARE:
-        return [_at(place, each, portion) for each in own]
+        return [_cause_at(place, each, portion) for each in own]
     column = _with_place(column_of(place), place)
     inner = next((each for each in own if each.cause == inside.verdict), None)
     if inside.verdict == "column" and inside.cause is not None:
@@ -181,7 +182,7 @@ def _of_place(
     return [column]
 
 
-def _at(place: PlaceOfGap, cause: CauseFinding, portion: float) -> CauseFinding:
+def _cause_at(place: PlaceOfGap, cause: CauseFinding, portion: float) -> CauseFinding:
     """A cause of the rows of a place."""
     if place.column != STEP:
         return _with_place(cause, place)
@@ -268,7 +269,7 @@ def beside_faults(
     left = ~np.logical_or.reduce([*wrong.values()])
     if not left.any():
         return whole
-    rest = _of_part(sample.tokens(left), context, None, is_last=False)
+    rest = _part_diagnosis(sample.tokens(left), context, None, is_last=False)
     settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
     of_rows = all(CAUSES[name].scope == "rows" for name in wrong)
     searched_for = (settings | {"column"} if of_rows else settings) - shares.keys()

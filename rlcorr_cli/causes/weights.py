@@ -276,7 +276,7 @@ def other_weights(case: Case) -> CauseFinding | None:
         evidence.append(f"Measured on six models: {FORMATS}.")
     if by_token is not None and case.goes_with_token:
         evidence.append(
-            f"{_of_token(case, by_token.omega2)} of it depends on the token, across prompts (rounding: below "
+            f"{_share_by_token(case, by_token.omega2)} of it depends on the token, across prompts (rounding: below "
             f"{percent(case.omega2_of_weights).removeprefix('< ')})."
         )
     noise = 0.0 if clean is None else case.features.body_noise_gap * min(1.0, ratio(clean.core, core)) ** 2
@@ -362,7 +362,7 @@ def _noise_evidence(case: Case) -> list[str]:
     if case.by_token is not None:
         by_token, least = max(0.0, case.by_token.omega2), case.omega2_of_weights
         more = f"{percent(least)} or more{'' if by_token < least else ', beyond chance'}"
-        parts.append(f"{_of_token(case, by_token)} of it depends on the token (changed weights: {more})")
+        parts.append(f"{_share_by_token(case, by_token)} of it depends on the token (changed weights: {more})")
     if features.lean.z_tau <= LEAN_Z:
         parts.append("no rows gain or lose as a whole")
     mean = f"the mean ratio is {features.forward.words(4)}"
@@ -371,7 +371,7 @@ def _noise_evidence(case: Case) -> list[str]:
     return list(filter(None, ("; ".join(parts) + ".", _cannot_tell_weights(case))))
 
 
-def _of_token(case: Case, share: float) -> str:
+def _share_by_token(case: Case, share: float) -> str:
     """A share in whole percent; in tenths near that of changed weights, and never rounded to it from below."""
     share, least = min(share, 1.0), case.omega2_of_weights  # an estimate may lie above 1
     if percent(share) != percent(least):

@@ -119,12 +119,14 @@ def place_of(sample: RowSample) -> PlaceOfGap | None:
     columns, rows = {**looked_at(sample)}, _Rows.of(sample)
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
-    tried = {name: _place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()}
+    tried = {
+        name: _best_place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()
+    }
     found = {name: place for name, place in tried.items() if place is not None}
     places = [place for name, place in found.items() if not _is_other_place(name, found, columns, rows)]
     if not places and prompts is not None:
         beside_their_step = rows.within(columns.get(STEP))
-        place = _place(PROMPT, prompts, beside_their_step, n_tried=n_tried + len(prompts.values))
+        place = _best_place(PROMPT, prompts, beside_their_step, n_tried=n_tried + len(prompts.values))
         places = [place] if place is not None and LEAST_PROMPTS <= place.token_share <= MOST_PROMPTS else []
     most = max((place.share for place in places), default=0.0)
 
@@ -157,7 +159,7 @@ def shared_by(sample: RowSample, at: Mask) -> PlaceOfGap | None:
             continue
         distance = f * log(f / s) + (0.0 if f == 1 else (1 - f) * log((1 - f) / (1 - s)))
         if log(n_places * len(columns)) - n * distance < log(BY_CHANCE):
-            place = _named(name, column, order[inside])
+            place = _place_of_levels(name, column, order[inside])
             tokens = float(sample.n_valid[place.at].sum() / sample.n_valid_tokens)
             places.append(replace(place, token_share=tokens))
     return min(places, key=lambda place: place.token_share, default=None)
@@ -218,7 +220,7 @@ def _ordered(column: ColumnOfKeys) -> Index:
     return np.array(sorted(range(len(column.values)), key=lambda code: order_of_keys(column.values[code])), np.int64)
 
 
-def _named(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> PlaceOfGap:
+def _place_of_levels(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> PlaceOfGap:
     order = _ordered(column)
     wanted = set(codes.tolist())
     return PlaceOfGap(
@@ -269,7 +271,7 @@ def _means(score: Floats, column: ColumnOfKeys) -> tuple[Floats, Floats, float]:
     return mean, n, max(LEAST_DEVIATION, sqrt(ratio(within, max(1.0, float(n.sum()) - int((n > 0).sum())))))
 
 
-def _place(
+def _best_place(
     name: str, column: ColumnOfKeys, rows: _Rows, *, n_tried: int, prompts: ColumnOfKeys | None = None
 ) -> PlaceOfGap | None:
     """The levels of a column that stand apart, by the score that says so with more standard errors; of a column other
@@ -295,7 +297,7 @@ def _place(
     at = np.isin(column.codes, codes)
     if name == STEP:  # the steps that are named need not be those of the cut
         size, z = max((_difference(of_units, score, codes) for score in scores), key=lambda of_score: of_score[1])
-    return _named(
+    return _place_of_levels(
         name,
         column,
         codes,

@@ -52,7 +52,7 @@ def count_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def listed(names: Sequence[str]) -> str:
+def and_list(names: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -73,7 +73,7 @@ def levels_named(levels: Sequence[Any], every: Sequence[Any] = ()) -> str:
     if all(isinstance(level, int | float) for level in levels):
         return _runs(levels, every) or f"{len(names):,} from {names[0]} to {names[-1]}"
     few = len(names) <= MOST_NAMED
-    return listed(names if few else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED:,} more"])
+    return and_list(names if few else [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED:,} more"])
 
 
 def _runs(steps: Sequence[Any], every: Sequence[Any]) -> str:
@@ -89,11 +89,11 @@ def _runs(steps: Sequence[Any], every: Sequence[Any]) -> str:
     if gaps == {1} and len(names) > 2:
         return f"{names[0]} to {names[-1]}"
     if len(names) <= MOST_NAMED:
-        return listed(names)
+        return and_list(names)
     if len(gaps) == 1 and (apart := max(gaps)) > 1 and not every:
         return f"{names[0]} to {names[-1]} ({apart:,} apart)"
     starts = [n for n in range(len(names)) if not n or 0 in gaps or places[n] != places[n - 1] + 1]
     runs = [names[start:end] for start, end in pairwise([*starts, len(names)])]
     if len(runs) > MOST_NAMED:
         return ""
-    return listed([f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs])
+    return and_list([f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs])

@@ -128,7 +128,7 @@ def bin_sums(at: Array, n: int, values: Array) -> Floats:
 T = TypeVar("T")
 
 
-def joined(parts: Sequence[T]) -> T:
+def concatenated(parts: Sequence[T]) -> T:
     """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such.
 
     Any other value is the first part's.
@@ -139,9 +139,11 @@ def joined(parts: Sequence[T]) -> T:
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)  # pyrefly: ignore[no-matching-overload]
     if isinstance(first, Mapping):
-        return {name: joined([part[name] for part in parts]) for name in first}  # pyrefly: ignore
+        return {name: concatenated([part[name] for part in parts]) for name in first}  # pyrefly: ignore
     if is_dataclass(first):
-        return replace(first, **{f.name: joined([getattr(part, f.name) for part in parts]) for f in fields(first)})
+        return replace(
+            first, **{f.name: concatenated([getattr(part, f.name) for part in parts]) for f in fields(first)}
+        )
     return first
 
 

@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.totals.flat import Floats, first_of_each
-from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, joined, keys_of_floats, mix, stream
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, join_keys, keys_of_floats, mix, stream
 from rlcorr_cli.totals.totals import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,
@@ -158,7 +158,7 @@ def content_keys(keys: Keys, columns: Columns) -> Keys:
     """
     for name in ("rollout_log_ppl", "training_log_ppl"):
         bits = (columns.sums[name] + 0.0).astype(np.float32).view(np.uint32)
-        keys = joined(keys, bits.astype(np.uint64))
+        keys = join_keys(keys, bits.astype(np.uint64))
     return keys
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rlcorr_cli.measure.arrays import Device, Flags, host, joined, row_blocks
+from rlcorr_cli.measure.arrays import Device, Flags, concatenated, host, row_blocks
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, budgeted, correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.tokens import Tokens
@@ -50,7 +50,7 @@ def decide_batch(batch: Batch, plan: Plan, device: Device, budget_bounds: Budget
             if block.n_tokens:
                 tokens = Tokens.of(block, device, plan.mode)
                 decisions.append(decide(tokens, correct(tokens, plan, bounds_of_sequences(block, budget_bounds))))
-    return joined(decisions).with_empty(batch.filled)
+    return concatenated(decisions).with_empty(batch.filled)
 
 
 def decide(tokens: Tokens, corrected: Corrected, objective: Objective | None = None) -> Decision:

@@ -104,7 +104,7 @@ def _weights(tokens: Tokens, weighted: Weighted, keep: Array | None) -> Columns:
     # Those of the raw weights but in sequences that the bounds change.
     changed = moments.out_of_bounds((bounds.low, MAX_WEIGHT if bounds.high is None else min(bounds.high, MAX_WEIGHT)))
     if changed.any():
-        some, values = _some(rows, weighted.applied, changed, per_token=per_token)
+        some, values = _of_sequences(rows, weighted.applied, changed, per_token=per_token)
         moments = moments.with_some(changed, Moments.of(some, values, 1.0, per_token=per_token))
     # A mean lies between its extremes; rounding must not carry that of clamped weights beyond the bound.
     mean = (moments.sum / rows.sizes).clip(moments.low, moments.high)
@@ -175,11 +175,11 @@ def _family(
         beyond |= (rows.count(~keep) > 0) if per_token else ~keep
     if beyond.any():
         # Only sequences with anything outside are looked at again.
-        some, values = _some(rows, x, beyond, per_token=per_token)
+        some, values = _of_sequences(rows, x, beyond, per_token=per_token)
         clamped = Moments.of(some, namespace(values).clip(values, *ends), centre, per_token=per_token)
         trimmed = moments.with_some(beyond, clamped)
         if keep is not None:
-            values = _as_decided(_some(rows, keep, beyond, per_token=per_token)[1], values, ends)
+            values = _as_decided(_of_sequences(rows, keep, beyond, per_token=per_token)[1], values, ends)
         if ends[0] is not None:
             low[beyond] = some.count(values < ends[0]) if per_token else values < ends[0]
         if ends[1] is not None:
@@ -222,7 +222,7 @@ def _moments(tokens: Tokens, x: Array, centre: float, *, per_token: bool) -> Mom
     )
 
 
-def _some(rows: Segments, x: Array, sequences: Flags, *, per_token: bool) -> tuple[Segments, Array]:
+def _of_sequences(rows: Segments, x: Array, sequences: Flags, *, per_token: bool) -> tuple[Segments, Array]:
     """Some sequences, and their units' values."""
     if sequences.all():
         return rows, x

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, host, joined, row_blocks
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, concatenated, host, row_blocks
 from rlcorr_cli.measure.comparison import Comparing, advantage_columns, mean_advantages
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
@@ -37,8 +37,7 @@ from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT, RolloutTotals
 from rlcorr_cli.totals.flat import Floats, by_group
 from rlcorr_cli.totals.measured import WholeDump
-from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
-from rlcorr_cli.totals.row_keys import joined as joined_keys
+from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample, join_keys
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, GroupReplicates, OfGroups, Replicates, T, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
@@ -76,7 +75,7 @@ class Observation:
     n_asked: int | None = None
     step_at: int | None = None
 
-    def asked(self, keys: Sequence[GroupKey]) -> list[GroupKey]:
+    def asked_values(self, keys: Sequence[GroupKey]) -> list[GroupKey]:
         """Each group's values of the columns that were asked for."""
         return [key[1:] if self.n_asked is None else key[1 : 1 + self.n_asked] for key in keys]
 
@@ -135,7 +134,7 @@ def observe(
     with np.errstate(all="ignore"):
         blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device, BLOCK_TOKENS)]
         # A batch without a token has the same names: its columns have length 0.
-        measured = joined(
+        measured = concatenated(
             [
                 _of_rows(block, observation, device, budget_bounds=budget_bounds or {}, decided=decided)
                 for block in blocks
@@ -228,7 +227,7 @@ def _of_rows(
             masses=masses,
             distances={name: host(values) for name, values in distances(corrected).items()},
             sequence_distances=distances(corrected, "sequences"),
-            kept=None if corrected.keep is None else _kept(of_mode, corrected, of_tokens[plan.mode], settings),
+            kept=None if corrected.keep is None else _kept_tokens(of_mode, corrected, of_tokens[plan.mode], settings),
         )
         if plan == decided:
             decision = decide(of_mode, corrected, objective)
@@ -247,7 +246,7 @@ def _of_rows(
     )
 
 
-def _kept(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
+def _kept_tokens(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
     """of_all: the columns of all tokens, reused where every sequence keeps all of its tokens or none."""
     assert corrected.keep is not None
     n_kept, log_ratio = tokens.rows.count(corrected.keep), host(tokens.log_ratio[corrected.keep])
@@ -375,12 +374,12 @@ class _Groups:
         histograms: dict[str, OfGroups[Histogram]] = dict.fromkeys(whole.histograms)
         if len(self.keys) <= MOST_LISTED:
             for name, tail in whole.tails.items():
-                tails[name] = self._each(log_weights[name], shares, tail.shortened(GROUP_SIZE), Tails.of)
+                tails[name] = self._of_each_group(log_weights[name], shares, tail.shortened(GROUP_SIZE), Tails.of)
             for name, histogram in whole.histograms.items():
-                histograms[name] = self._each(counted[name], shares, histogram, Histograms.counting)
+                histograms[name] = self._of_each_group(counted[name], shares, histogram, Histograms.counting)
         return replace(totals, histograms=histograms, tails=tails, shared=shared), whole
 
-    def _each(
+    def _of_each_group(
         self, values: Floats, shares: Flags, whole: T, of_each: Callable[[Floats, NDArray[np.int64]], Sequence[T]]
     ) -> tuple[T | None, ...]:
         """Of each group's values; None where it shares those of all tokens.  whole: of all values, and so of a group
@@ -406,10 +405,10 @@ def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns],
     ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
     keys = bootstrap.row_keys(rollout, offsets, ids)
     clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
-    texts = joined_keys(keys, batch.lengths[filled].astype(np.uint64))
+    texts = join_keys(keys, batch.lengths[filled].astype(np.uint64))
     by_group: GroupReplicates = {}
     if observation.by_group:
-        values = observation.asked(batch.group_keys)
+        values = observation.asked_values(batch.group_keys)
         by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
     step_clusters: dict[Any, DistinctKeys] = {}
     if observation.step_at is not None:

@@ -19,7 +19,7 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.flat import Floats, offsets_of, ranges, starts_of
-from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
+from rlcorr_cli.totals.row_keys import Keys, KeySample, join_keys, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
 NAME_BYTES = 1 << 10
@@ -77,8 +77,8 @@ class RowSampler:
         batch = rows.batch
         trained, _ = trained_policies(batch, self.sampling.mode)
         # A hash of how both policies' log-probs begin, of the length and of the row's own id.
-        keys = joined(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
-        keys = keys if batch.row_keys is None else joined(keys, batch.row_keys)
+        keys = join_keys(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
+        keys = keys if batch.row_keys is None else join_keys(keys, batch.row_keys)
         at, levels = np.flatnonzero(batch.filled), highest_levels(keys)
         lengths, n_masked = batch.lengths[at], batch.n_masked[at]
         least = self._taken.level_with(levels[at], lengths, lengths + n_masked, self.sampling.most)
@@ -173,7 +173,7 @@ def head_keys(logp: NDArray[np.floating], lengths: Index) -> Keys:
 
 def rollout_keys(rollout: NDArray[np.floating], lengths: Index) -> Keys:
     """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
-    return joined(head_keys(rollout, lengths), lengths.astype(np.uint64))
+    return join_keys(head_keys(rollout, lengths), lengths.astype(np.uint64))
 
 
 def content_sample(batch: Batch) -> KeySample:
@@ -182,7 +182,7 @@ def content_sample(batch: Batch) -> KeySample:
     trained = (batch.old_logp, batch.current_logp)
     keys = keys_of_floats(batch.rollout_logp, offsets)
     for logp in (each for each in trained if each is not None):
-        keys = joined(keys, keys_of_floats(logp, offsets))
+        keys = join_keys(keys, keys_of_floats(logp, offsets))
     return KeySample.of(keys)
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, call, cast, flattened, holds_token_ids, is_list
 from rlcorr_cli.reading.checks import Lists
-from rlcorr_cli.totals.row_keys import Keys, joined, keys_of
+from rlcorr_cli.totals.row_keys import Keys, join_keys, keys_of
 
 BytesText = Callable[[bytes], str]
 Key = bool | int | float | str | None
@@ -276,7 +276,7 @@ DRAW = "rlcorr_draw"
 
 def row_keys(columns: Sequence[pa.Array]) -> Keys:
     """64-bit hashes of the rows' values as text, the id first; 0 of a row without an id, and of no other."""
-    hashes = reduce(joined, map(_text_keys, columns))
+    hashes = reduce(join_keys, map(_text_keys, columns))
     known = as_numpy(call("is_valid", columns[0]))
     return np.where(known, np.maximum(hashes, np.uint64(1)), np.uint64(0))
 

@@ -142,7 +142,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
             *([POOLED] if provenance.is_pooled else []),
             *([UNLISTED] if totals.lacks_lists and (groups or steps or of_objective) else []),
             *(() if profile is None else profile.remarks(numbers, plan)),
-            *_notes(whole.values, problems, whole_counts["sequences"], numbers.tail("sequence").n_fitted),
+            *_number_notes(whole.values, problems, whole_counts["sequences"], numbers.tail("sequence").n_fitted),
             *_lacking_notes(numbers, run.inputs),
             *(_alike(whole_totals) if cluster_by == ROLLOUTS else []),
             *(clusters.notes if clusters is not None and profile is None else ()),
@@ -270,7 +270,7 @@ def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[s
     return group if drawn is None else replace(group, intervals=metric_intervals(group.values, drawn.get(mode)))
 
 
-def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int, n_fitted: int) -> list[str]:
+def _number_notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int, n_fitted: int) -> list[str]:
     """What numbers do not say of themselves.  n_fitted: values of the sequences' tail."""
     notes = [QUANTILE_NOTE]
     left_out = problems.by_class().items()

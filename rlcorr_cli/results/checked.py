@@ -286,17 +286,17 @@ def _finding(flag: FailOn, section: Section) -> Finding:
         )
     values = {name: section.values[name] for name in needs}
     if values[needs[-1]] is None:  # as of a rule, what nobody can judge does not pass
-        return _of(flag, section, "fail", f"{flag} has no data.")
-    numbers = ", ".join(f"{name} {_number(value)}" for name, value in values.items())
+        return _finding_of_flag(flag, section, "fail", f"{flag} has no data.")
+    numbers = ", ".join(f"{name} {_number_words(value)}" for name, value in values.items())
     # The other flags are of other numbers.
     if flag in flags_of(values):
-        return _of(flag, section, "fail", f"{flag}: {_FLAG_MEANINGS[flag]}: {numbers}.")
-    return _of(flag, section, "ok", f"{flag} is absent: {numbers}.")
+        return _finding_of_flag(flag, section, "fail", f"{flag}: {_FLAG_MEANINGS[flag]}: {numbers}.")
+    return _finding_of_flag(flag, section, "ok", f"{flag} is absent: {numbers}.")
 
 
-def _of(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
+def _finding_of_flag(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
     return _absent(flag, section.key, status, message=message, fix=_FLAG_FIXES[flag])
 
 
-def _number(value: float | None) -> str:
+def _number_words(value: float | None) -> str:
     return "none" if value is None else f"{value:.3g}"

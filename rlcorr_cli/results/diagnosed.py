@@ -169,10 +169,6 @@ class DiagnosisRun(SavedRun):
             add_counts(counts, tuple(key[place] for place in places), of_group)
         return replace(self, counts=counts, of=replace(self.of, groups=tuple(columns)))
 
-    def unplaced(self) -> "DiagnosisRun":
-        """Itself: it knows no shards."""
-        return self
-
     @classmethod
     def added(cls, runs: "Iterable[DiagnosisRun]") -> "DiagnosisRun":
         """The sum of runs, taken one at a time."""
@@ -215,7 +211,7 @@ def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> Diagnosed
     whole = search(run.sample, clean=clean)
     by, sampled = run.of.groups, run.sample.groups_of(run.of.groups) if run.of.groups else {}
     groups = [
-        _group(
+        _diagnosed_group(
             dict(zip(by, key, strict=True)),
             of_group,
             search(run.sample, sampled.get(key, np.zeros(0, np.int64)), clean),
@@ -227,7 +223,7 @@ def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> Diagnosed
     return DiagnosedDump(
         inputs=run.inputs,
         columns=(rollout, train),
-        whole=_group({}, counts, whole),
+        whole=_diagnosed_group({}, counts, whole),
         groups=tuple(groups),
         course=None if run.sample.level else course_of_sample(run.sample),
         anomalies=unexplained(run.anomalies, whole.diagnosis),
@@ -236,5 +232,5 @@ def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> Diagnosed
     )
 
 
-def _group(key: Mapping[str, Any], counts: GroupCounts, found: Search) -> DiagnosedGroup:
+def _diagnosed_group(key: Mapping[str, Any], counts: GroupCounts, found: Search) -> DiagnosedGroup:
     return DiagnosedGroup(key=key, counts=dict(counts), diagnosis=found.diagnosis, totals=found.totals)

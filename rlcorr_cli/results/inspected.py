@@ -12,6 +12,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.record import HIDDEN, Key, Output, Plain, Record, computed
 from rlcorr_cli.results.groups import Counts, Inputs, Suspicions, amount_words, of_inputs
+from rlcorr_cli.totals.totals import add_each
 
 LENGTH_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -66,8 +67,7 @@ class DumpCounts:
 
     def __add__(self, other: "DumpCounts") -> "DumpCounts":
         values = dict(self.values)
-        for name, others in other.values.items():
-            values[name] = values[name] + others if name in values else others
+        add_each(values, other.values)
         return DumpCounts(self.empty + other.empty, self.masked + other.masked, self.lengths + other.lengths, values)
 
     @property
@@ -207,11 +207,11 @@ class OneRow(Record):
         return str(self.facts.get("sample_id", self.place))
 
     @cached_property
-    def each(self) -> "tuple[OneToken, ...]":
+    def by_token(self) -> "tuple[OneToken, ...]":
         """Its tokens in order."""
-        return tuple(self._each())
+        return tuple(self._tokens())
 
-    def _each(self) -> Iterator["OneToken"]:
+    def _tokens(self) -> Iterator["OneToken"]:
         rejections = [(rule.name, rule.keep) for rule in self.says]
         at, log_probs = -1, tuple(self.log_probs.values())
         for i in range(self.n_tokens):

@@ -78,7 +78,7 @@ class RuleKey:
     fits: Callable[[Any], bool]
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -91,21 +91,21 @@ def _one_of(allowed: tuple[str, ...]) -> RuleKey:
     )
 
 
-def _text(value: Any) -> bool:
+def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
 FLAG = RuleKey("true or false", lambda value: isinstance(value, bool))
-NUMBER = RuleKey("a finite number", _number)
+NUMBER = RuleKey("a finite number", _is_number)
 FILE_KEYS = {"defaults": FLAG, "rule": RuleKey("a list of [[rule]] records", lambda value: isinstance(value, list))}
 RULE_KEYS: dict[str, RuleKey] = {
-    "metric": RuleKey("a metric's name", _text),
+    "metric": RuleKey("a metric's name", _is_text),
     "min": NUMBER,
     "max": NUMBER,
     "absolute": FLAG,
     "severity": _one_of(get_args(Severity)),
     "over": _one_of(get_args(Over)),
-    "remedy": RuleKey("a sentence", _text),
+    "remedy": RuleKey("a sentence", _is_text),
 }
 """RuleKey of a rule -> what it takes."""
 

@@ -122,21 +122,21 @@ def yardstick_in(path: str) -> Yardstick:
             sample = read_saved(path, DiagnosisRun).sample
         else:
             sample = read_totals(path).measured.sample
-        return _told(path, None, None) if sample is None else yardstick_of(path, search(sample).diagnosis)
+        return _yardstick(path, None, None) if sample is None else yardstick_of(path, search(sample).diagnosis)
     _, data = load(path)
     cause, gap, story = (data.get(key) for key in ("cause", "gap", "story"))
     parameters = cause.get("parameters") if isinstance(cause, Mapping) else None
     cores: list[Any] = [each.get("core") for each in (gap, parameters) if isinstance(each, Mapping)]
     core = next((value for value in cores if isinstance(value, float)), None)
-    return _told(path, story.get("first") if isinstance(story, Mapping) else None, core)
+    return _yardstick(path, story.get("first") if isinstance(story, Mapping) else None, core)
 
 
 def yardstick_of(path: str, diagnosis: Diagnosis, verdict: str | None = None) -> Yardstick:
     """Of a dump that was diagnosed; a DataError of one that is not clean.  verdict: where files have one of theirs."""
-    return _told(path, verdict or diagnosis.verdict, diagnosis.gap.core)
+    return _yardstick(path, verdict or diagnosis.verdict, diagnosis.gap.core)
 
 
-def _told(path: str, verdict: str | None, core: float | None) -> Yardstick:
+def _yardstick(path: str, verdict: str | None, core: float | None) -> Yardstick:
     name = os.path.basename(path.rstrip("/")) or path
     if verdict is not None and verdict not in (CLEAN, UNCLEAR):
         cause = ALL_CAUSES.get(verdict)

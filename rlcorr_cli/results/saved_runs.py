@@ -47,17 +47,17 @@ class SavedRun(ABC):
         """By which plan, settings and columns the totals were measured."""
 
     @property
-    @abstractmethod
     def contents(self) -> KeySample | None:
         """A sample of the rows by what they hold; None where none was taken."""
+        return None
 
-    @abstractmethod
-    def grouped_by(self, columns: Sequence[str]) -> Self:
+    def grouped_by(self, columns: Sequence[str]) -> Self:  # itself, of a run without groups
         """The same grouped by some of its columns; a UsageError where it lacks one."""
+        return self
 
-    @abstractmethod
     def unplaced(self) -> Self:
         """Without the shards that it covers, whose paths mean nothing on another machine."""
+        return self
 
     @classmethod
     @abstractmethod
@@ -164,8 +164,7 @@ class RunTotals(MeasuredRun):
         for merge, of_replicates in (("sum", sums), ("log_sum_exp", logs)):
             if not {f"{block}.{name}" for name in of_replicates} <= names[merge]:
                 raise ValueError("replicates are of other totals than there are")
-        needed = f"{block}.tokens"
-        if needed not in names["sum"]:
+        if f"{block}.tokens" not in names["sum"]:
             raise ValueError("there are no totals of the plan")
 
     @property

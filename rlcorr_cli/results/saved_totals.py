@@ -99,16 +99,16 @@ def read_totals(path: str) -> RunTotals:
 
 def read_saved(path: str, kind: type[S]) -> S:
     """The totals of a command that a file holds; those of another are a UsageError, anything else a DataError."""
-    return _read(path, kind)[0]
+    return _run_and_added(path, kind)[0]
 
 
 def read_grown(path: str, kind: type[S], change: type[P]) -> tuple[S, list[P]]:
     """The same, and the records that were added to it, in order."""
-    run, added = _read(path, kind)
+    run, added = _run_and_added(path, kind)
     return run, [_part(path, change, data) for data in _records(added)]
 
 
-def _read(path: str, kind: type[S]) -> tuple[S, memoryview]:
+def _run_and_added(path: str, kind: type[S]) -> tuple[S, memoryview]:
     """What a file holds, and what was added to it, unread."""
     head, body, added = _parts(path)
     _checked_head(path, head, kind)

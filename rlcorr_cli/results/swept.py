@@ -1,7 +1,7 @@
 """A Sweep: what one free bound does at every threshold, and the threshold that a target comes to; as values."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import reduce
 from operator import add
@@ -162,10 +162,6 @@ class SweepRun(MeasuredRun):
         """A sample of the rows by what they hold."""
         return self.sample
 
-    def grouped_by(self, columns: Sequence[str]) -> "SweepRun":
-        """Itself: a sweep has no groups."""
-        return self
-
     @classmethod
     def added(cls, runs: Iterable[Self]) -> Self:
         """The sum of runs, taken one at a time."""
@@ -234,14 +230,14 @@ def sweep_of(run: SweepRun, *, targets: Targets, candidates: Mapping[int, Candid
         units=swept.units,
         is_cap=curve.outside == "capped",
         n_units=curve.n_units,
-        points=tuple(reading.point_at(place) for place in _shown(curve, swept)),
+        points=tuple(reading.point_at(place) for place in _shown_places(curve, swept)),
         target=reading.target(targets, candidates),
         notes=(*run.notes, *run.problems.changed_notes),
         story=story,
     )
 
 
-def _shown(curve: Curve, swept: Swept) -> list[int]:
+def _shown_places(curve: Curve, swept: Swept) -> list[int]:
     """Places of the curve, evenly by how many units are inside, the loosest last.  Bounds of weights begin at 1: a cap
     below it, and a floor above it, would only scale most weights."""
     least, most = curve.totals.n_always, int(curve.n_inside[-1])

@@ -5,7 +5,7 @@ state, the totals of the steps that came last, and what alarms are told from.  O
 their files, and which of them fail.  `Change` is what is new in one since another, and all that need be saved of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -17,7 +17,6 @@ from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.saved_runs import RunTotals, SavedRun
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.totals.provenance import Provenance
-from rlcorr_cli.totals.row_keys import KeySample
 
 DOUBLED, UNREADABLE = "k3_kl doubled", "unreadable"
 """Reasons of an alarm beside rules and faults."""
@@ -210,19 +209,6 @@ class Following(SavedRun):
     def provenance(self) -> Provenance:
         """Of no totals: those that it holds have their own."""
         return self.of
-
-    @property
-    def contents(self) -> KeySample | None:
-        """None: such files do not add."""
-        return None
-
-    def grouped_by(self, columns: Sequence[str]) -> Self:
-        """The same: it is by step."""
-        return self
-
-    def unplaced(self) -> Self:
-        """The same: it goes on with these very files."""
-        return self
 
     @classmethod
     def added(cls, runs: Iterable[Self]) -> Self:

@@ -14,7 +14,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any
 
-from rlcorr_cli.causes.wording import listed, steps_named
+from rlcorr_cli.causes.wording import and_list, steps_named
 from rlcorr_cli.errors import OutputError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.checked import Checked
@@ -189,7 +189,7 @@ def last_step_words(checked: Checked) -> str:
         return ""
     it, s = ("they", "") if last.step in checked.measurements.ranges else ("it", "s")
     verbs = (f"fail{s}", last.failed), (f"warn{s} of", last.warned)
-    breaks = [f"{verb} {listed(metrics)}" for verb, metrics in verbs if metrics]
+    breaks = [f"{verb} {and_list(metrics)}" for verb, metrics in verbs if metrics]
     column = checked.measurements.column
     if not breaks and any(finding.key == {column: last.step} for finding in checked.findings):
         breaks = [f"pass{s and 'es'} every rule"]

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rlcorr_cli.causes.wording import listed
+from rlcorr_cli.causes.wording import and_list
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
@@ -53,7 +53,7 @@ def document(diff: Diff) -> Document:
     return Document(
         lines=_lines(diff, of_dumps),
         command="diff",
-        title=f"{first} against {listed(others)}",
+        title=f"{first} against {and_list(others)}",
         summary="; ".join(
             with_commas(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
             for name, text in of_dumps.items()
@@ -194,7 +194,7 @@ def verdicts_of_dumps(diff: Diff) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, report in diff.dumps.items():
         names.setdefault(clean(verdict_alone(report)), []).append(name)
-    return [f"{listed(of)}: {sentence}" for sentence, of in names.items()]
+    return [f"{and_list(of)}: {sentence}" for sentence, of in names.items()]
 
 
 def _what_moved(diff: Diff) -> str:
@@ -233,7 +233,7 @@ def rows_that_match(diff: Diff) -> str:
         return ""
     about = "" if pairs.exact else "about "
     if not pairs.both:
-        return f"No rows match (by {listed(pairs.by or ['rollout log-probs'])}){_matching_clusters(diff)}."
+        return f"No rows match (by {and_list(pairs.by or ['rollout log-probs'])}){_matching_clusters(diff)}."
     if not pairs.only_a and not pairs.only_b:
         text = f"All {pairs.both:,} rows match" if pairs.both > 1 else "The one row matches"
     else:

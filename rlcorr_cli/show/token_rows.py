@@ -58,8 +58,8 @@ def token_face(token: OneToken) -> str:
 def far_tokens(row: OneRow) -> list[OneToken]:
     """The tokens of the largest |log-ratio|, the largest first; of a bad row the first whose log-probs are none."""
     if row.problem is not None:
-        return [token for token in row.each if not all(map(_is_log_prob, token.log_probs))][:N_FAR]
-    compared = [token for token in row.each if token.log_ratio]
+        return [token for token in row.by_token if not all(map(_is_log_prob, token.log_probs))][:N_FAR]
+    compared = [token for token in row.by_token if token.log_ratio]
     return sorted(compared, key=lambda token: -abs(token.log_ratio or 0.0))[:N_FAR]
 
 
@@ -69,7 +69,7 @@ def _is_log_prob(value: Any) -> bool:
 
 def is_partly_rejected(row: OneRow) -> bool:
     """Whether some tokens of a row are rejected, and others stay: those of a row that goes whole are not marked."""
-    return len({bool(token.rejected_by) for token in row.each if token.counts}) > 1
+    return len({bool(token.rejected_by) for token in row.by_token if token.counts}) > 1
 
 
 def policy_headings(row: OneRow) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def facts_of_row(row: OneRow, by: str | None) -> list[str]:
     """A row's plain columns and lengths, each a short text."""
     n_valid = sum(row.valid)
     n = plural(n_valid, "token") if n_valid == len(row.valid) else f"{n_valid:,} of {len(row.valid):,} tokens valid"
-    kept = sum(not token.rejected_by for token in row.each if token.counts) if row.says else n_valid
+    kept = sum(not token.rejected_by for token in row.by_token if token.counts) if row.says else n_valid
     parts = [n, *([f"{kept:,} kept"] if row.says else [])]
     if by is not None and row.value is not None:
         parts.append(f"{by} {number(row.value)}")
@@ -203,7 +203,7 @@ def running_text(row: OneRow) -> RunningText:
             is_rejected=is_partly and bool(token.rejected_by),
             is_far=token.place in far,
         )
-        for token in row.each
+        for token in row.by_token
     ]
     return RunningText(_folded(tokens))
 
@@ -278,7 +278,7 @@ def _records(result: TokenRows) -> Iterator[Mapping[str, object]]:
     """A line for each token; a masked one has no log-ratio and no weight."""
     names = next((tuple(row.log_probs) for row in result.rows), ())
     for row in result.rows:
-        for token in row.each:
+        for token in row.by_token:
             yield {
                 "row": row.name,
                 "place": token.place,

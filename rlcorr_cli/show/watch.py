@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from rlcorr_cli.causes.wording import listed, steps_named
+from rlcorr_cli.causes.wording import and_list, steps_named
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.results.course import FEWEST_TOKENS
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
@@ -71,8 +71,8 @@ def verdict_of_step(line: StepLine, *, brief: bool = False) -> str:
     others = [step for step in line.of_steps if step != line.step]
     level = "" if others and line.level == "too few" else LEVELS.get(line.level, line.level)
     together = "" if not others or (brief and level) else f" with {'others' if brief else clean(steps_named(others))}"
-    fails = f"fails {listed([clean(name) for name in line.breaks])}{together}" if line.breaks else ""
-    named = f" of {listed([clean(name) for name in line.warns])}" if line.warns and not brief else ""
+    fails = f"fails {and_list([clean(name) for name in line.breaks])}{together}" if line.breaks else ""
+    named = f" of {and_list([clean(name) for name in line.warns])}" if line.warns and not brief else ""
     warns = f"warns{named}{'' if fails else together}" if line.status == "warn" else ""
     passes = f"passes{together}" if together and line.status == "ok" else ""
     small = "too small for rules" if line.status == "too few" and line.level != "too few" else ""
@@ -137,7 +137,7 @@ def _story_so_far(watched: Watched) -> Iterator[str]:
         named = clean(steps_named(watched.failing, "step"))
         yield f"{named[0].upper()}{named[1:]} {'fails' if len(watched.failing) == 1 else 'fail'}."
     for past in watched.alarms[-SPARKS:]:
-        what = listed(["a file that cannot be read" if name == UNREADABLE else clean(name) for name in past.names])
+        what = and_list(["a file that cannot be read" if name == UNREADABLE else clean(name) for name in past.names])
         yield f"Alarm{'' if past.step is None else f' at step {clean(past.step)}'}: {what}."
     if watched.story.effect != "none":
         yield clean(" ".join((watched.story.headline, *watched.story.do[:1])))

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis, Impossible
 from rlcorr_cli.causes.table import NOISE
-from rlcorr_cli.causes.wording import listed, steps_named
+from rlcorr_cli.causes.wording import and_list, steps_named
 from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
@@ -114,7 +114,7 @@ def _at_fault(report: Report, fault: str) -> str:
     if conclusion.level == "void":
         if impossible is None or not impossible.follows_from(fault):
             return f"No verdict until {_mended((fault, *conclusion.causes))}: {UNRELIABLE}."
-        both = listed([fault, *(name for name in conclusion.causes if name != impossible.metric)])
+        both = and_list([fault, *(name for name in conclusion.causes if name != impossible.metric)])
         until = f"Until {'it is' if both == fault else f'{both} are'} fixed, {UNRELIABLE}."
         return f"No verdict: {fault} makes {_cause_or_metric(impossible.metric)} impossible. {until}"
     if conclusion.level == "too few":
@@ -152,9 +152,9 @@ def _mended(causes: Sequence[str]) -> str:
     """'shifted_columns is fixed', 'top_p and shifted_columns are fixed and the mean ratio explained'."""
     named, ratios = ([name for name in causes if (name in WORDS) == is_ratio] for is_ratio in (False, True))
     if not named:
-        return f"{listed([_cause_or_metric(name) for name in ratios])} is explained"
-    explained = f" and {listed([_cause_or_metric(name) for name in ratios])} explained" if ratios else ""
-    return f"{listed(named)} {'is' if len(named) == 1 else 'are'} fixed{explained}"
+        return f"{and_list([_cause_or_metric(name) for name in ratios])} is explained"
+    explained = f" and {and_list([_cause_or_metric(name) for name in ratios])} explained" if ratios else ""
+    return f"{and_list(named)} {'is' if len(named) == 1 else 'are'} fixed{explained}"
 
 
 def _cause_or_metric(name: str) -> str:
@@ -259,7 +259,7 @@ def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
         break_ = "breaks" if len(steps) == 1 else "break"
         named = clean(steps_named(steps, column))
         rules = "the rule on" if len(metrics) == 1 else "the rules on"
-        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {rules} {listed(list(metrics))}.")
+        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {rules} {and_list(list(metrics))}.")
     return " ".join(sentences)
 
 

@@ -354,7 +354,7 @@ class BinnedTotals:
         """The JSON form, which reports have: whole tables, but for the rows of a scatter without a count."""
         return {
             "counts": {name: _rows_to_dict(scatter) for name, scatter in self.counts.items()},
-            "spread": {name: _floats_to_list(_table(self.spread[name], SUMS[name])) for name in self.spread},
+            "spread": {name: _floats_to_list(_spread_table(self.spread[name], SUMS[name])) for name in self.spread},
             "histograms": {name: histogram_to_list(histogram) for name, histogram in self.histograms.items()},
         }
 
@@ -393,7 +393,7 @@ def _scatter_from_dict(grid: Grid, rows: Mapping[str, list[int]]) -> Binned[Grid
     return Binned.of_table(grid, counts.ravel())
 
 
-def _table(binned: Binned[Octaves], names: tuple[str, ...]) -> Floats:
+def _spread_table(binned: Binned[Octaves], names: tuple[str, ...]) -> Floats:
     """Counts and sums of all bins, f64[1 + K, n]."""
     columns = binned.counts.astype(np.float64), *(binned.sums[name] for name in names)
     return np.stack([binned.table(column) for column in columns])

@@ -18,7 +18,7 @@ from rlcorr_cli.totals.provenance import Coverage, Provenance, ShardId
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail
-from rlcorr_cli.totals.totals import MOST_RESAMPLED, GroupReplicates, Replicates, Sum, Totals, add_replicates
+from rlcorr_cli.totals.totals import MOST_RESAMPLED, GroupReplicates, Replicates, Sum, Totals, add_each, add_replicates
 
 MOST_GROUPS = 200_000
 """Groups of one dump; each takes some 3 kB, of up to MOST_LISTED some 20 kB."""
@@ -53,8 +53,8 @@ class WholeDump:
 
     def __add__(self, other: "WholeDump") -> "WholeDump":
         tails, histograms = dict(self.tails), dict(self.histograms)
-        _add_each(tails, other.tails)
-        _add_each(histograms, other.histograms)
+        add_each(tails, other.tails)
+        add_each(histograms, other.histograms)
         return WholeDump(
             tails=tails,
             histograms=histograms,
@@ -139,9 +139,9 @@ class MeasuredSum:
         if part.totals is not None:
             self.sum = self.sum or Sum()
             self.sum.add(part.totals)
-        _add_each(self.replicates, part.replicates)
+        add_each(self.replicates, part.replicates)
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
-        _add_each(self.step_clusters, part.step_clusters)
+        add_each(self.step_clusters, part.step_clusters)
         self.pictures = _sum(self.pictures, part.pictures)
         self.whole = _sum(self.whole, part.whole)
         if part.sample is not None:
@@ -206,14 +206,7 @@ def check_resampled(replicates: GroupReplicates) -> None:
         )
 
 
-K = TypeVar("K")
-V = TypeVar("V", Replicates, BinnedTotals, DistinctKeys, Tail, Histogram)
 A = TypeVar("A", BinnedTotals, WholeDump, KeySample)
-
-
-def _add_each(totals: dict[K, V], parts: Mapping[K, V]) -> None:
-    for key, part in parts.items():
-        totals[key] = totals[key] + part if key in totals else part
 
 
 def _sum(a: A | None, b: A | None) -> A | None:

@@ -39,7 +39,7 @@ def unpack(cls: type[T], data: "bytes | memoryview") -> T:
     """What `pack` wrote of such a class; anything else is a MalformedError."""
     try:
         value = _decoder(cls).decode(data)
-        _check(value)
+        _check_all_inside(value)
     except (msgspec.DecodeError, UsageError, RecursionError) as error:
         if isinstance(error.__cause__, ValueError):  # of a __post_init__
             raise _inconsistent(error.__cause__) from None
@@ -81,7 +81,7 @@ def _decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:
 def _array(hint: Any, node: Any) -> Any:
     """What `_encodable` made of an array, as one again; a ValidationError where the hint asks for other numbers."""
     kind, shape, content = msgspec.convert(node, _Array)
-    name, kinds = _asked(hint)
+    name, kinds = _numbers_asked(hint)
     if kind not in kinds:
         raise msgspec.ValidationError(f"{name} was expected, not {kind}")
     # A copy, because bytes cannot be written to.
@@ -89,7 +89,7 @@ def _array(hint: Any, node: Any) -> Any:
 
 
 @cache
-def _asked(hint: Any) -> tuple[str, frozenset[str]]:
+def _numbers_asked(hint: Any) -> tuple[str, frozenset[str]]:
     """The kind of numbers that an array's hint asks for, and what NumPy calls those of this kind."""
     (asked,) = get_args(get_args(hint)[1])
     number = get_origin(asked) or asked
@@ -98,13 +98,13 @@ def _asked(hint: Any) -> tuple[str, frozenset[str]]:
     return number.__name__, frozenset(kind for kind in _NUMBERS if np.issubdtype(kind, number))
 
 
-def _check(value: Any) -> None:
+def _check_all_inside(value: Any) -> None:
     """What a value holds, and then itself, by `check_unpacked` of its class."""
     if is_dataclass(value):
         for field in fields(value):
-            _check(getattr(value, field.name))
+            _check_all_inside(getattr(value, field.name))
     elif isinstance(value, (tuple, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
-            _check(item)
+            _check_all_inside(item)
     if hasattr(value, "check_unpacked"):
         value.check_unpacked()

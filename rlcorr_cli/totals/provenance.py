@@ -81,7 +81,7 @@ class Provenance:
             if record in owner:
                 clauses[f"{record} is in {owner[record]} alone"] = None
             elif my_value != their_value:
-                clauses[f"{name} is {_shown(my_value)} in {here} and {_shown(their_value)} in {there}"] = None
+                clauses[f"{name} is {_in_words(my_value)} in {here} and {_in_words(their_value)} in {there}"] = None
         return list(clauses)
 
     def places_of(self, columns: Sequence[str]) -> list[int]:
@@ -163,7 +163,7 @@ def _records_of(facts: Mapping[str, Any]) -> set[str]:
     return {name.rpartition(".")[0] for name in facts}
 
 
-def _shown(value: Any) -> str:
+def _in_words(value: Any) -> str:
     if value is None:
         return "unset"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value) or "none"

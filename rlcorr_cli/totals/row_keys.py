@@ -56,7 +56,7 @@ def keys_of_floats(values: NDArray[np.floating[Any]], offsets: NDArray[np.int64]
     return keys_of((values.astype(np.float32, copy=False) + np.float32(0)).view(np.uint32), offsets)
 
 
-def joined(first: Keys, second: Keys) -> Keys:
+def join_keys(first: Keys, second: Keys) -> Keys:
     """One key of two, in this order."""
     return mix(mix(first) + second)
 

@@ -88,7 +88,7 @@ class Totals:
 
     def __post_init__(self) -> None:
         n_groups = {len(self.keys), *(table.values.shape[1] for table in self.tables.values())}
-        n_groups |= {len(each) for of in self.listed for each in of.values() if each is not None}
+        n_groups |= {len(each) for of in self.lists for each in of.values() if each is not None}
         if n_groups != {len(self.keys)} or tuple(self.tables) != tuple(MERGES):
             raise ValueError("totals need every number of every group")
 
@@ -99,7 +99,7 @@ class Totals:
         for name, values in zip(self.tables["sum"].names, self.tables["sum"].values, strict=True):
             if name in COUNTS or (name.startswith("diagnostics.") and name.rpartition(".")[2] in _COUNTED):
                 check_counts(values)
-        for of in self.listed:
+        for of in self.lists:
             if len(self.keys) > MOST_LISTED and any(each is not None for each in of.values()):
                 raise ValueError("so many groups have no histograms and no tails")
             for name, each in of.items():
@@ -146,7 +146,7 @@ class Totals:
             merge: Table(tuple(f"{block}.{name}" for name in table.names), table.values)
             for merge, table in self.tables.items()
         }
-        histograms, tails = ({f"{block}.{name}": each for name, each in of.items()} for of in self.listed)
+        histograms, tails = ({f"{block}.{name}": each for name, each in of.items()} for of in self.lists)
         shared = {f"{block}.{name}": whole for name, whole in self.shared.items()}
         return Totals(keys=self.keys, tables=tables, histograms=histograms, tails=tails, shared=shared)
 
@@ -166,7 +166,7 @@ class Totals:
         return tables, tuple(self.histograms), tuple(self.tails), tuple(self.shared.items())
 
     @property
-    def listed(self) -> tuple[Mapping[str, OfGroups[Any]], ...]:
+    def lists(self) -> tuple[Mapping[str, OfGroups[Any]], ...]:
         """Its histograms, and its tails."""
         return self.histograms, self.tails
 
@@ -179,7 +179,7 @@ class Totals:
     def n_bytes(self) -> int:
         """What its arrays take."""
         n_bytes = sum(table.values.nbytes for table in self.tables.values())
-        n_bytes += sum(own.n_bytes for of in self.listed for each in of.values() for own in each or () if own)
+        n_bytes += sum(own.n_bytes for of in self.lists for each in of.values() for own in each or () if own)
         return n_bytes
 
     def sum(self, name: str) -> Floats:
@@ -213,7 +213,7 @@ class Totals:
                 name: None if each is None else tuple(each[place] for place in chosen.tolist())
                 for name, each in of.items()
             }
-            for of in self.listed
+            for of in self.lists
         )
         return Totals(
             keys=tuple(self.keys[place] for place in in_order),
@@ -314,21 +314,21 @@ def _merged_lists(
     merged: dict[str, OfGroups[Any]] = dict.fromkeys(parts[0])
     # Those of kept tokens first, while those of all tokens are there.
     for name in sorted(merged, key=lambda name: name not in shared):
-        own, whole = (_of_all(parts, each) for each in (name, shared.get(name, name)))
+        own, whole = (_of_every_part(parts, each) for each in (name, shared.get(name, name)))
         if own is not None and whole is not None and n_groups <= MOST_LISTED:
-            merged[name] = tuple(_sum_of([own[at] for at in of], [whole[at] for at in of]) for of in members)
+            merged[name] = tuple(_sum_of_group([own[at] for at in of], [whole[at] for at in of]) for of in members)
         for part in parts:
             part.pop(name)
     return merged
 
 
-def _of_all(parts: Sequence[Mapping[str, OfGroups[T]]], name: str) -> list[T | None] | None:
+def _of_every_part(parts: Sequence[Mapping[str, OfGroups[T]]], name: str) -> list[T | None] | None:
     """Of each group of each part; None where a part has had too many."""
     every = [part[name] for part in parts]
     return None if None in every else [each for of in every for each in of or ()]
 
 
-def _sum_of(own: Sequence[Any], whole: Sequence[Any]) -> Any:
+def _sum_of_group(own: Sequence[Any], whole: Sequence[Any]) -> Any:
     """What those of one group come to; None where none has one of its own."""
     each = [mine or shared for mine, shared in zip(own, whole, strict=True) if mine or shared] if any(own) else [None]
     return each[0].total(each) if len(each) > 1 else each[0]
@@ -419,6 +419,15 @@ class Replicates:
         return Replicates(sums=tables["sum"], logs=tables["log_sum_exp"], clusters=self.clusters + other.clusters)
 
 
+K = TypeVar("K")
+
+
+def add_each(totals: dict[K, Any], parts: Mapping[K, Any]) -> None:
+    """Add each part to the total of its key, in place."""
+    for key, part in parts.items():
+        totals[key] = totals[key] + part if key in totals else part
+
+
 GroupReplicates = Mapping[tuple[Any, ...], Mapping[str, Replicates]] | None
 """A group's values, without its training batch -> the replicates of each mode's diagnostics; None of more groups than
 MOST_RESAMPLED, of which none are kept: a sum of some parts alone would be no group's."""
@@ -430,9 +439,7 @@ def add_replicates(a: GroupReplicates, b: GroupReplicates) -> GroupReplicates:
         return None
     totals = {key: dict(by_mode) for key, by_mode in a.items()}
     for key, by_mode in b.items():
-        mine = totals.setdefault(key, {})
-        for name, part in by_mode.items():
-            mine[name] = mine[name] + part if name in mine else part
+        add_each(totals.setdefault(key, {}), by_mode)
     return totals
 
 

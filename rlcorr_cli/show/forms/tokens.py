@@ -131,7 +131,7 @@ def _anchors(names: Iterable[str]) -> Iterator[str]:
 def _card(row: OneRow, anchor: str, by: str | None) -> Card:
     prompt = inert(row.texts.get("prompt", ""))
     data, n_characters = _tokens_as_json(row)
-    kept = [not token.rejected_by for token in row.each if token.counts]
+    kept = [not token.rejected_by for token in row.by_token if token.counts]
     gap = max((abs(ratio) for ratio in row.log_ratios), default=None)
     facts = {name: row.facts.get(name) for name in ("step", "global_step", "reward")}
     step = facts["step"] if facts["step"] is not None else facts["global_step"]
@@ -161,7 +161,7 @@ def _card(row: OneRow, anchor: str, by: str | None) -> Card:
 
 def _tokens_as_json(row: OneRow) -> tuple[Markup, int]:
     """The tokens of a row as JSON that may stand in a page, and how many characters their text has."""
-    tokens, partly = list(row.each), is_partly_rejected(row)
+    tokens, partly = list(row.by_token), is_partly_rejected(row)
     texts = [token_face(token) for token in tokens]
     far = {token.place for token in far_tokens(row)}
     flags = [token.counts + 2 * (partly and bool(token.rejected_by)) + 4 * (token.place in far) for token in tokens]
