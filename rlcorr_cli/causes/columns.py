@@ -19,16 +19,7 @@ from rlcorr_cli.causes.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.where import (
-    LAG,
-    LEAST_DEVIATION,
-    MIN_LEVEL_ROWS,
-    MIN_SIZE,
-    MIN_Z,
-    PROMPT,
-    PlaceOfGap,
-    looked_at,
-)
+from rlcorr_cli.causes.where import LAG, LEAST_DEVIATION, MIN_LEVEL_ROWS, MIN_SIZE, MIN_Z, PROMPT, PlaceOfGap, looked_at
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Floats
@@ -129,12 +120,7 @@ class Attribution:
         """As a conclusion."""
         factor, z = self.trend or (None, None)
         return ColumnGap(
-            column=self.name,
-            levels=self.gaps,
-            trend=factor,
-            trend_z=z,
-            grows=self.grows,
-            too_many=self.levels.too_many,
+            column=self.name, levels=self.gaps, trend=factor, trend_z=z, grows=self.grows, too_many=self.levels.too_many
         )
 
 

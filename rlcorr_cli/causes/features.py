@@ -17,12 +17,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
 from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals
 from rlcorr_cli.causes.gap_sums import TokenGaps, gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
-from rlcorr_cli.causes.of_tokens import (
-    ByToken,
-    Repetition,
-    by_token,
-    repetition,
-)
+from rlcorr_cli.causes.of_tokens import ByToken, Repetition, by_token, repetition
 from rlcorr_cli.causes.where import PlaceOfGap
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Floats

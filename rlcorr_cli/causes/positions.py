@@ -69,10 +69,7 @@ def _place_fault(case: Case, *, cause: str) -> CauseFinding | None:
         # Whoever takes these tokens for drawn ones may find that training's policy drew them.
         explains=("swapped_columns",),
         headline=PLACES[cause],
-        evidence=(
-            f"{found} ({percent(ratio(body['n_far'], body['n']))} of the other tokens).",
-            *_certain(case, parts),
-        ),
+        evidence=(f"{found} ({percent(ratio(body['n_far'], body['n']))} of the other tokens).", *_certain(case, parts)),
     )
 
 

@@ -98,11 +98,7 @@ def objective_columns(tokens: Tokens, corrected: Corrected, objective: Objective
     # What takes a sequence's coefficients to those of the other average: a mean within sequences first, or none.
     is_mean_of_means = objective.aggregation == "seq-mean-token-mean"
     scale = own.n_kept if is_mean_of_means else (objective.loss_constant or 1.0) / own.n_kept.clip(min=1)
-    average = {
-        "loss": columns.sums["loss"] * scale,
-        "square": squares * scale**2,
-        "dot": squares * scale,
-    }
+    average = {"loss": columns.sums["loss"] * scale, "square": squares * scale**2, "dot": squares * scale}
     columns |= Columns(sums=average).prefixed("average.")
     return columns.prefixed("objective."), {"objective.mass": mass}
 

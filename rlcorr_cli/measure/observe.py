@@ -156,12 +156,7 @@ def observe(
         if observation.pictures:
             assert decision is not None
             pictures = draw(Tokens.of(batch, CPU, observation.modes[0]), decision)
-        observed = Observed(
-            totals=totals,
-            pictures=pictures,
-            decision=decision if decides else None,
-            whole=whole,
-        )
+        observed = Observed(totals=totals, pictures=pictures, decision=decision if decides else None, whole=whole)
         return observed if observation.seed is None else _resampled(observed, batch, resampled, observation)
 
 

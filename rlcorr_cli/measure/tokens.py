@@ -95,10 +95,7 @@ class Tokens:
         if limit is None or self.max_abs <= limit:
             return self
         return Tokens(
-            rows=self.rows,
-            rollout_logp=self.rollout_logp,
-            log_ratio=self.limited(limit),
-            advantages=self.advantages,
+            rows=self.rows, rollout_logp=self.rollout_logp, log_ratio=self.limited(limit), advantages=self.advantages
         )
 
     def gate_mask(self, gate: Gate, token_scope: bool) -> Array | None:

@@ -234,7 +234,7 @@ _FLAG_NEEDS: Mapping[FailOn, tuple[str, ...]] = {
 """Flag -> what it is told by; without a number for the last, nobody can tell it."""
 _FLAG_HINTS: Mapping[FailOn, str] = {
     "moved": "It needs the dump's advantages (⟦map advantages=COLUMN⟧): name the dump itself, or a report of one that "
-    "has them.",
+    "has them."
 }
 _FLAG_MEANINGS = {
     "moved": f"the policies earn different rewards, which is staleness (advantage_shift beyond {MOVED:g} and "
@@ -265,14 +265,7 @@ def _flag_findings(flag: FailOn, sections: Iterable[Section]) -> list[Finding]:
 def _absent(name: str, key: Mapping[str, Any], status: Status, *, message: str, fix: str | None) -> Finding:
     """That something is absent, or not."""
     return Finding(
-        key=key,
-        metric=name,
-        value=None,
-        rule=ABSENT,
-        severity="fail",
-        status=status,
-        fix=fix,
-        message=message,
+        key=key, metric=name, value=None, rule=ABSENT, severity="fail", status=status, fix=fix, message=message
     )
 
 

@@ -347,13 +347,7 @@ def _is_rounding(a: float | None, b: float | None) -> bool:
 
 
 def _change(
-    a: float | None,
-    b: float | None,
-    *,
-    draws_a: Floats | None,
-    draws_b: Floats | None,
-    rounding: bool,
-    n_clusters: int,
+    a: float | None, b: float | None, *, draws_a: Floats | None, draws_b: Floats | None, rounding: bool, n_clusters: int
 ) -> Change:
     """A metric's change with its interval and the p of one test; without them where that cannot be had."""
     if a is None or b is None or draws_a is None or draws_b is None or rounding or (a == 0 and b == 0):
@@ -453,9 +447,7 @@ def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, 
         (True, True): "both",
     }
     return MovedSide(
-        moved=names[abs(rollout) > ROUNDING, abs(training) > ROUNDING],
-        rollout=rollout + 0.0,
-        training=training + 0.0,
+        moved=names[abs(rollout) > ROUNDING, abs(training) > ROUNDING], rollout=rollout + 0.0, training=training + 0.0
     )
 
 

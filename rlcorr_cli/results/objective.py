@@ -225,12 +225,7 @@ class ObjectiveReport(Record):
 
 
 def objective_report(
-    by_batch: Totals,
-    plan: Plan,
-    objective: Objective,
-    *,
-    batch_means: Mapping[Any, float],
-    batch_by: str | None,
+    by_batch: Totals, plan: Plan, objective: Objective, *, batch_means: Mapping[Any, float], batch_by: str | None
 ) -> ObjectiveReport:
     """Of each training batch's totals, in their order.  batch_means: what weights are divided by, where they are."""
     batches: list[ObjectiveBatch] = []

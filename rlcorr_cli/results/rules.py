@@ -148,12 +148,7 @@ def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
     return next((rule for rule in rules if rule.metric == metric), None)
 
 
-EXAMPLES = {
-    "max": "k3_kl=0.01",
-    "min": "token_ess=0.9",
-    "max_increase": "k3_kl=50%",
-    "max_decrease": "token_ess=1%",
-}
+EXAMPLES = {"max": "k3_kl=0.01", "min": "token_ess=0.9", "max_increase": "k3_kl=50%", "max_decrease": "token_ess=1%"}
 """Option -> an example of its value."""
 
 

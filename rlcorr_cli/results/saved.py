@@ -34,18 +34,9 @@ _OTHERS: Mapping[tuple[str, ...], tuple[str, str]] = {
         "a comparison of plans",
         f"`⟦compare(DUMP)⟧ ⟦output plans.png⟧` draws one, and {_REPORT}",
     ),
-    ("swept", "points"): (
-        "a sweep",
-        f"`⟦sweep(DUMP)⟧ ⟦rs ratio.seq_mean⟧ ⟦output sweep.png⟧` draws one; {_REPORT}",
-    ),
-    ("a", "b", "pairs"): (
-        "a comparison of dumps",
-        f"`⟦diff(A, B)⟧ ⟦output diff.png⟧` draws one, and {_REPORT}",
-    ),
-    ("gap", "conclusion"): (
-        "a diagnosis",
-        f"`⟦diagnose(DUMP)⟧ ⟦output why.png⟧` draws one, and {_REPORT}",
-    ),
+    ("swept", "points"): ("a sweep", f"`⟦sweep(DUMP)⟧ ⟦rs ratio.seq_mean⟧ ⟦output sweep.png⟧` draws one; {_REPORT}"),
+    ("a", "b", "pairs"): ("a comparison of dumps", f"`⟦diff(A, B)⟧ ⟦output diff.png⟧` draws one, and {_REPORT}"),
+    ("gap", "conclusion"): ("a diagnosis", f"`⟦diagnose(DUMP)⟧ ⟦output why.png⟧` draws one, and {_REPORT}"),
     ("findings", "status"): ("the result of a check", AGAIN),
     ("columns", "lengths"): ("what `rlcorr inspect` found", AGAIN),
 }

@@ -283,11 +283,7 @@ class _Reading:
         values = {name: values.get(name) for name in ("kept", "info", "k3_left", "length", "shift", "shift_se")}
         values["ess"] = self._ess(sums)
         return Point(
-            low=bounds.low,
-            high=bounds.high,
-            n_inside=n_inside,
-            kept_units=n_inside / self.curve.n_units,
-            values=values,
+            low=bounds.low, high=bounds.high, n_inside=n_inside, kept_units=n_inside / self.curve.n_units, values=values
         )
 
     def _ess(self, sums: Mapping[str, float]) -> Value:

@@ -216,12 +216,7 @@ class Following(SavedRun):
         raise UsageError("What `watch` remembers of two runs does not add.", "Follow each with a ⟦state⟧ of its own.")
 
     def watched(
-        self,
-        paths: tuple[str, ...],
-        steps: Iterable[StepLine] = (),
-        *,
-        notes: tuple[str, ...] = (),
-        state: str = "",
+        self, paths: tuple[str, ...], steps: Iterable[StepLine] = (), *, notes: tuple[str, ...] = (), state: str = ""
     ) -> Watched:
         """What came of it so far."""
         return Watched(

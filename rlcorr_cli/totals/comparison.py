@@ -42,16 +42,8 @@ PARTS = ("", "_positive", "_negative", "_square")
 LOGS = tuple(f"f_ratio{part}" for part in PARTS)
 """Logs of sums over sequences of f_i e^S times 1, A+, A- and A^2: all of degree 1."""
 RESAMPLED = (
-    "kept",
-    "kept_sequences",
-    "k3",
-    "f",
-    "f_tokens",
-    "score",
-    "score_squared",
-    "weight",
-    "weight_squared",
-    "units",
+    *("kept", "kept_sequences", "k3", "f", "f_tokens", "score", "score_squared"),
+    *("weight", "weight_squared", "units"),
 )
 """The sums of a plan that have replicates."""
 _DIAGNOSTICS = ("tokens", "sequences", "seq_tv")
@@ -144,10 +136,7 @@ def normalized(totals: Totals, plans: Sequence[Plan]) -> Totals:
         of_groups = zip(tails[masses] or (), scale, strict=False)
         scaled_tails = tuple(mass and replace(mass, largest=mass.largest * by) for mass, by in of_groups)
         tails[masses] = tails[masses] and scaled_tails
-    scaled: dict[Merge, Table] = {
-        "sum": Table(sums.names, scaled_sums),
-        "log_sum_exp": Table(logs.names, scaled_logs),
-    }
+    scaled: dict[Merge, Table] = {"sum": Table(sums.names, scaled_sums), "log_sum_exp": Table(logs.names, scaled_logs)}
     return replace(totals, tables={**totals.tables, **scaled}, tails=tails)
 
 
