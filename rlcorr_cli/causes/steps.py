@@ -7,11 +7,31 @@ A gap changes by a larger error at equal tokens, or by other tokens.  These are 
 rollout and by their place in the row: more surprised tokens and later ones have a larger gap in every dump.  With p the
 share of a step's tokens in a bin and m their mean l^2, the change of sum p m from a first step to a last one is the sum
 over bins of (m2 - m1) (p1 + p2) / 2, the error, and of (p2 - p1) (m1 + m2) / 2, the mix (Oaxaca, Blinder).
+
+Whether a metric rose over ordered steps, or fell (`shift`) is told by what the scatter of steps, or of clusters,
+excludes.
+
+Each way to part n steps into k and the m after them is looked at.  With d the mean of the last m logarithms less that
+of the first k, and s the standard deviation about the better of two shapes, one level and then another (a jump) and one
+level that is left along a line (a growth), d / (s sqrt(1/k + 1/m)) is Student's t with n - 3 degrees of freedom.  It
+is made a normal deviate z (Wallace), of which the skewness of the residuals is taken (Wilson and Hilferty), so that a
+few far tokens in one step of many are no rise.  s^2 is (1 + r) / (1 - r) times as large, r what chance does not explain
+of the correlation of residuals from step to step, MOST_SERIAL at most, and s at least LEAST_SCATTER.  There is a shift
+where the largest |z| reaches sqrt(2 log n + SURE): a chance of false alarms that goes like 1 / n, for `watch`
+looks anew at each step.  tests/benchmarks/rises.py measures what comes of it.
+
+The order of few steps is often chance, whatever their values.  So there are FEWEST_CHOICES ways to choose the steps of
+each part, or the scatter of clusters has to exclude it, too: that of a `StepLevel`, which hardly moves for a far token
+in one cluster, and in which a shift is sought as in the metric itself.  Where no part has so many ways, clusters
+decide, with s / sqrt((1 + r) / (1 - r)) in the place of their scatter where that is larger, from FEWEST_RESIDUALS steps
+on.  A shift holds in the last third of the m steps, too.  A growth has a flat stretch before it, of
+FEWEST_FLAT steps or more, where that explains the logarithms better than one line over all, with an F ratio above BENT.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +40,129 @@ from rlcorr_cli.causes.diagnosis import StepChange
 from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.causes.gap_sums import logit
 from rlcorr_cli.causes.numbers import ratios
-from rlcorr_cli.causes.rises import StepLevel, shift
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
+from rlcorr_cli.records.record import Number, Record
 from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+
+RISES = 2.0
+"""A shift by such a factor is told, and a smaller one where its 95% interval on that side reaches so far."""
+SURE, OWN, FEWEST_KNOWN = 9.0, 0.9, 40
+"""SURE as above; what z of the metric itself counts for beside that of clusters, which scatter less; fewer steps than
+the last are held to as much as these."""
+LEAST_SCATTER, MOST_SERIAL, FEWEST_CHOICES, FEWEST_RESIDUALS = 0.05, 0.5, 10_000, 8
+FEWEST_FLAT, BENT = 3, 12.0
+
+
+@frozen(kw_only=True)
+class StepLevel(Record):
+    """Of a step, or a range of steps, the mean over its clusters of the logarithm of each one's k3_kl, and the standard
+    error of that mean, null of a single cluster; of the rows in which the cause is sought."""
+
+    clusters: int
+    mean_log: float
+    error: Number
+
+
+Levels = Sequence[StepLevel | None]
+
+
+@frozen(kw_only=True)
+class Shift:
+    """since: the place of the first step after it; of a growth from the first step on 0.  before: the median of the
+    steps before it; of such a growth the first value.  after: the median from there on; of a growth the last value."""
+
+    shape: Literal["jump", "growth"]
+    since: int
+    before: float
+    after: float
+
+
+@frozen(kw_only=True)
+class _Scan:
+    """By how many steps come before, f64[n-1]: z, d, its standard error, and the squares that a jump and a growth
+    leave."""
+
+    z: Floats
+    differences: Floats
+    errors: Floats
+    jumps: Floats
+    growths: Floats
+
+
+def _scan(x: Floats, y: Floats, levels: Levels = ()) -> _Scan:
+    """All ways to part logarithms y, f64[n], at places x from 0 to 1.  levels: what y is of, where that is of
+    clusters."""
+    n, y, last = len(y), y - y.mean(), x[:-1]
+    before, after, squares = np.arange(1, n), np.arange(n - 1, 0, -1), float(y @ y)
+    of_x, of_xx, of_y, of_xy = (np.cumsum(of[::-1])[-2::-1] for of in (x, x * x, y, x * y))  # sums of the steps after
+    differences, roots = of_y / after + of_y / before, np.sqrt(1 / before + 1 / after)
+    jumps = squares - (differences / roots) ** 2
+    # The regression on max(0, x - the place of the last step before).
+    variance = of_xx - 2 * last * of_x + after * last**2 - (of_x - after * last) ** 2 / n
+    growths = squares - (of_xy - last * of_y) ** 2 / variance
+    is_jump = jumps.min() <= growths.min()
+    shape = np.arange(n) > jumps.argmin() if is_jump else np.maximum(0.0, x - x[growths.argmin()])
+    shape = shape - shape.mean()
+    left = y - (shape @ y) / (shape @ shape) * shape
+    squares = max(float(left @ left), 1e-30)
+    r = min(MOST_SERIAL, max(0.0, float(left[1:] @ left[:-1]) / squares - 1 / math.sqrt(n)))
+    scatter = math.sqrt(max(squares / max(1, n - 3), LEAST_SCATTER**2) * (1 + r) / (1 - r))
+
+    def normal(scatter: float, f: int) -> Floats:
+        """The size of Student's t with f degrees of freedom as a normal deviate."""
+        t = differences / (scatter * roots)
+        return (8 * f + 1) / (8 * f + 3) * np.sqrt(f * np.log1p(t * t / f))
+
+    side, skewness = np.sign(differences), float((left**3).mean()) / (squares / n) ** 1.5
+    a = np.maximum(side * skewness * (1 / after**2 - 1 / before**2) / roots**3, 1e-6)
+    z = 6 / a * (np.cbrt(1 + a * normal(scatter, max(1, n - 3)) / 2) - 1) + a / 6
+    fewest = next((some for some in range(1, n // 2 + 1) if math.comb(n, some) >= FEWEST_CHOICES), n)
+    known = [(of.error, of.clusters - 1) for of in levels if of is not None and of.error is not None]
+    of_clusters = np.zeros(n - 1)
+    if len(known) == n:
+        error, freedom = math.sqrt(fmean(error**2 for error, _ in known)), sum(freedom for _, freedom in known)
+        of_steps = math.sqrt(squares / (n - 3)) if n >= FEWEST_RESIDUALS else LEAST_SCATTER
+        of_clusters = normal(max(error, of_steps, LEAST_SCATTER), freedom)
+        of_clusters = np.minimum(of_clusters, z) if fewest < n else of_clusters
+    z = side * np.where(np.minimum(before, after) < fewest, of_clusters, z)
+    return _Scan(z=z, differences=differences, errors=scatter * roots, jumps=jumps, growths=growths)
+
+
+def shift(places: Sequence[float], values: Sequence[float], levels: Levels = (), *, n_steps: int = 0) -> Shift | None:
+    """The shift of a metric, of positive values, over steps at increasing places; None without one.  levels: of k3_kl,
+    where they are known.  n_steps: of all that were looked at, where more were than these."""
+    n, least = len(values), math.log(RISES)
+    if n < 2:
+        return None
+    x, logs = np.array(places, np.float64), np.log(np.array(values, np.float64))
+    x = (x - x[0]) / (x[-1] - x[0])
+    own, means = _scan(x, logs), [level.mean_log for level in levels if level is not None]
+    scans = [(OWN, own), *([(1.0, _scan(x, np.array(means), levels))] if len(means) == n else [])]
+    weight, found = max(scans, key=lambda scan: scan[0] * np.abs(scan[1].z).max())
+    at = int(np.abs(found.z).argmax())
+    k, m, side = at + 1, n - at - 1, float(np.sign(found.z[at]))
+    sizes = [(side * float(scan.differences[at]), float(scan.errors[at])) for scan in (own, found)]
+    is_small = any(size < least / 2 or size + 1.64 * error < least for size, error in sizes)
+    is_past = side * float(logs[-max(1, m // 3) :].mean() - logs[:k].mean()) < sizes[0][0] / 2
+    if weight * abs(found.z[at]) < math.sqrt(2 * math.log(max(n, n_steps, FEWEST_KNOWN)) + SURE) or is_small or is_past:
+        return None
+    bend = int(found.growths.argmin())
+    is_bent = (
+        bend + 1 >= FEWEST_FLAT and (found.growths[0] - found.growths[bend]) * (n - 3) > BENT * found.growths[bend]
+    )
+    flat = bend + 1 if is_bent else 0
+    before, after = float(np.median(values[: max(flat, 1)])), float(values[-1])
+    if found.growths.min() < found.jumps.min() and side * math.log(after / before) > least:
+        return Shift(shape="growth", since=flat, before=before, after=after)
+    jump = int(found.jumps.argmin())
+    k = jump + 1 if side * found.differences[jump] > 0 else k
+    before, after = (float(np.median(part)) for part in (values[:k], values[k:]))
+    return Shift(shape="jump", since=k, before=before, after=after)
+
 
 STEP = "step"
 """The column of levels that a dump's steps are."""

@@ -95,7 +95,8 @@ class Cause:
         return self.kind == "file" and self.is_fault
 
 
-_fault_of_a_file = partial(Cause, kind="file", effect="fault")
+_fault = partial(Cause, effect="fault")
+_fault_of_a_file = partial(_fault, kind="file")
 ANOMALIES: tuple[Cause, ...] = (
     _fault_of_a_file(
         name="bypass_copy",
@@ -249,11 +250,10 @@ _OF_A_GAP = (
         alike="rounding noise comes from arithmetic in bf16, and leaves values off the grid.",
         advice="Write log-probs as float32, computed by a log-softmax in float32.",
     ),
-    Cause(
+    _fault(
         name="mispaired_rows",
         scope="rows",
         sits_on="odd",
-        effect="fault",
         meaning="In some rows the two columns are of different responses: they were joined wrongly.",
         looks="In these rows both columns vary and hardly go together (correlation below 0.5 in each), nearly every "
         "token is far off, and neither policy can have drawn them: the mean ratio and the mean inverse ratio both lie "
@@ -263,11 +263,10 @@ _OF_A_GAP = (
         "go together.",
         advice="Join the two sides by id, not by the order of rows; `rlcorr inspect DUMP --row ID` shows one of these.",
     ),
-    Cause(
+    _fault(
         name="slipped_rows",
         scope="rows",
         sits_on="all",
-        effect="fault",
         meaning="Inside some rows one column slips: from some token on, or from the start, its log-probs are of "
         "earlier or later tokens.",
         looks="These rows agree up to some token, if at all, and from there on 1 to 8 places earlier or later.",
@@ -277,10 +276,9 @@ _OF_A_GAP = (
         "there, often at a tool call or a stop string.",
         source="rLLM #816, TRL #5224",
     ),
-    Cause(
+    _fault(
         name="top1_recorded",
         sought="recording",
-        effect="fault",
         moves_mean="below",
         proven="always",
         meaning="The rollout column holds the log-prob of the likeliest token, not of the sampled one.",
@@ -292,10 +290,9 @@ _OF_A_GAP = (
         advice="Read the log-prob of the sampled token, not the first candidate of the engine's top_logprobs.",
         source="NeMo-RL #3297",
     ),
-    Cause(
+    _fault(
         name="wrong_labels",
         sought="recording",
-        effect="fault",
         moves_mean="either",
         meaning="One column holds log-probs of other tokens than the sampled ones.",
         looks="Where the two columns differ by more than 1, they have nothing to do with each other (a correlation "
@@ -307,22 +304,20 @@ _OF_A_GAP = (
         advice="Compare the labels that this side scores with the sampled token ids, from the first far token of a row "
         "on (`rlcorr inspect DUMP --row ID`).",
     ),
-    Cause(
+    _fault(
         name="first_token",
         scope="tokens",
         sits_on="first",
-        effect="fault",
         meaning="The first token of a response is off, and the others are not.",
         looks="First tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance.",
         certainty="Two such tokens at least, and a rate that chance gives fewer than 3 in 10,000 dumps.",
         alike="position_decays, where tokens after the first are off, too, and less and less.",
         advice=SAME_PROMPT,
     ),
-    Cause(
+    _fault(
         name="last_token",
         scope="tokens",
         sits_on="last",
-        effect="fault",
         moves_mean="either",
         meaning="The last token of a response is off, and the others are not.",
         looks="Last tokens are off by more than a factor of 2 at five times the rate of the others, beyond chance; a "
@@ -332,11 +327,10 @@ _OF_A_GAP = (
         advice="Check which end token each side scores. One that the framework appended has no log-prob: mask it.",
         source="SkyRL #2148",
     ),
-    Cause(
+    _fault(
         name="mask_boundary",
         scope="tokens",
         sits_on="seams",
-        effect="fault",
         meaning="Tokens after a masked stretch inside a response (a tool's output) are off, and the others are not.",
         looks="The first four tokens after such a stretch are off by more than a factor of 2 at five times the rate of "
         "the others, beyond chance.",
@@ -370,13 +364,12 @@ _OF_A_GAP = (
         alike="repetition_penalty in a dump without token ids: tokens that repeat stand late.",
         advice="Compare RoPE's settings, the precision of the KV cache, and what the cache keeps.",
     ),
-    Cause(
+    _fault(
         name="position_decays",
         sought="along",
         not_beside=("slipped_rows", "repetition_penalty"),  # tokens that repeat stand late
         scope="trend",
         sits_on="inner",
-        effect="fault",
         rank=2,
         meaning="The first tokens of a response are the farthest off, and later ones less and less.",
         looks="The typical distance falls along the logarithm of the index, nearly by half or more over a response.",
@@ -384,13 +377,12 @@ _OF_A_GAP = (
         alike="first_token, where the first is off alone.",
         advice=SAME_PROMPT,
     ),
-    Cause(
+    _fault(
         name="repetition_penalty",
         sought="curve",
         at_equal_surprise=True,
         needs="token ids",
         scope="setting",
-        effect="fault",
         least_share=0.1,
         meaning="One side's log-probs are after a repetition (or frequency, or presence) penalty, the other's are not.",
         looks="At the same surprise, tokens that stood in the response before are moved, and new ones are not.",
@@ -399,11 +391,10 @@ _OF_A_GAP = (
         alike="Without token_ids it looks like other_weights, drift or position_grows.",
         advice="Sample without a penalty, or return log-probs from before it.",
     ),
-    Cause(
+    _fault(
         name="temperature_and_truncation",
         sought="curve",
         scope="setting",
-        effect="fault",
         moves_mean="either",
         reading="a temperature and a cut",
         proven="unless_stale",
@@ -413,11 +404,10 @@ _OF_A_GAP = (
         alike="A cut under softcapped logits.",
         advice="Return log-probs from before the sampler, or apply the same temperature and cut in training.",
     ),
-    Cause(
+    _fault(
         name="top_p",
         sought="curve",
         scope="setting",
-        effect="fault",
         moves_mean="either",
         least_share=0.05,
         reading="top-p",
@@ -433,11 +423,10 @@ _OF_A_GAP = (
         advice="Return log-probs from before truncation, or apply the same top-p in training.",
         source="TRL #6789",
     ),
-    Cause(
+    _fault(
         name="min_p",
         sought="curve",
         scope="setting",
-        effect="fault",
         moves_mean="either",
         least_share=0.05,
         reading="min-p",
@@ -450,12 +439,11 @@ _OF_A_GAP = (
         alike="top_p near 1, where hardly any token lies near the bound, or under noise of 0.25 in log-odds or more.",
         advice="Return log-probs from before truncation, or apply the same min-p in training.",
     ),
-    Cause(
+    _fault(
         name="temperature",
         sought="curve",
         not_beside=("column",),
         scope="setting",
-        effect="fault",
         moves_mean="above",
         reading="a temperature",
         meaning="The two sides' log-probs are of different temperatures.",
@@ -480,11 +468,10 @@ _OF_A_GAP = (
         alike="temperature, whose spread is level.",
         advice="Give both sides the same softcap of the final logits.",
     ),
-    Cause(
+    _fault(
         name="unnormalised",
         sought="curve",
         not_beside=("column",),
-        effect="fault",
         moves_mean="either",
         proven="always",
         meaning="One side's numbers are not log-probs: they do not sum to 1 over the vocabulary.",
@@ -495,12 +482,11 @@ _OF_A_GAP = (
         alike="A drawn-from-neither mixture, such as several cuts or temperatures at once.",
         advice="Divide logits by the temperature before the log-softmax, not log-probs after it.",
     ),
-    Cause(
+    _fault(
         name="top_k",
         sought="curve",
         not_beside=("column",),
         scope="setting",
-        effect="fault",
         moves_mean="either",
         reading="top-k",
         meaning="One side's log-probs are after top-k sampling, the other's are not.",
@@ -564,10 +550,9 @@ _OF_A_GAP = (
         alike="stale_policy, whose rows gain with the advantage; other_weights; repetition_penalty without token_ids.",
         advice="Check how old the rollout's weights are, and which checkpoint each side loaded.",
     ),
-    Cause(
+    _fault(
         name="padded_vocabulary",
         sought="spread",
-        effect="fault",
         moves_mean="below",
         reading="a padded vocabulary",
         meaning="Training's softmax runs over rows of the vocabulary's padding, which rollout leaves out.",

@@ -2,7 +2,7 @@
 
 Steps are groups like any other, in their order.  Of each main metric a Course has the first, the last and the worst
 step; of each rule the steps that break it; and of k3_kl whether it rises or falls by more than chance
-(causes/rises.py), by how much, and how fast it doubles where it does so steadily.  `course` is asked by every report
+(causes/steps.py), by how much, and how fast it doubles where it does so steadily.  `course` is asked by every report
 that has steps, and the sentence on it stands in `show/words.py`.
 
 Few sequences tell little.  So a step is held to rules only where it has FEWEST_TOKENS and FEWEST_CLUSTERS; of smaller
@@ -17,7 +17,7 @@ from itertools import groupby
 from statistics import correlation, linear_regression, median
 from typing import Annotated, Any
 
-from rlcorr_cli.causes.rises import RISES, Levels, Shift, shift
+from rlcorr_cli.causes.steps import RISES, Levels, Shift, shift
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, shown_at
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding
-from rlcorr_cli.causes.rises import StepLevel
+from rlcorr_cli.causes.steps import StepLevel
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import spread_of_noise

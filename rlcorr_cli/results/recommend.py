@@ -346,7 +346,10 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
 _APART = ("seq_tv", "token_tv", "token_ess")
 _GAP_METRICS: Mapping[Flag, tuple[str, ...]] = {
     "moved": ("advantage_shift", "advantage_shift_se"),
-    **dict.fromkeys(("outliers", "far", "near", "weight"), _APART),
+    "outliers": _APART,
+    "far": _APART,
+    "near": _APART,
+    "weight": _APART,
 }
 
 

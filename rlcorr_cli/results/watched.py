@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from rlcorr_cli.causes.rises import StepLevel
+from rlcorr_cli.causes.steps import StepLevel
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.records.record import HIDDEN, Key, Number, Output, Record, Scalar, computed

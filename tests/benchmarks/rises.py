@@ -17,8 +17,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.rises import StepLevel
-from rlcorr_cli.causes.steps import LEAST_K3
+from rlcorr_cli.causes.steps import LEAST_K3, StepLevel
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.results.course import shift_of
 from rlcorr_cli.runs.watch import FIRST, RECENT, doubled

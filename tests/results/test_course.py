@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlcorr_cli.causes.rises import StepLevel
+from rlcorr_cli.causes.steps import StepLevel
 from rlcorr_cli.causes.wording import levels_named, steps_named
 from rlcorr_cli.results.course import AtStep, Course, Rise, course, is_judged, neighbours, reliable
 from rlcorr_cli.results.rules import RULES

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rlcorr_cli.causes.rises import Shift, StepLevel, shift
+from rlcorr_cli.causes.steps import Shift, StepLevel, shift
 from rlcorr_cli.runs.watch import FIRST, RECENT, doubled
 
 Values = Sequence[float]
