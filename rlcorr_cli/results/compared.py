@@ -308,6 +308,7 @@ def _group(
     nothing = uncorrected(plans[0].plan.mode)
     of_nothing, *of_plans = (ComparedTotals.of(totals, plan, at) for plan in (nothing, *(each.plan for each in plans)))
     metrics = diagnosed | _advantage_shift(of_nothing)
+    replicates = None if drawn is None else drawn.replicates.get(COMPARISON)
     values = tuple(
         PlanValues(
             name=named.name,
@@ -316,8 +317,8 @@ def _group(
             also=named.also,
             # A replicate knows no batches, by whose means its weights could be divided.
             intervals={}
-            if drawn is None or (n_batches > 1 and divides_by_mean(named.plan))
-            else _intervals(compared, drawn, named.plan),
+            if drawn is None or replicates is None or (n_batches > 1 and divides_by_mean(named.plan))
+            else compared_intervals(compared, replicates, drawn.replicates[named.plan.mode], named.plan),
             is_named=named.is_named,
         )
         for named, of_plan in zip(plans, of_plans, strict=True)
@@ -387,11 +388,6 @@ def _with_group_objectives(
 def _batch_means(totals: Totals, plan: Plan) -> dict[Any, float]:
     """What each batch's weights are divided by, where they are."""
     return weight_means(totals, plan) if divides_by_mean(plan) else {}
-
-
-def _intervals(values: Values, measured: Measured, plan: Plan) -> dict[str, tuple[float, float]]:
-    replicates = measured.replicates.get(COMPARISON)
-    return {} if replicates is None else compared_intervals(values, replicates, measured.replicates[plan.mode], plan)
 
 
 def _advantage_shift(totals: ComparedTotals) -> Values:

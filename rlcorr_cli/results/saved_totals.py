@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from rlcorr_cli import __version__
-from rlcorr_cli.causes.features import Yardstick
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files import located
 from rlcorr_cli.frozen import frozen
@@ -126,10 +125,10 @@ def grouped_totals(path: str, run: S, columns: Sequence[str]) -> S:
         raise UsageError(f"{path}: {error.what}", error.do) from None
 
 
-def report_in(path: str, run: RunTotals, clean: Yardstick | None = None) -> Report:
-    """The report of what a file holds, whose totals may lack what this release reads.  clean: as of `search`."""
+def report_in(path: str, run: RunTotals) -> Report:
+    """The report of what a file holds, whose totals may lack what this release reads."""
     try:
-        return replace(report_of(run, clean=clean), totals=run)
+        return replace(report_of(run), totals=run)
     except UnknownTotalError as error:
         raise DataError(f"{path} was written by another release of rlcorr: it has no {error.args[0]}.", AGAIN) from None
 

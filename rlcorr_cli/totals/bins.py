@@ -353,7 +353,10 @@ class BinnedTotals:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, which reports have: whole tables, but for the rows of a scatter without a count."""
         return {
-            "counts": {name: _rows_to_dict(scatter) for name, scatter in self.counts.items()},
+            "counts": {
+                name: {str(i): row.tolist() for i, row in enumerate(square(scatter)) if row.any()}
+                for name, scatter in self.counts.items()
+            },
             "spread": {name: _floats_to_list(_spread_table(self.spread[name], SUMS[name])) for name in self.spread},
             "histograms": {name: histogram_to_list(histogram) for name, histogram in self.histograms.items()},
         }
@@ -380,10 +383,6 @@ class BinnedTotals:
 def square(scatter: Binned[Grid]) -> NDArray[np.int64]:
     """A scatter's counts as a square, i64[parts, parts]."""
     return scatter.table(scatter.counts).reshape(scatter.binning.parts, -1)
-
-
-def _rows_to_dict(scatter: Binned[Grid]) -> dict[str, list[int]]:
-    return {str(i): row.tolist() for i, row in enumerate(square(scatter)) if row.any()}
 
 
 def _scatter_from_dict(grid: Grid, rows: Mapping[str, list[int]]) -> Binned[Grid]:
