@@ -37,12 +37,11 @@ from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.row_sampling import rollout_keys
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.reading.batches import resolved
-from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
-from rlcorr_cli.totals.row_sample import Index, RowSample
+from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 
-Flags = NDArray[np.bool_]
 LogProbs = NDArray[Any]
 
 FLOOR, ZEROS = "floor_value", "unscored_zeros"
@@ -74,36 +73,36 @@ class Column:
     x: LogProbs
     other: str
     y: LogProbs
-    n: Index
+    n: Ints
 
     @cached_property
-    def at(self) -> Index:
+    def at(self) -> Ints:
         """The place of each token among all, i64[V]."""
         return np.arange(len(self.x))
 
     @cached_property
-    def rows(self) -> Index:
+    def rows(self) -> Ints:
         """The row of each token, i64[V]."""
         return np.repeat(np.arange(len(self.n)), self.n)
 
     @cached_property
-    def places(self) -> Index:
+    def places(self) -> Ints:
         """The place of each token in its row."""
         return self.at - starts_of(self.n)[self.rows]
 
     @property
-    def ids(self) -> Index:
+    def ids(self) -> Ints:
         """The id of each token; its place among all where ids are not known."""
         ids, valid = self.sample.token_ids, self.sample.valid
         return self.at if ids is None else ids if valid is None else ids[valid]
 
     @property
-    def before(self) -> Index:
+    def before(self) -> Ints:
         """The token before each in its row, or itself."""
         return self.at - (self.places > 0)
 
     @property
-    def after(self) -> Index:
+    def after(self) -> Ints:
         """The token after each in its row, or itself."""
         return self.at + (self.places < self.n[self.rows] - 1)
 
@@ -205,7 +204,7 @@ def again_and_again(c: Column) -> Flags:
     return hit[c.rows] if of_both else c.differ(hit)
 
 
-def tied(c: Column, one: Index, two: Index, least: float) -> Flags:
+def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
     """Tokens whose value is the mean of those of tokens `one` and `two` (the same twice: equal to it), while the other
     column's is not; none unless that holds for `least` of the unsure tokens, and four times as often as any two values
     tie.  A token paired with itself does not count, nor the smallest value, which `floor` judges."""

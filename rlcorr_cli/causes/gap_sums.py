@@ -23,11 +23,9 @@ from rlcorr_cli.causes.numbers import once
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import EXP_LIMIT
-from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
-Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 EARLY, AFTER_GAP = 3, 3
 """How many tokens after a row's first are "early", and how many after one of part "gap" are "after_gap"."""
 
@@ -40,12 +38,12 @@ class TokenPlaces:
     ones included.  turn: how many masked stretches lie between the two.
     """
 
-    part: Index
-    index: Index
-    turn: Index
+    part: Ints
+    index: Ints
+    turn: Ints
 
 
-def token_places(valid: Flags | None, n_valid: Index) -> TokenPlaces:
+def token_places(valid: Flags | None, n_valid: Ints) -> TokenPlaces:
     """Of all valid tokens of rows that have one each.  valid: of all tokens, None where all are; n_valid: of each
     row."""
     n, lengths = int(n_valid.sum()), n_valid
@@ -113,7 +111,7 @@ class TokenGaps:
     v: Floats
     d: Floats
     inside: Flags
-    surprise: Index
+    surprise: Ints
     columns: Mapping[str, NDArray[Any]]
 
     @classmethod
@@ -165,13 +163,13 @@ class TokenGaps:
             columns=dict(zip(gap.TOKEN_SUMS, columns, strict=True)),
         )
 
-    def spread_bin(self) -> Index:
+    def spread_bin(self) -> Ints:
         """The bin of d."""
         steps = np.log(np.abs(self.d) / gap.SPREAD_LEAST) / math.log(gap.SPREAD_FACTOR)
         steps = np.clip(np.floor(steps), -1, gap.SPREAD_STEPS - 1) + 1
         return gap.SPREAD_STEPS + np.copysign(steps, self.d).astype(np.int64)
 
-    def certain_bin(self) -> Index:
+    def certain_bin(self) -> Ints:
         """The bin of ln(-a), with N_CERTAIN added where b < 0."""
         steps = np.floor((np.log(-np.minimum(self.a, 0.0)) - gap.CERTAIN_LEAST) / gap.CERTAIN_STEP)
         return (self.b < 0) * gap.N_CERTAIN + np.clip(steps + 1, 0, gap.N_CERTAIN - 1).astype(np.int64)
@@ -187,7 +185,7 @@ def _log_odds(logp: Floats, miss: Floats) -> Floats:
     return np.clip(logp, *gap.LOGP_RANGE) - np.log(np.clip(miss, LEAST_MISS, MOST_MISS))
 
 
-def sums_at(at: Index, n: int, columns: Iterable[NDArray[Any]]) -> Floats:
+def sums_at(at: Ints, n: int, columns: Iterable[NDArray[Any]]) -> Floats:
     """Sums of columns [V] at each of 0 .. n - 1: f64[n, K]."""
     # Without a value NumPy counts in integers, weights or not.
     return np.stack([np.bincount(at, column, n) for column in columns], axis=-1).astype(np.float64, copy=False)
@@ -208,21 +206,21 @@ class GapRows:
     of each row, i64[R].
     """
 
-    lengths: Index
+    lengths: Ints
     stored: tuple[NDArray[np.floating], NDArray[np.floating]]
     values: TokenGaps
     places: TokenPlaces
     keys: NDArray[np.uint64]
-    prompts: Index
+    prompts: Ints
     advantages: Floats
-    levels: Mapping[str, tuple[Index, tuple[object, ...]]]
-    token_ids: Index | None
+    levels: Mapping[str, tuple[Ints, tuple[object, ...]]]
+    token_ids: Ints | None
     again: Flags | None
-    row: Index
+    row: Ints
     in_body: Flags
-    apart: Index
-    cell: Index
-    group: Index
+    apart: Ints
+    cell: Ints
+    group: Ints
 
     @classmethod
     def of(cls, sample: RowSample, first: int, last: int) -> "GapRows":
@@ -379,7 +377,7 @@ class _Sums:
     far_size: Floats
     apart: list[NDArray[Any]]
     in_odd: NDArray[np.bool_]
-    part: Index
+    part: Ints
     inside: NDArray[np.bool_]
 
     @classmethod
@@ -570,12 +568,12 @@ class _Sums:
         )
 
 
-def _counts_at(at: Index, n: int) -> Floats:
+def _counts_at(at: Ints, n: int) -> Floats:
     """How many at each of 0 .. n - 1: f64[n]."""
     return np.bincount(at, minlength=n).astype(np.float64)
 
 
-def _folded(rows: Floats, at: Index, n: int) -> Floats:
+def _folded(rows: Floats, at: Ints, n: int) -> Floats:
     """Sums of rows [R, ...] at each of 0 .. n - 1: f64[n, ...]."""
     folded = np.zeros((n, *rows.shape[1:]))
     if not len(rows):

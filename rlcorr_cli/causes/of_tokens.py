@@ -24,7 +24,7 @@ from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.totals.flat import Floats, starts_of
+from rlcorr_cli.totals.flat import Floats, Ints, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4
@@ -237,7 +237,6 @@ FAR_OFF = 5.0
 MAD_OF_NORMAL = 0.6745
 ROUNDS = 6
 """Such tokens bend the line that they are measured from, so it is drawn again without them until none is left."""
-Index = NDArray[np.int64]
 
 
 @frozen(kw_only=True)
@@ -422,7 +421,7 @@ def scored_again(sample: RowSample) -> tuple[float, float] | None:
     return rollout, train
 
 
-def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Index, NDArray[np.uint64]]]:
+def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Ints, NDArray[np.uint64]]]:
     """Tokens at each place of the rows that still share a prefix with others: b, a, their ids and their prefixes."""
     if sample.token_ids is None:
         return
@@ -452,7 +451,7 @@ def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Index, NDArray
 
 
 def _differences(
-    b: Floats, a: Floats, ids: Index, prefix: NDArray[np.uint64]
+    b: Floats, a: Floats, ids: Ints, prefix: NDArray[np.uint64]
 ) -> tuple[Floats, Floats, NDArray[np.uint64], Floats]:
     """Each different token's b and a less the mean of its prefix's tokens, the prefix, and the probability that these
     have in b together; no token that is alone after its prefix."""

@@ -47,14 +47,13 @@ from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import Flags, Ints, offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
 
 SYNC = "Check first that the weights of every update reach the rollout engine."
 """Comes first in the advice where other weights grow with the step, or come and go."""
-Tokens, Indices = NDArray[np.bool_], NDArray[np.int64]
 BROAD = {name for name, row in CAUSES.items() if row.scope == "broad"}
 HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
@@ -228,7 +227,7 @@ def _facts_of_place(place: PlaceOfGap, inside: Diagnosis, rest: Diagnosis) -> li
     ]
 
 
-def with_shared_places(sample: RowSample, diagnosis: Diagnosis, tokens: Mapping[str, Tokens]) -> Diagnosis:
+def with_shared_places(sample: RowSample, diagnosis: Diagnosis, tokens: Mapping[str, Flags]) -> Diagnosis:
     """The diagnosis in which faults of single rows and tokens say which place nearly all of their rows are of.  tokens:
     of tokens_of_faults."""
     far, starts = np.abs(sample.train.astype(np.float64) - sample.rollout) > LN_2, starts_of(sample.n_valid)
@@ -248,7 +247,7 @@ def with_shared_places(sample: RowSample, diagnosis: Diagnosis, tokens: Mapping[
 
 
 def beside_faults(
-    sample: RowSample, whole: Diagnosis, tokens: Mapping[str, Tokens], context: Context
+    sample: RowSample, whole: Diagnosis, tokens: Mapping[str, Flags], context: Context
 ) -> Diagnosis | None:
     """The diagnosis where faults of single rows or tokens make most of the gap, and so hide what else is wrong: beside
     them what the rest shows by itself.  None where they make less.  tokens: of tokens_of_faults.
@@ -290,10 +289,10 @@ def beside_faults(
     return replace(whole, causes=(*faults, *hidden.values(), *in_order(noise)))
 
 
-def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[str, Tokens]:
+def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[str, Flags]:
     """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
     or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
-    tokens: dict[str, Tokens] = {}
+    tokens: dict[str, Flags] = {}
     for row in (CAUSES[cause.cause] for cause in causes):
         if row.scope == "rows":
             slipped = np.zeros(sample.n_rows, np.bool_)
@@ -306,7 +305,7 @@ def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[
     return tokens
 
 
-def _sat_on(sample: RowSample, sits_on: str) -> Indices:
+def _sat_on(sample: RowSample, sits_on: str) -> Ints:
     """The tokens of a place in each row."""
     if sits_on in ("first", "last"):
         return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1

@@ -19,7 +19,6 @@ from math import comb, exp, log, log10, sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.causes.gap_sums import gap_totals
@@ -27,11 +26,9 @@ from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.flat import Flags, Floats, Ints
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 LAG, VERSION, PROMPT, LENGTH = "lag", "policy_version", "group_id", "prompt_length"
 TELL_TIME = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
@@ -74,7 +71,7 @@ class PlaceOfGap:
     column: str
     levels: tuple[Any, ...]
     every: tuple[Any, ...]
-    at: Mask
+    at: Flags
     size: float = 1.0
     z: float = 0.0
     share: float = 0.0
@@ -139,7 +136,7 @@ def place_of(sample: RowSample) -> PlaceOfGap | None:
     return replace(place, steps=steps)
 
 
-def shared_by(sample: RowSample, at: Mask) -> PlaceOfGap | None:
+def shared_by(sample: RowSample, at: Flags) -> PlaceOfGap | None:
     """The smallest place that nearly all of some rows stand in, not by chance.
 
     With shares s of all rows and f of these n rows inside the place, chance is at most e^(-n D), D = f ln(f / s) +
@@ -165,7 +162,7 @@ def shared_by(sample: RowSample, at: Mask) -> PlaceOfGap | None:
     return min(places, key=lambda place: place.token_share, default=None)
 
 
-def _neighbours(here: Index, every: Index) -> Index:
+def _neighbours(here: Ints, every: Ints) -> Ints:
     """The range of levels with the fewest rows that holds NEARLY_ALL of `here`; counts in the order of the levels."""
     sums, of_all = np.append(0, np.cumsum(here)), np.append(0, np.cumsum(every))
     lasts = np.searchsorted(sums, sums[:-1] + NEARLY_ALL * sums[-1])
@@ -175,7 +172,7 @@ def _neighbours(here: Index, every: Index) -> Index:
     return np.arange(best, lasts[best])
 
 
-def _fewest(here: Index, every: Index) -> Index:
+def _fewest(here: Ints, every: Ints) -> Ints:
     """Levels in the order of the share of `here` in them, until they hold NEARLY_ALL of it."""
     order = np.argsort(-ratios(here.astype(np.float64), every.astype(np.float64)), kind="stable")
     enough = int(np.searchsorted(np.cumsum(here[order]), NEARLY_ALL * here.sum())) + 1
@@ -203,7 +200,7 @@ def _is_ordered(column: ColumnOfKeys) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in column.values)
 
 
-def _level_of_each(prompts: ColumnOfKeys, column: ColumnOfKeys) -> Index | None:
+def _level_of_each(prompts: ColumnOfKeys, column: ColumnOfKeys) -> Ints | None:
     """The code of the level of each prompt; None where some have rows of several."""
     level = np.zeros(len(prompts.values), np.int64)
     level[prompts.codes] = column.codes
@@ -215,12 +212,12 @@ def _is_same(column: ColumnOfKeys, other: ColumnOfKeys) -> bool:
     return n == len(other.values) and len(np.unique(column.codes * n + other.codes)) == n
 
 
-def _ordered(column: ColumnOfKeys) -> Index:
+def _ordered(column: ColumnOfKeys) -> Ints:
     """Its codes in the order of their values."""
     return np.array(sorted(range(len(column.values)), key=lambda code: order_of_keys(column.values[code])), np.int64)
 
 
-def _place_of_levels(name: str, column: ColumnOfKeys, codes: Index, **of_place: Any) -> PlaceOfGap:
+def _place_of_levels(name: str, column: ColumnOfKeys, codes: Ints, **of_place: Any) -> PlaceOfGap:
     order = _ordered(column)
     wanted = set(codes.tolist())
     return PlaceOfGap(
@@ -251,7 +248,7 @@ class _Rows:
         scores = np.stack([score - _means(score, column)[0][column.codes] for score in self.scores])
         return _Rows(sample=self.sample, scores=scores)
 
-    def share(self, at: Mask) -> float:
+    def share(self, at: Flags) -> float:
         """Of the gap, what some rows hold above the others' l^2 per e^2."""
         sums = gap_totals(self.sample)
         (l2_in, e2_in), (l2_out, e2_out) = (
@@ -310,7 +307,7 @@ def _best_place(
     )
 
 
-def _difference(column: ColumnOfKeys, score: Floats, codes: Index) -> tuple[float, float]:
+def _difference(column: ColumnOfKeys, score: Floats, codes: Ints) -> tuple[float, float]:
     """How far these levels lie above the others by a score, and that in standard errors."""
     mean, n, deviation = _means(score, column)
     inside = np.isin(np.arange(len(n)), codes)
@@ -319,7 +316,7 @@ def _difference(column: ColumnOfKeys, score: Floats, codes: Index) -> tuple[floa
     return off, off / deviation / sqrt(ratio(1, n_in, 1.0) + ratio(1, n_out, 1.0))
 
 
-def _to_the_start(codes: Index, column: ColumnOfKeys, scores: Floats) -> Index:
+def _to_the_start(codes: Ints, column: ColumnOfKeys, scores: Floats) -> Ints:
     """Levels, and where they are the last ones those before them from which on all are MIN_SIZE times the median one of
     the others, by either score: a gap that grows to a level has begun before."""
     order = _ordered(column)
@@ -336,7 +333,7 @@ def _start(column: ColumnOfKeys, scores: Floats) -> Any:
     return column.values[order[first]] if 0 < first < len(order) else None
 
 
-def _first_above(column: ColumnOfKeys, scores: Floats, others: Index) -> int:
+def _first_above(column: ColumnOfKeys, scores: Floats, others: Ints) -> int:
     """The place in order of the first level from which on all are MIN_SIZE times the median one of others, by either
     score."""
     order, firsts = _ordered(column), list[int]()
@@ -351,7 +348,7 @@ class _Apart:
     """Levels that lie higher than all others: size: by how much, z: that in standard errors.  slope: of a line through
     all levels, where that fits better."""
 
-    codes: Index
+    codes: Ints
     size: float
     z: float
     slope: float | None

@@ -27,12 +27,10 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.flat import Floats, offsets_of, ranges
+from rlcorr_cli.totals.flat import Flags, Floats, Ints, offsets_of, ranges
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""
-Index = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 EXP_LIMIT = 700.0
 """e^+-700 is the last that float64 holds with room for a product; larger log-ratios are exponentiated as +-700."""
@@ -110,7 +108,7 @@ def as_floats(values: Array) -> Array:
     return xp.astype(values, xp.float64)
 
 
-def bin_counts(at: Array, n: int) -> Index:
+def bin_counts(at: Array, n: int) -> Ints:
     """How many of each of 0 .. n - 1, i64[n] on the host.  at: whole numbers."""
     if isinstance(at, np.ndarray):
         return np.bincount(at, minlength=n)
@@ -157,7 +155,7 @@ class Segments:
     No row is empty: `np.add.reduceat` gives an empty row the next one's value.  What is reduced comes to the host.
     """
 
-    offsets: Index
+    offsets: Ints
     device: Device = CPU
 
     @property
@@ -171,7 +169,7 @@ class Segments:
         return int(self.offsets[-1])
 
     @cached_property
-    def lengths(self) -> Index:
+    def lengths(self) -> Ints:
         """Values of each row, i64[B]."""
         return np.diff(self.offsets)
 
@@ -245,7 +243,7 @@ class Segments:
         return torch.segment_reduce(values, how, offsets=self._device_offsets, unsafe=True).cpu().numpy()
 
 
-def row_blocks(offsets: Index, device: Device, block_tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, int]]:
+def row_blocks(offsets: Ints, device: Device, block_tokens: int = BLOCK_TOKENS) -> Iterator[tuple[int, int]]:
     """The rows that are computed at once, first and past the last: on a CPU whole rows of some `block_tokens` values,
     elsewhere all.  offsets: i64[B+1]."""
     n_rows, n_values = len(offsets) - 1, int(offsets[-1])

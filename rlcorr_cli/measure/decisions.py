@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rlcorr_cli.measure.arrays import Device, Flags, concatenated, host, row_blocks
+from rlcorr_cli.measure.arrays import Device, concatenated, host, row_blocks
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, budgeted, correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.tokens import Tokens
@@ -17,7 +17,7 @@ from rlcorr_cli.plans.plan import Budget, Plan, Rejection
 from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, FloatBits
 from rlcorr_cli.totals.earlier_readings import BudgetGroup, Crossing, binned_values
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.flat import Flags, Floats
 from rlcorr_cli.totals.totals import GroupKey
 
 BudgetBounds = Mapping[str, Mapping[GroupKey, float]]

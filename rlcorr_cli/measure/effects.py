@@ -12,12 +12,12 @@ from typing import Literal
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, Flags, Segments, namespace, product
+from rlcorr_cli.measure.arrays import Array, Segments, namespace, product
 from rlcorr_cli.measure.correct import MAX_WEIGHT, Corrected, Rejected, Weighted, inside
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens, exp_as_rho
 from rlcorr_cli.plans.plan import STATISTICS, Bounds
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.flat import Flags, Floats
 
 Ends = tuple[float | None, float | None]
 """A statistic's bounds, low and high; None for none."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, Flags, concatenated, host, row_blocks
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, concatenated, host, row_blocks
 from rlcorr_cli.measure.comparison import Comparing, advantage_columns, mean_advantages
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
@@ -35,7 +35,7 @@ from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.bins import BinnedTotals, Histogram, Histograms
 from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT, RolloutTotals
-from rlcorr_cli.totals.flat import Floats, by_group
+from rlcorr_cli.totals.flat import Flags, Floats, by_group
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample, join_keys
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails

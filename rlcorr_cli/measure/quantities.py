@@ -22,11 +22,11 @@ from typing import Any, Literal
 import numpy as np
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, Flags
+from rlcorr_cli.measure.arrays import Array
 from rlcorr_cli.measure.correct import inside
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.flat import Flags, Floats
 from rlcorr_cli.totals.totals import Merge
 
 Table = dict[str, Floats]

@@ -18,7 +18,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.flat import Floats, offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import Floats, Ints, offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, join_keys, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
@@ -26,7 +26,6 @@ NAME_BYTES = 1 << 10
 """Of an id, by which a row is named; rows are told apart by all of it."""
 HEAD = 16
 """Tokens of a row that a sample of rows is drawn by."""
-Index = NDArray[np.int64]
 
 
 @dataclass
@@ -165,13 +164,13 @@ def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDAr
     return lengths, every[ranges(ends[:-1], lengths)]
 
 
-def head_keys(logp: NDArray[np.floating], lengths: Index) -> Keys:
+def head_keys(logp: NDArray[np.floating], lengths: Ints) -> Keys:
     """A hash of how each row begins, u64[B].  logp: [V]; lengths: i64[B], of its rows."""
     heads = np.minimum(lengths, HEAD)
     return keys_of_floats(logp[ranges(starts_of(lengths), heads)], offsets_of(heads))
 
 
-def rollout_keys(rollout: NDArray[np.floating], lengths: Index) -> Keys:
+def rollout_keys(rollout: NDArray[np.floating], lengths: Ints) -> Keys:
     """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
     return join_keys(head_keys(rollout, lengths), lengths.astype(np.uint64))
 

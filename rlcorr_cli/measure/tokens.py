@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, Flags, Segments
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Array, Device, Segments
 from rlcorr_cli.plans.plan import Gate, Mode, Of
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.flat import Flags, Floats
 
 
 @frozen(kw_only=True)

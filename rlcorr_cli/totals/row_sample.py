@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
-from rlcorr_cli.totals.flat import ranges, starts_of
+from rlcorr_cli.totals.flat import Ints, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 
 MOST_TOKENS = 550_000
@@ -32,7 +32,6 @@ MOST_LEVEL = 64 * LEVELS
 TURN = "turn"
 ARRAY = "array"
 """The key of a field's metadata that says what array it is."""
-Index = NDArray[np.int64]
 Of = Literal["rows", "valid tokens", "tokens", "bytes of names"]
 """What an array of a sample has a value for each of."""
 
@@ -41,11 +40,11 @@ Of = Literal["rows", "valid tokens", "tokens", "bytes of names"]
 class ColumnOfKeys:
     """A column of R rows (worker, step): the code of each row, i64[R], and the values that codes stand for."""
 
-    codes: Index
+    codes: Ints
     values: tuple[Any, ...]
 
     @classmethod
-    def of(cls, codes: Index, values: Sequence[Any]) -> "ColumnOfKeys":
+    def of(cls, codes: Ints, values: Sequence[Any]) -> "ColumnOfKeys":
         """A column whose codes may stand for one value several times."""
         code = {value: i for i, value in enumerate(dict.fromkeys(values))}
         return cls(codes=np.array([code[value] for value in values], np.int64)[codes], values=tuple(code))
@@ -59,7 +58,7 @@ class ColumnOfKeys:
         if len(self.codes) and not 0 <= self.codes.min() <= self.codes.max() < len(self.values):
             raise ValueError("a code of a column stands for no value")
 
-    def rows(self, at: Index) -> "ColumnOfKeys":
+    def rows(self, at: Ints) -> "ColumnOfKeys":
         """These rows, and no more values than they have."""
         used, codes = np.unique(self.codes[at], return_inverse=True)
         return ColumnOfKeys(codes=codes.astype(np.int64), values=tuple(self.values[code] for code in used.tolist()))
@@ -114,15 +113,15 @@ class RowSample:
     columns: tuple[str, str, str | None] = ("rollout_log_probs", "old_log_probs", None)
     legs: tuple[str, ...] = ()
     keys: Keys = _array("rows", np.uint64)
-    n_valid: Index = _array("rows", np.int64)
-    n_tokens: Index = _array("rows", np.int64)
+    n_valid: Ints = _array("rows", np.int64)
+    n_tokens: Ints = _array("rows", np.int64)
     ids: Keys = _array("rows", np.uint64)
     prompts: Keys = _array("rows", np.uint64)
     advantages: NDArray[np.float64] = _array("rows", np.float64)
-    n_name: Index = _array("rows", np.int64)
-    files: Index = _array("rows", np.int64)
-    numbers: Index = _array("rows", np.int64)
-    starts: Index = _array("rows", np.int64)
+    n_name: Ints = _array("rows", np.int64)
+    files: Ints = _array("rows", np.int64)
+    numbers: Ints = _array("rows", np.int64)
+    starts: Ints = _array("rows", np.int64)
     levels: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
     groups: Mapping[str, ColumnOfKeys] = field(default_factory=dict[str, ColumnOfKeys])
     rollout: NDArray[Any] = _array("valid tokens", np.float32, np.float64)
@@ -130,11 +129,11 @@ class RowSample:
     third: NDArray[Any] | None = _array("valid tokens", np.float32, np.float64, fill=np.nan)
     unscored: NDArray[np.bool_] | None = _array("valid tokens", np.bool_, fill=False)
     valid: NDArray[np.bool_] | None = _array("tokens", np.bool_, fill=True)
-    token_ids: Index | None = _array("tokens", np.int64, fill=-1)
-    kept_sizes: Index | None = _array("tokens", np.int64, fill=-1)
+    token_ids: Ints | None = _array("tokens", np.int64, fill=-1)
+    kept_sizes: Ints | None = _array("tokens", np.int64, fill=-1)
     kept_by_rollout: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
     kept_by_train: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
-    versions: Index | None = _array("tokens", np.int64, fill=-1)
+    versions: Ints | None = _array("tokens", np.int64, fill=-1)
     head_tv: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
     head_kl: NDArray[np.float64] | None = _array("tokens", np.float64, fill=np.nan)
     names: NDArray[np.uint8] = _array("bytes of names", np.uint8)
@@ -176,7 +175,7 @@ class RowSample:
             if (n_valid != self.n_valid).any():
                 raise ValueError("valid tokens of a sample are not as many as its log-probs")
 
-    def rows(self, at: Index) -> "RowSample":
+    def rows(self, at: Ints) -> "RowSample":
         """These rows, in order."""
         of_valid, of_all, of_names = (
             ranges(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
@@ -266,7 +265,7 @@ class RowSample:
             else None
         )
 
-    def groups_of(self, columns: Sequence[str]) -> dict[tuple[Any, ...], Index]:
+    def groups_of(self, columns: Sequence[str]) -> dict[tuple[Any, ...], Ints]:
         """The rows of each group by some of the columns that rows are grouped by."""
         if not self.n_rows:
             return {}
@@ -283,7 +282,7 @@ ARRAYS: Mapping[str, _Array] = {each.name: each.metadata[ARRAY] for each in fiel
 """Name -> each array."""
 
 
-def highest_levels(keys: Keys) -> Index:
+def highest_levels(keys: Keys) -> Ints:
     """The highest level whose sample holds a row, by its key: LEVELS * (64 - log2 key), rounded down."""
     return (LEVELS * (64 - np.log2(np.maximum(keys, 1).astype(np.float64)))).astype(np.int64)
 
@@ -293,7 +292,7 @@ def tokens_by_level(sample: RowSample) -> NDArray[np.float64]:
     return _by_level(highest_levels(sample.keys), sample.n_valid, sample.n_tokens)
 
 
-def _by_level(levels: Index, n_valid: Index, n_tokens: Index) -> NDArray[np.float64]:
+def _by_level(levels: Ints, n_valid: Ints, n_tokens: Ints) -> NDArray[np.float64]:
     return np.bincount(levels, np.maximum(n_valid, n_tokens // MASKED), MOST_LEVEL + 1).astype(np.float64)
 
 
@@ -342,7 +341,7 @@ class SampleSum:
         if self._weight >= (0 if self._sum is None else _weight(self._sum)):
             self._join()
 
-    def level_with(self, levels: Index, n_valid: Index, n_tokens: Index, most: int) -> int:
+    def level_with(self, levels: Ints, n_valid: Ints, n_tokens: Ints, most: int) -> int:
         """The level that it would have with further rows, by the highest level, valid tokens and tokens of each."""
         return level_of(self._tokens + _by_level(levels, n_valid, n_tokens), self.level, most)
 
