@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
@@ -22,12 +21,14 @@ from rlcorr_cli.frameworks.framework import (
     checked,
     choice,
     contradiction,
+    counted_empty,
     flag,
     key_of,
     number,
     positive,
     ratio_level,
     rejections_by,
+    with_empty,
 )
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
