@@ -52,7 +52,7 @@ from rlcorr_cli.commands.outputs import (
 )
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
-from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.show import forms
 

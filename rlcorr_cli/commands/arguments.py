@@ -1,8 +1,8 @@
 """What commands share: the arguments of many, each declared once, and the values that runs take made of them."""
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
@@ -17,10 +17,11 @@ from rlcorr_cli.reading.bad_rows import AboveZeroAction, BadRowPolicy, Nonfinite
 from rlcorr_cli.reading.formats import NAMES, STREAMED
 from rlcorr_cli.reading.request import MOST_ROWS, MOST_SEED, MOST_WORKERS, EngineName, ReadRequest
 from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS, TOTALLED_SHEETS
+from rlcorr_cli.show.stdout import reading_bar
 
 if TYPE_CHECKING:
     from rlcorr_cli.runs.computing import Computing
-    from rlcorr_cli.runs.reading import Progress, Watch
+    from rlcorr_cli.runs.reading import Watch
 
 READING = "Reading the dump"
 PLAN = "Correction plan"
@@ -262,15 +263,7 @@ class Computed:
 
 def progress_bar(quiet: bool) -> "Watch | None":
     """A progress bar where there is a terminal to draw it on."""
-    return None if quiet or sys.stderr is None or not sys.stderr.isatty() else _bar
-
-
-@contextmanager
-def _bar(n_bytes: int) -> "Generator[Progress]":
-    from rlcorr_cli.show.progress import Bar
-
-    with Bar(n_bytes) as bar:
-        yield bar.advance
+    return None if quiet or sys.stderr is None or not sys.stderr.isatty() else reading_bar
 
 
 Watching = Annotated[

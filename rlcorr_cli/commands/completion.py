@@ -92,10 +92,10 @@ def _metrics() -> dict[str, str]:
 
 def explained() -> Offers:
     """What `rlcorr explain` takes."""
-    from rlcorr_cli.show.explain import known
+    from rlcorr_cli.show.explain import explainable_names
 
     about = {**_metrics(), **dict(presets())}
-    return [(name, about.get(name, "")) for name in known()]
+    return [(name, about.get(name, "")) for name in explainable_names()]
 
 
 def devices() -> Offers:

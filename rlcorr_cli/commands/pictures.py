@@ -124,7 +124,7 @@ def in_notebook(pictures: Iterable[Picture]) -> str:
     """The HTML of pictures."""
     from rlcorr_cli.show import notebook
 
-    return "".join(notebook.picture(each.figure, each.caption) for each in pictures)
+    return "".join(notebook.html_of_picture(each.figure, each.caption) for each in pictures)
 
 
 def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[str, Path]:
@@ -224,7 +224,7 @@ def to_html(result: "Result") -> str:
     from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.text(document_of(_a_result(result)))
+    return page.page_html(document_of(_a_result(result)))
 
 
 def save(result: "Result | Picture", path: str | Path) -> Path:
@@ -332,13 +332,13 @@ def _read(
         plans, whole = default_plans(), replace(_again(reading) if drawn else reading, group_by=())
         dump = open_dump(whole, comparison_columns(whole, [each.plan for each in plans]))
         compared = comparison_totals(as_read(dump), plans, named=False)
-        drawn[COMPARE] = forms.picture(document_of(comparison_of(compared)), COMPARE)
+        drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.results.diagnosed import diagnosis_of
         from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
         dump = open_dump(replace(_again(reading) if drawn else reading, group_by=()), LEVELS)
-        drawn[DIAGNOSE] = forms.picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
+        drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
     return drawn
 
 

@@ -54,11 +54,11 @@ def checked(result: "Checked", *, json: bool) -> int:
     if os.environ.get("GITHUB_ACTIONS") == "true":
         annotate(result)
     if json:
-        from rlcorr_cli.show.forms.texts import pieces
+        from rlcorr_cli.show.forms.texts import json_pieces
         from rlcorr_cli.show.stdout import emit_json_pieces
 
         findings = (finding.to_dict() for finding in result.findings)
-        emit_json_pieces(pieces(result.to_dict(without="findings"), "findings", findings))
+        emit_json_pieces(json_pieces(result.to_dict(without="findings"), "findings", findings))
     else:
         plain(result, json=json)
     return 0 if result.passed else 1

@@ -29,7 +29,7 @@ from rlcorr_cli.measure.objectives import objective_columns
 from rlcorr_cli.measure.pictures import draw
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
 from rlcorr_cli.measure.tokens import Tokens, scored_rollout
-from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Batch, Decision

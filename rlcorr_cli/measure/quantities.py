@@ -25,8 +25,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Array, Flags
 from rlcorr_cli.measure.correct import inside
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.metrics.samples import RETENTION_BANDS
-from rlcorr_cli.metrics.settings import CHI2_LIMIT, DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import CHI2_LIMIT, RETENTION_BANDS, DiagnosticSettings
 from rlcorr_cli.totals.exact import Floats
 from rlcorr_cli.totals.totals import Merge
 

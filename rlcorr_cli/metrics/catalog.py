@@ -16,7 +16,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import ADVANTAGES, PREFIX
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.diagnostics import METRICS
-from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.divergence import DRIFT
 from rlcorr_cli.metrics.framework_names import (
     LOGGED,
     PROFILED,
@@ -229,7 +229,7 @@ def canonical(numbers: "Numbers", plan: Plan) -> "Values":
     }
 
 
-def possible(metric: str, plan: Plan, objective: str | None = None) -> bool:
+def may_have_metric(metric: str, plan: Plan, objective: str | None = None) -> bool:
     """Whether a dump measured under a plan, and an objective of this name, may have a metric."""
     if metric in by_full_name():
         return objective is not None and metric.startswith(full_name(objective, ""))
@@ -242,13 +242,13 @@ USUAL = "kl, k3_kl, token_ess and seq_ess are usual; `rlcorr help metrics` lists
 """The hint for a name that is no metric and like none."""
 
 
-def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
+def missing_metric_error(metric: str, origin: str, available: Collection[str]) -> UsageError:
     """The error for a metric that `origin` names and that a report lacks: what to type to have it, or what is near it.
 
     available: the metrics that the report has; empty before a dump is read, where the plan rules the metric out.
     """
-    prefix = _prefix(next(iter(available), ""))
-    how = "" if prefix else _how(metric, available)
+    prefix = _framework_prefix(next(iter(available), ""))
+    how = "" if prefix else _how_to_have(metric, available)
     if how:
         return UsageError(f"{origin}: {metric} is not in this report.", how)
     logged = None if prefix else logged_name(metric)
@@ -259,14 +259,14 @@ def missing(metric: str, origin: str, available: Collection[str]) -> UsageError:
         own = f", or take ⟦profile⟧ for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
         return UsageError(message, f"Name {logged.canonical}{own}.")
     known = available or {*by_full_name(), *(name for family in FAMILIES for name in family.names if ANY not in name)}
-    near = prefix + metric.removeprefix(_prefix(metric))
+    near = prefix + metric.removeprefix(_framework_prefix(metric))
     begins = any(name.startswith(f"{near}_") for name in known)
     is_near = len(near) <= LONGEST_NAME and (begins or get_close_matches(near, known, n=1))
     hint = f"Nearest: {nearest(near, known)}." if is_near or prefix else USUAL
     return UsageError(f"{origin}: there is no metric '{metric}' here.", hint)
 
 
-def _prefix(metric: str) -> str:
+def _framework_prefix(metric: str) -> str:
     """What a framework's name has before ours: 'rollout_corr/', 'mis_' or nothing."""
     match = FRAMEWORK_PREFIX.match(metric)
     return match.group() if match else ""
@@ -276,7 +276,7 @@ def _is_of_one_rejection(metric: str) -> bool:
     return metric.startswith(EACH) and metric not in DEFINITIONS
 
 
-def _how(metric: str, available: Collection[str]) -> str:
+def _how_to_have(metric: str, available: Collection[str]) -> str:
     """What to type to have a metric; "" for a name that no option brings."""
     if metric in by_full_name():
         return "It comes with its objective: ⟦objective ppo⟧, say."
@@ -301,7 +301,7 @@ def define(name: str) -> Metric | None:
 
     `name` of the definition is the one asked for; its note says how that differs from our metric.
     """
-    return _own(name) or _logged_definition(name) or _verl(_AROUND_VERL.sub("", name))
+    return _own_definition(name) or _logged_definition(name) or _verl_definition(_AROUND_VERL.sub("", name))
 
 
 def ideal(name: str) -> float | None:
@@ -316,7 +316,7 @@ def is_two_sided(name: str) -> bool:
     return definition is not None and definition.ideal == 0 and definition.can_be_negative
 
 
-def names() -> list[str]:
+def explained_names() -> list[str]:
     """Every fixed name that `define` knows, for near misses."""
     of_verl = (f"{VERL_PREFIXES[0]}{name}" for name in sorted(VERL_NAMES))
     return list(dict.fromkeys([*DEFINITIONS, *_LOGGED_BY_NAME, *of_verl]))
@@ -342,7 +342,7 @@ def logged_as(name: str) -> list[str]:
     return list(dict.fromkeys(f"{row.framework}'s {row.name}{' (differs)' if row.note else ''}" for row in rows))
 
 
-def _own(name: str) -> Metric | None:
+def _own_definition(name: str) -> Metric | None:
     if name in DEFINITIONS:
         return DEFINITIONS[name]
     if name in by_full_name():
@@ -351,7 +351,7 @@ def _own(name: str) -> Metric | None:
     if kept is not None:
         # Its typical sizes are of whole dumps.
         return replace(kept, name=name, note=_KEPT, measured=None)
-    rejection, row = _split(name, _EACH)
+    rejection, row = _split_rejection(name, _EACH)
     if row is None or rejection in ("", *RESERVED):
         return None
     return replace(row, name=name, note=f"x is the statistic of the plan's rejection '{rejection}'.")
@@ -376,7 +376,7 @@ def _logged_definition(name: str) -> Metric | None:
     row = _find_logged(name)
     if row is None:
         return None
-    definition = _own(row.canonical)
+    definition = _own_definition(row.canonical)
     if definition is None:
         return Metric(
             name=name,
@@ -389,16 +389,16 @@ def _logged_definition(name: str) -> Metric | None:
     return replace(definition, name=name, note=note, measured=None if row.difference else definition.measured)
 
 
-def _verl(name: str) -> Metric | None:
+def _verl_definition(name: str) -> Metric | None:
     """verl's names: ours after a prefix, and families of a rejection's statistic that ours do not have."""
     prefix = next((prefix for prefix in VERL_PREFIXES if name.startswith(prefix)), "")
     stem = name.removeprefix(prefix).removeprefix("mismatch_")
     if stem in DEFINITIONS:
         note = f"verl's name of {stem}. {verl_difference(stem, prefix)}".rstrip()
         return replace(DEFINITIONS[stem], name=name, note=note) if prefix else None
-    rejection, row = _split(stem, {**_WEIGHT_STEMS, **_EACH})
+    rejection, row = _split_rejection(stem, {**_WEIGHT_STEMS, **_EACH})
     if row is None:
-        masked = _own(stem.replace("rollout_is_", "rollout_rs_", 1)) if prefix else None
+        masked = _own_definition(stem.replace("rollout_is_", "rollout_rs_", 1)) if prefix else None
         return masked and replace(masked, name=name, note="verl's mask mode of 2025-10, which masks by the weight.")
     of = f" '{rejection}'" if rejection else ""
     formula = re.sub(r"\bw\b", "x", row.formula).replace(", of applied weights", "")
@@ -413,7 +413,7 @@ def _verl(name: str) -> Metric | None:
     )
 
 
-def _split(name: str, rows: Mapping[str, Metric]) -> tuple[str, Metric | None]:
+def _split_rejection(name: str, rows: Mapping[str, Metric]) -> tuple[str, Metric | None]:
     """rollout_rs_{rejection}_{row} as the rejection's name and the row of the longest name that fits."""
     inner = name.removeprefix("rollout_rs_")
     if inner == name:

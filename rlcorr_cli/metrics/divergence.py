@@ -1,11 +1,12 @@
-"""How far apart the policies are: KL estimates, perplexities and chi-squared, and the gaps of single tokens.
+"""How far apart policies are, as KL estimates, perplexities and chi-squared, and the gaps of single tokens.
 
-Rows of METRICS, in their order.
+DIVERGENCE: training from rollout, rows of METRICS in their order.  DRIFT: the current policy from the old one, where a
+dump has both.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.metric import Metric, std
+from rlcorr_cli.metrics.metric import Metric, std_over_tokens
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -287,7 +288,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="The width of the histogram of log-ratios: the size of the noise between the policies.",
         worry="k3_kl far above half its square: the gap is not noise; a few tokens are far out.",
         measured=(0.0479, 0.0905, 3.7e-06),
-        value=lambda n: std(n, "log_ratio", "log_ratio_sq"),
+        value=lambda n: std_over_tokens(n, "log_ratio", "log_ratio_sq"),
         fewest_clusters=20,
     ),
     Metric(
@@ -308,7 +309,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="How unequal these differences are from token to token.",
         worry="Many times logprob_abs_diff_mean: a few tokens carry the gap.",
         measured=(0.0358, 0.0716, 2.82e-06),
-        value=lambda n: std(n, "abs_log_ratio", "log_ratio_sq"),
+        value=lambda n: std_over_tokens(n, "abs_log_ratio", "log_ratio_sq"),
         has_interval=False,
     ),
     Metric(
@@ -354,7 +355,7 @@ DIVERGENCE: tuple[Metric, ...] = (
         meaning="How unequal these differences are from token to token.",
         measured=(0.00917, 0.0147, 6.71e-07),
         source=_PROBS,
-        value=lambda n: std(n, "abs_prob_gap", "prob_gap_sq"),
+        value=lambda n: std_over_tokens(n, "abs_prob_gap", "prob_gap_sq"),
         has_interval=False,
     ),
     Metric(
@@ -393,5 +394,59 @@ DIVERGENCE: tuple[Metric, ...] = (
         measured=(1.03, 1.06, 1.0),
         source="NeMo-RL",
         value=lambda n: n.per_token("mult_error"),
+    ),
+)
+
+DRIFT: tuple[Metric, ...] = (
+    Metric(
+        name="ois_mean",
+        formula="tok e^(theta - old)",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The mean ratio of the current policy to the old one, which is PPO's own ratio.",
+        source="slime's ois",
+        value=lambda n: n.per_token("drift.ratio"),
+        resampled=False,
+    ),
+    Metric(
+        name="ois_max",
+        formula="max e^(theta - old)",
+        unit="ratio",
+        ideal=1.0,
+        meaning="The largest ratio of the current policy to the old one.",
+        source="slime's ois",
+        value=lambda n: n.max("drift.ratio"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_kl",
+        formula="tok (old - theta)",
+        unit="nats",
+        ideal=0.0,
+        can_be_negative=True,
+        meaning="How far the updates on this batch have moved the policy: the k1 estimate of KL(old || current).",
+        source="verl's actor/ppo_kl",
+        value=lambda n: n.per_token("drift.kl"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_clip_fraction_high",
+        formula="share of tokens with e^(theta - old) > 1 + eps_high",
+        unit="share",
+        ideal=0.0,
+        meaning="How many tokens are above PPO's upper clip.",
+        source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
+        value=lambda n: n.per_token("drift.high"),
+        resampled=False,
+    ),
+    Metric(
+        name="ppo_clip_fraction_low",
+        formula="share of tokens with e^(theta - old) < 1 - eps_low",
+        unit="share",
+        ideal=0.0,
+        meaning="How many tokens are below PPO's lower clip.",
+        source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
+        value=lambda n: n.per_token("drift.low"),
+        resampled=False,
     ),
 )

@@ -119,7 +119,7 @@ def draws(metrics: Iterable[Metric], totals: Any) -> "dict[str, Floats]":
         }
 
 
-def std(numbers: "Numbers", first: str, second: str) -> Any:
+def std_over_tokens(numbers: "Numbers", first: str, second: str) -> Any:
     """Population standard deviation over tokens from a sum and a sum of squares."""
     from rlcorr_cli.totals.families import variance
 

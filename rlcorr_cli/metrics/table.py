@@ -2,16 +2,15 @@
 room."""
 
 from collections.abc import ItemsView, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.families import Value
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from rlcorr_cli.totals.exact import Floats
+    from rlcorr_cli.totals.families import Value
+
+T = TypeVar("T")
 
 
 @frozen(eq=False)
@@ -39,49 +38,47 @@ class MetricTable:
         return MetricRow(self, group)
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
-class MetricRow(Mapping[str, Value]):
+class GroupRow(Mapping[str, T]):
+    """What one group of many has, by name; a plain class, because it is made for each.  columns: by name."""
+
+    __slots__ = ("columns", "group")
+
+    def __init__(self, columns: Mapping[str, Any], group: int) -> None:
+        self.columns, self.group = columns, group
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class MetricRow(GroupRow["Value"]):
     """The metrics of one group of a table."""
 
-    table: MetricTable
-    group: int
+    __slots__ = ("numbers",)
 
-    def __getitem__(self, metric: str) -> Value:
-        value = float(self.table.numbers[self.group, self.table.places[metric]])
+    def __init__(self, table: MetricTable, group: int) -> None:
+        super().__init__(table.places, group)
+        self.numbers = table.numbers
+
+    def __getitem__(self, metric: str) -> "Value":
+        value = float(self.numbers[self.group, self.columns[metric]])
         return None if value != value else value  # NaN alone differs from itself
 
-    def items(self) -> ItemsView[str, Value]:
+    def items(self) -> "ItemsView[str, Value]":
         """As of a dict, which is made of the whole row at once."""
-        row = self.table.numbers[self.group].tolist()
-        return {
-            name: None if value != value else value for name, value in zip(self.table.places, row, strict=True)
-        }.items()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table.places)
-
-    def __len__(self) -> int:
-        return len(self.table.places)
-
-    def __repr__(self) -> str:
-        return repr(dict(self.items()))
+        row = self.numbers[self.group].tolist()
+        return {name: None if value != value else value for name, value in zip(self.columns, row, strict=True)}.items()
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
-class CountRow(Mapping[str, int]):
-    """The counts of one of many groups.  counts: name -> whole numbers, [G]."""
+class CountRow(GroupRow[int]):
+    """The counts of one of many groups.  columns: name -> whole numbers, [G]."""
 
-    counts: "Mapping[str, NDArray[Any]]"
-    group: int
+    __slots__ = ()
 
     def __getitem__(self, name: str) -> int:
-        return int(self.counts[name][self.group])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.counts)
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __repr__(self) -> str:
-        return repr(dict(self.items()))
+        return int(self.columns[name][self.group])

@@ -18,7 +18,7 @@ from rlcorr_cli.errors import plural
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.catalog import canonical
-from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.metrics.interval import FEW_CLUSTERS
 from rlcorr_cli.metrics.table import CountRow, MetricTable
 from rlcorr_cli.plans.plan import Mode, Plan
@@ -134,7 +134,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         plan=plan,
         profile=profile.name if profile else "canonical",
         whole=whole,
-        intervals=intervals(whole.values, replicates) if profile is None else {},
+        intervals=metric_intervals(whole.values, replicates) if profile is None else {},
         groups=tuple(groups),
         steps=tuple(steps),
         ranges=tuple(ranges),
@@ -270,7 +270,7 @@ def _some_groups(
 def _with_intervals(group: Group, replicates: Mapping[tuple[Any, ...], Mapping[str, Replicates]], mode: Mode) -> Group:
     """The group with its intervals."""
     drawn = replicates.get(tuple(group.key.values()))
-    return group if drawn is None else replace(group, intervals=intervals(group.values, drawn.get(mode)))
+    return group if drawn is None else replace(group, intervals=metric_intervals(group.values, drawn.get(mode)))
 
 
 def _notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequences: int, n_fitted: int) -> list[str]:

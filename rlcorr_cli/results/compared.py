@@ -10,7 +10,7 @@ from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.advantages import shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
-from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
@@ -229,7 +229,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
     n_batches = len({batch for batch, *_ in totals.keys})
     clusters = Clusters.of(run.provenance.settings["cluster_by"], measured.replicates.get(mode))
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
-    drawn_intervals = intervals(metrics, measured.replicates.get(mode))
+    drawn_intervals = metric_intervals(metrics, measured.replicates.get(mode))
     diagnosis = None if measured.sample is None else search(measured.sample).diagnosis
     steps = None if measured.sample is None else course_of_sample(measured.sample)
     story = Story() if diagnosis is None else story_of(anomalies, diagnosis)

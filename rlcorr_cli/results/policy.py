@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args
 
 from rlcorr_cli.errors import UsageError, as_flags, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.catalog import define, ideal, is_two_sided, logged_name, missing, possible
+from rlcorr_cli.metrics.catalog import define, ideal, is_two_sided, logged_name, may_have_metric, missing_metric_error
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, Interval
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.plans.files import load
@@ -431,8 +431,8 @@ def _renamed(origin: str, text: str, notes: list[str]) -> str:
 def refuse_impossible(policy: Policy, plan: Plan, *, grouped: bool, objective: str | None = None) -> None:
     """Refuse rules on metrics that no dump under this plan can have, before a dump is read.  objective: its name."""
     for origin, metric in policy.named():
-        if not possible(metric, plan, objective):
-            raise missing(metric, origin, ())
+        if not may_have_metric(metric, plan, objective):
+            raise missing_metric_error(metric, origin, ())
     _refuse_ungrouped(policy, grouped)
 
 
@@ -477,7 +477,7 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
     available = sections[0].values
     for origin, metric in policy.named():
         if metric not in available:
-            raise missing(metric, origin, available)
+            raise missing_metric_error(metric, origin, available)
     _refuse_ungrouped(policy, len(sections) > 1)
     rules = [named.rule for named in policy.rules if named.rule.metric in available]
     if not rules and not policy.limits:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.names import STEPS

@@ -17,8 +17,8 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, observe
 from rlcorr_cli.measure.row_sampling import RowSampler, Sampling
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.metrics.framework_names import CANONICAL
-from rlcorr_cli.metrics.settings import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.batch import Shard

@@ -33,9 +33,10 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
+from rlcorr_cli.show.forms.texts import md_escaped
+from rlcorr_cli.show.inputs import input_facts, last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, more, plural
-from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+from rlcorr_cli.show.stdout import clean, clean_cut, disarmed, write_stderr
 from rlcorr_cli.show.words import APART, step_named
 
 SHOWN = 8
@@ -53,15 +54,15 @@ def document(checked: Checked) -> Document:
     return Document(
         lines=_lines(checked),
         command=checked.command,
-        title=named(measurements.inputs),
-        summary=joined(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
-        trend=last_step(checked),
-        headline=counts(checked),
+        title=name_of_inputs(measurements.inputs),
+        summary=with_commas(plural(checked.n_rules, "rule"), last_change(checked.inputs)),
+        trend=last_step_words(checked),
+        headline=counts_line(checked),
         status="fail" if not checked.passed else "ok" if is_clean else "warn",
-        reasons=[clean(text) for text in (*checked.notes, baseline_update(checked), of_rules(checked)) if text],
+        reasons=[clean(text) for text in (*checked.notes, baseline_update(checked), rules_words(checked)) if text],
         sections=_sections(checked),
         json=json_text(checked.to_dict),
-        records=(_record(finding) for finding in checked.findings),
+        records=(_finding_record(finding) for finding in checked.findings),
     )
 
 
@@ -69,16 +70,16 @@ def _sections(checked: Checked) -> Iterator[Section]:
     """What to do about the broken rules, every finding, the worst first, and what was read."""
     todo = [
         (line.status, f"{line.where}: {clean(line.message)}", " ".join(rest) if line is lines[-1] else "")
-        for lines, rest in _broken(checked)
+        for lines, rest in _broken_rules(checked)
         for line in lines
     ]
     if todo:
         yield Section(heading="What to do", todo=todo)
     broken, others = worst_first(checked.findings), [finding for finding in checked.findings if not finding.broken]
     columns = (
-        Column(heading="section", cell=lambda finding: Cell(clean(where(finding.key, WHOLE)))),
+        Column(heading="section", cell=lambda finding: Cell(clean(section_name(finding.key, WHOLE)))),
         Column(heading="metric", cell=lambda finding: Cell(clean(finding.metric)), words=True),
-        Column(heading="value", cell=lambda finding: number_cell(finding.value, status=_status(finding))),
+        Column(heading="value", cell=lambda each: number_cell(each.value, status=each.status if each.broken else "")),
         Column(heading="rule", cell=lambda finding: Cell(finding.rule), words=True),
         Column(heading="result", cell=lambda finding: Cell(RESULTS[finding.status]), words=True),
     )
@@ -89,14 +90,12 @@ def _sections(checked: Checked) -> Iterator[Section]:
     yield from ending(input_facts(checked.inputs), [])
 
 
-def _broken(checked: Checked) -> "Iterator[tuple[list[Line], list[str]]]":
+def _broken_rules(checked: Checked) -> "Iterator[tuple[list[Line], list[str]]]":
     """The broken rules, the worst first: the first lines of each, and what follows them: how many more there are, and
     the remedy, which is not said twice."""
     said: dict[str, str] = {}
-    lines_of = groupby(
-        together(checked, worst_first(checked.findings)), key=lambda line: (line.metric, line.rule, line.status)
-    )
-    for _, same in lines_of:
+    worst = finding_lines(checked, worst_first(checked.findings))
+    for _, same in groupby(worst, key=lambda line: (line.metric, line.rule, line.status)):
         lines = list(same)
         first = lines[0]
         rest = [f"{more(len(lines) - SHOWN, 'group')}; --json has all."] if len(lines) > SHOWN else []
@@ -109,25 +108,21 @@ def _broken(checked: Checked) -> "Iterator[tuple[list[Line], list[str]]]":
         yield lines[:SHOWN], [clean(text) for text in rest]
 
 
-def _status(finding: Finding) -> str:
-    return finding.status if finding.broken else ""
-
-
-def _record(finding: Finding) -> dict[str, object]:
+def _finding_record(finding: Finding) -> dict[str, object]:
     """A line of the table form."""
-    values = (where(finding.key, WHOLE), finding.metric, finding.value, finding.rule, finding.status, finding.remedy)
-    return dict(zip(("section", "metric", "value", "rule", "status", "remedy"), values, strict=True))
+    names = ("metric", "value", "rule", "status", "remedy")
+    return {"section": section_name(finding.key, WHOLE), **{name: getattr(finding, name) for name in names}}
 
 
 def _lines(checked: Checked) -> Iterator[Block]:
-    if last := last_step(checked):
+    if last := last_step_words(checked):
         yield Note(last, "bold")
         yield BLANK
     for note in checked.notes:
         yield Note(clean(note), "dim")
     if checked.notes:
         yield BLANK
-    for lines, rest in _broken(checked):
+    for lines, rest in _broken_rules(checked):
         for line in lines:
             said_of = f"{line.where}: {clean(line.message)}"
             yield Note(said_of, lead=f"{line.status:5}", lead_look=LOOKS[line.status], aside=True)
@@ -137,9 +132,9 @@ def _lines(checked: Checked) -> Iterator[Block]:
         yield BLANK
     if updated := baseline_update(checked):
         yield Note(updated)
-    if rules := of_rules(checked):
+    if rules := rules_words(checked):
         yield Note(clean(rules))
-    yield Note(clean(counts(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
+    yield Note(clean(counts_line(checked)), "bold" if checked.passed else LOOKS["fail"], lead="  ", indent=0)
 
 
 @frozen(kw_only=True)
@@ -157,7 +152,7 @@ class Line:
     remedy: str
 
 
-def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
+def finding_lines(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
     """The findings in their order, but those of one rule on steps in one line."""
     column = checked.measurements.column
     for _, same in groupby(findings, key=lambda finding: (finding.metric, finding.rule, finding.status)):
@@ -165,21 +160,21 @@ def together(checked: Checked, findings: Iterable[Finding]) -> Iterator[Line]:
         of_steps = [each for each in of_rule if list(each.key) == [column] and each.value is not None]
         if len(of_steps) == 1 and of_steps[0].key[column] not in checked.measurements.ranges:
             of_steps = []
-        yield from (_line(finding) for finding in of_rule if finding not in of_steps)
+        yield from (_finding_line(finding) for finding in of_rule if finding not in of_steps)
         if of_steps:
             first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
             ranges = checked.measurements.ranges
             steps = [step for each in of_steps for step in ranges.get(each.key[column], (each.key[column],))]
             named = clean(steps_named(steps, column))
             ends = dict.fromkeys(shown(value, first.low, first.high) for value in (values[0], values[-1]))
-            range_of = " to ".join(ends)
-            yield replace(_line(first), where=named, message=f"{first.metric} is {range_of}, should be {first.rule}.")
+            message = f"{first.metric} is {' to '.join(ends)}, should be {first.rule}."
+            yield replace(_finding_line(first), where=named, message=message)
 
 
-def _line(finding: Finding) -> Line:
+def _finding_line(finding: Finding) -> Line:
     return Line(
         status=finding.status,
-        where=where(finding.key),
+        where=section_name(finding.key),
         metric=clean(finding.metric),
         rule=finding.rule,
         message=finding.message,
@@ -187,7 +182,7 @@ def _line(finding: Finding) -> Line:
     )
 
 
-def last_step(checked: Checked) -> str:
+def last_step_words(checked: Checked) -> str:
     """The verdict on the last step; empty where there is none."""
     last = checked.last_step
     if last is None:
@@ -215,21 +210,14 @@ def baseline_update(checked: Checked) -> str:
     return f"{path} was updated: this run is the new baseline."
 
 
-def where(key: Mapping[str, Any], longest: int = LONGEST) -> str:
+def section_name(key: Mapping[str, Any], longest: int = LONGEST) -> str:
     """A section's name: 'whole dump', 'steps 3 to 8', or 'step 4, source math'."""
-    parts = (
-        step_named(_short(name, longest), _short(NOTHING if value is None else value, longest))
-        for name, value in key.items()
-    )
+    values = ((name, NOTHING if value is None else value) for name, value in key.items())
+    parts = (step_named(clean_cut(name, longest), clean_cut(value, longest)) for name, value in values)
     return ", ".join(parts) or "whole dump"
 
 
-def _short(value: object, longest: int) -> str:
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def counts(checked: Checked) -> str:
+def counts_line(checked: Checked) -> str:
     """The last line: how many checks passed or failed, of how many rules and groups."""
     n, sections = checked.counts, checked.measurements.sections[1:]
     column = checked.measurements.column
@@ -241,7 +229,7 @@ def counts(checked: Checked) -> str:
     rules = "1 rule" if n["rules"] == 1 else f"{n['rules']:,} rules"
     inside = "".join(f", {plural(n_of, noun)}" for n_of, noun in parts if n_of)
     accepted = f", {' and '.join(checked.accepted)} accepted" if checked.accepted else ""
-    name = named(checked.inputs)
+    name = name_of_inputs(checked.inputs)
     return f"{head} of {len(checked.findings):,} checks{warned}{accepted}; {rules} on {name}{inside}."
 
 
@@ -249,7 +237,7 @@ NOT_JUDGED = "too few tail values"
 """Why a rule judges nothing."""
 
 
-def of_rules(checked: Checked) -> str:
+def rules_words(checked: Checked) -> str:
     """How many of the rules are broken, wherever that is, and which judge nothing; empty where all is well."""
     n, of = checked.n_rules, list(checked.broken.values())
     verbs = [(of.count(status), status) for status in ("fail", "warn") if of.count(status)]
@@ -271,7 +259,7 @@ def junit(checked: Checked) -> bytes:
         root, "testsuite", {"name": f"rlcorr {checked.command}", **numbers, "skipped": str(n_skipped)}
     )
     for finding in checked.findings:
-        _add(suite, finding)
+        _add_test_case(suite, finding)
     for metric in checked.not_judged:
         case = ET.SubElement(suite, "testcase", classname="rlcorr.whole dump", name=metric)
         ET.SubElement(case, "skipped", message=NOT_JUDGED)
@@ -281,8 +269,8 @@ def junit(checked: Checked) -> bytes:
     return ET.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _add(suite: ET.Element, finding: Finding) -> None:
-    section, message = where(finding.key, WHOLE), clean(finding.message)
+def _add_test_case(suite: ET.Element, finding: Finding) -> None:
+    section, message = section_name(finding.key, WHOLE), clean(finding.message)
     name = clean(f"{finding.metric} {finding.rule}")
     case = ET.SubElement(suite, "testcase", classname=f"rlcorr.{section}", name=name)
     text = f"{section}: {message} {clean(finding.remedy or '')}".rstrip()
@@ -302,7 +290,7 @@ MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "ok": "✅ pass"}
 
 def annotations(checked: Checked) -> str:
     """A workflow command for each broken rule and section, and each note, up to what is shown."""
-    broken = list(together(checked, worst_first(checked.findings)))
+    broken = list(finding_lines(checked, worst_first(checked.findings)))
     errors = (_line_annotation(checked, "error", line) for line in broken if line.status == "fail")
     notes = (_annotation(checked, "warning", "", note) for note in checked.notes)
     warnings = (_line_annotation(checked, "warning", line) for line in broken if line.status == "warn")
@@ -317,7 +305,8 @@ def _line_annotation(checked: Checked, command: str, line: Line) -> str:
 
 def _annotation(checked: Checked, command: str, subject: str, message: str) -> str:
     """A workflow command.  subject: what stands in the title after 'rlcorr check'."""
-    return f"::{command} title={_property(f'rlcorr {checked.command}{subject}')}::{_data(message)}"
+    title = _command_text(f"rlcorr {checked.command}{subject}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{command} title={title}::{_command_text(message)}"
 
 
 def annotate(checked: Checked) -> None:
@@ -325,28 +314,24 @@ def annotate(checked: Checked) -> None:
     write_stderr(annotations(checked))
 
 
-def summary(checked: Checked) -> str:
+def step_summary(checked: Checked) -> str:
     """The step's summary in Markdown: counts, notes, a table of what is broken, the worst first, each remedy once, and
     what passes, folded."""
-    from rlcorr_cli.show.forms.texts import escaped
-
-    broken = list(together(checked, worst_first(checked.findings)))
-    passed = list(together(checked, (finding for finding in checked.findings if finding.status == "ok")))
-    sentences = [last_step(checked), counts(checked), baseline_update(checked), of_rules(checked), *checked.notes]
+    broken = list(finding_lines(checked, worst_first(checked.findings)))
+    passed = list(finding_lines(checked, (finding for finding in checked.findings if finding.status == "ok")))
+    sentences = (words(checked) for words in (last_step_words, counts_line, baseline_update, rules_words))
     lines = ["### rlcorr check", ""]
-    lines += [line for text in sentences if text for line in (escaped(clean(text)), "")]
+    lines += [line for text in (*sentences, *checked.notes) if text for line in (md_escaped(clean(text)), "")]
     if broken:
-        lines += [*_rows(broken, with_remedy=True), ""]
+        lines += [*_summary_rows(broken, with_remedy=True), ""]
     if passed:
         head = f"<details><summary>{plural(checked.counts['passed'], 'check')} passed</summary>"
-        lines += [head, "", *_rows(passed), "", "</details>", ""]
+        lines += [head, "", *_summary_rows(passed), "", "</details>", ""]
     return "\n".join(lines)
 
 
-def _rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
+def _summary_rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
     """A table of the first ROWS of them."""
-    from rlcorr_cli.show.forms.texts import escaped
-
     yield f"| | section | metric | found |{' remedy |' if with_remedy else ''}"
     yield f"|---|---|---|---|{'---|' if with_remedy else ''}"
     remedies = {""}
@@ -355,7 +340,7 @@ def _rows(lines: Sequence[Line], *, with_remedy: bool = False) -> Iterator[str]:
         if with_remedy:
             texts.append("" if line.remedy in remedies else line.remedy)
             remedies.add(line.remedy)
-        yield f"| {MARKS[line.status]} | " + " | ".join(escaped(clean(text)) for text in texts) + " |"
+        yield f"| {MARKS[line.status]} | " + " | ".join(md_escaped(clean(text)) for text in texts) + " |"
     if len(lines) > ROWS:
         yield ""
         yield f"and {len(lines) - ROWS:,} more."
@@ -365,7 +350,7 @@ def append_summary(checked: Checked, path: str) -> None:
     """Append the summary to the file that the runner shows as the step's summary."""
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(f"{summary(checked)}\n")
+            file.write(f"{step_summary(checked)}\n")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"Cannot write the step summary {path}: {reason}."
@@ -374,11 +359,6 @@ def append_summary(checked: Checked, path: str) -> None:
         ) from None
 
 
-def _data(value: object) -> str:
+def _command_text(value: object) -> str:
     """What stands behind the :: of a workflow command."""
     return disarmed(clean(str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")))
-
-
-def _property(value: object) -> str:
-    """A property of a workflow command, such as its title."""
-    return _data(value).replace(":", "%3A").replace(",", "%2C")

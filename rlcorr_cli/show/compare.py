@@ -24,11 +24,13 @@ from rlcorr_cli.show.document import (
     Table,
     json_text,
     key_columns,
+    key_words,
     number_cell,
+    scope_of,
     tabulated,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, plural, share, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes
@@ -43,7 +45,7 @@ STATUS = {"near": "ok", "weight": "ok", "outliers": "warn", "moved": "warn", "fa
 NAMES_SHOWN = 3
 
 
-def _shift(values: Mapping[str, Value]) -> Cell:
+def _shift_cell(values: Mapping[str, Value]) -> Cell:
     """'+0.05 ±0.17': with the half-width of a 95% interval."""
     shift, error = values["shift"], values["shift_se"]
     if shift is None or error is None:
@@ -51,17 +53,17 @@ def _shift(values: Mapping[str, Value]) -> Cell:
     return Cell(f"{round(shift, 2) + 0.0:+.2f} ±{1.96 * error:.2f}", shift)
 
 
-def _names(plan: PlanValues) -> Cell:
+def _plan_names(plan: PlanValues) -> Cell:
     return Cell(clean(", ".join((plan.name, *plan.also[:NAMES_SHOWN]))), short=clean(plan.name))
 
 
 SHIFT = "advantage error"
 PLAN_COLUMNS: tuple[Column, ...] = (
-    Column(heading="plan", cell=_names),
+    Column(heading="plan", cell=_plan_names),
     Column(heading="kept", cell=lambda plan: number_cell(plan.values["kept"], share), drop=1),
     Column(heading="info", cell=lambda plan: number_cell(plan.values["info"], decimals(3)), drop=2),
     Column(heading="worth", cell=lambda plan: number_cell(plan.values["worth"], decimals(3))),
-    Column(heading=SHIFT, cell=lambda plan: _shift(plan.values), drop=3),
+    Column(heading=SHIFT, cell=lambda plan: _shift_cell(plan.values), drop=3),
     Column(heading="top 1%", cell=lambda plan: number_cell(plan.values["top_1pct"], share), drop=4),
     Column(heading="length", cell=lambda plan: number_cell(plan.values["length"], decimals(2)), wide=True),
     Column(heading="k3 left", cell=lambda plan: number_cell(plan.values["k3_left"]), wide=True),
@@ -90,8 +92,8 @@ def document(comparison: Comparison) -> Document:
     return Document(
         lines=_lines(comparison),
         command="compare",
-        title=named(comparison.inputs),
-        summary=joined(
+        title=name_of_inputs(comparison.inputs),
+        summary=with_commas(
             *amounts(counts, comparison.clusters),
             plural(len(comparison.whole.plans), "plan"),
             last_change(comparison.inputs),
@@ -101,7 +103,7 @@ def document(comparison: Comparison) -> Document:
             *(anomaly_cause(each) for each in comparison.anomalies),
         ],
         headline=best.headline,
-        status=_status(comparison),
+        status=_recommendation_status(comparison),
         reasons=[f"{reason.text} `{reason.option}`".removesuffix(" ``") for reason in best.reasons],
         sections=_sections(comparison),
         json=json_text(comparison.to_dict),
@@ -109,7 +111,7 @@ def document(comparison: Comparison) -> Document:
     )
 
 
-def _status(comparison: Comparison) -> str:
+def _recommendation_status(comparison: Comparison) -> str:
     """Of the recommendation: "ok" where it may be taken as it is, "fail" where something else comes first."""
     best = comparison.recommendation
     if best.plan is None or comparison.story.is_fault:
@@ -119,7 +121,7 @@ def _status(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[Block]:
-    facts = [named(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
+    facts = [name_of_inputs(comparison.inputs), *amounts(comparison.whole.counts, comparison.clusters)]
     yield Facts([*facts, plural(len(comparison.whole.plans), "plan"), duration(comparison.seconds)])
     yield BLANK
     story = comparison.story
@@ -130,7 +132,7 @@ def _lines(comparison: Comparison) -> Iterator[Block]:
     for reason in comparison.recommendation.reasons:
         yield Note(reason.text, bullet=True, option=reason.option)
     if comparison.groups:
-        yield Note(agreement(comparison), bullet=True)
+        yield Note(plans_agreement(comparison), bullet=True)
     yield BLANK
     yield plan_table(comparison)
     if (objective := _objective_table(comparison)) is not None:
@@ -140,12 +142,12 @@ def _lines(comparison: Comparison) -> Iterator[Block]:
     if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL)) is not None:
         yield of_groups
         yield Note(_group_objective_note(comparison, MOST_ON_TERMINAL), "dim")
-    for note in (*_objective_notes(comparison), *_notes(comparison), PLAN_NOTE):
+    for note in (*_objective_notes(comparison), *_left_out_and_notes(comparison), PLAN_NOTE):
         yield Note(note, "dim")
 
 
 def _sections(comparison: Comparison) -> Iterator[Section]:
-    yield Section(pictures=[picture(comparison)])
+    yield Section(pictures=[comparison_picture(comparison)])
     yield Section(heading="Plans", about=[PLAN_NOTE], tables=[plan_table(comparison)], sorts=True)
     objective, of_groups = _objective_table(comparison), _group_objective_table(comparison, MOST_IN_FILE)
     if objective is not None:
@@ -153,12 +155,12 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         yield Section(heading="Objective", about=about, tables=[objective], sorts=True)
     if comparison.groups:
         table = _group_table(comparison, MOST_IN_FILE)
-        yield Section(heading="Groups", about=[agreement(comparison)], tables=[table], sorts=True)
+        yield Section(heading="Groups", about=[plans_agreement(comparison)], tables=[table], sorts=True)
     if of_groups is not None:
         about = [_group_objective_note(comparison, MOST_IN_FILE)]
         yield Section(heading="Objective by group", about=about, tables=[of_groups], sorts=True)
     columns = comparison.inputs[0].columns.values()
-    yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _notes(comparison))
+    yield from what_was_read(comparison.whole.counts, columns, comparison.inputs, _left_out_and_notes(comparison))
 
 
 def plan_table(comparison: Comparison) -> Table:
@@ -193,7 +195,8 @@ def _group_objective_table(comparison: Comparison, most: int) -> Table | None:
         for plan in (plans[name] for name in (names if takes_each else [taken])):
             numbers = {name.rpartition("/")[2]: value for name, value in plan.objective_metrics.items()}
             rows.append((group, plan, numbers))
-    keys = [replace(column, cell=lambda row, column=column: column.cell(row[0])) for column in _keys(comparison)]
+    columns = key_columns(groups[0].key)
+    keys = [replace(column, cell=lambda row, column=column: column.cell(row[0])) for column in columns]
     plan_column = Column(heading="plan", cell=lambda row: Cell(clean(row[1].name)), words=True)
     rows += [(group, None, {}) for group in groups[most:]]
     n_shown = len(rows) - max(len(groups) - most, 0)
@@ -210,12 +213,8 @@ def _group_objective_note(comparison: Comparison, most: int) -> str:
 
 def _group_table(comparison: Comparison, most: int) -> Table:
     """A row per group: what is recommended there."""
-    keys = _keys(comparison)
+    keys = key_columns(comparison.groups[0].key)
     return tabulated(comparison.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
-
-
-def _keys(comparison: Comparison) -> list[Column]:
-    return key_columns(comparison.groups[0].key)
 
 
 def _worth_there(group: ComparedGroup) -> Value:
@@ -239,7 +238,7 @@ def _objective_notes(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(sentence for report in reports for sentence in settings_sentences(report)))
 
 
-def _notes(comparison: Comparison) -> list[str]:
+def _left_out_and_notes(comparison: Comparison) -> list[str]:
     """A sentence for each reason why plans are left out, then the comparison's own notes."""
     by_reason: dict[str, list[str]] = {}
     for plan in comparison.skipped:
@@ -248,7 +247,7 @@ def _notes(comparison: Comparison) -> list[str]:
     return [*skipped, *map(clean, comparison.notes)]
 
 
-def agreement(comparison: Comparison) -> str:
+def plans_agreement(comparison: Comparison) -> str:
     """Whether the recommendation holds in all groups."""
     n, others, undecided = len(comparison.groups), comparison.disagreeing, comparison.undecided
     if len(undecided) == n:
@@ -262,20 +261,19 @@ def agreement(comparison: Comparison) -> str:
             if not abstaining
             else f"It holds in all groups with enough data; {abstaining}."
         )
-    first = others[0]
-    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
-    where = f"In {len(others)} of {n} groups another plan is better: {clean(first.recommendation.plan)} at {key}"
+    example = f"{clean(others[0].recommendation.plan)} at {key_words(others[0].key)}"
+    where = f"In {len(others)} of {n} groups another plan is better: {example}"
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")
 
 
-def picture(comparison: Comparison) -> Picture:
+def comparison_picture(comparison: Comparison) -> Picture:
     """What each plan is worth, and what it keeps."""
-    from rlcorr_cli.show.figures import plans
+    from rlcorr_cli.show.figures import comparisons
 
     return Picture(
         panels=[
-            Panel("Worth of each plan", partial(plans.worth, comparison)),
-            Panel("What is kept, and how far apart it is", partial(plans.kept, comparison)),
+            Panel("Worth of each plan", partial(comparisons.worth, comparison)),
+            Panel("What is kept, and how far apart it is", partial(comparisons.kept, comparison)),
         ]
     )
 
@@ -283,9 +281,9 @@ def picture(comparison: Comparison) -> Picture:
 def _records(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
     """A line for each value of every plan, of the whole dump and of each group."""
     keys = tuple(comparison.groups[0].key) if comparison.groups else ()
-    for scope, group in (("total", comparison.whole), *(("group", group) for group in comparison.groups)):
-        of_group: dict[str, Any] = {"scope": scope, **{name: group.key.get(name) for name in keys}}
+    for group in (comparison.whole, *comparison.groups):
         for plan in group.plans:
             for name, value in {**plan.values, **plan.objective_metrics}.items():
                 low, high = plan.intervals.get(name, (None, None))
-                yield of_group | {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}
+                values = {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}
+                yield scope_of(group.key, keys) | values

@@ -3,9 +3,10 @@
 And what an objective makes of it: its numbers, what mistakes make of them, its batches.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
 from rlcorr_cli.results.objective import MISTAKES, ObjectiveReport
@@ -21,94 +22,85 @@ OF_BATCH = ("loss", "clip_fraction", "effective_sequences", "cos_to_none")
 MOST_BATCHES = 24
 
 
-def statuses(findings: Iterable[Finding]) -> dict[str, str]:
+def worst_status(findings: Iterable[Finding]) -> dict[str, str]:
     """Metric -> the status of the worst rule that it breaks."""
     return {finding.metric: finding.status for finding in reversed(worst_first(findings))}
 
 
-def marks(report: Report) -> dict[str, str]:
-    """The same of the whole dump, where a value that cannot be fails, too."""
+@frozen
+class MarkedValues:
+    """The numbers of the whole dump.  status_of: metric -> the status of the worst rule that it breaks."""
+
+    values: Mapping[str, float | None]
+    status_of: Mapping[str, str]
+
+    def cell(self, name: str, show: Callable[[float | None], str] = number, status: str = "") -> Cell:
+        """A metric's number, marked where a rule on it is broken, or with another's status."""
+        return number_cell(self.values.get(name), show, self.status_of.get(name, status))
+
+
+def marked_values(report: Report) -> MarkedValues:
+    """What is marked in a report: what breaks a rule, and a value that cannot be, which fails, too."""
     impossible = {} if report.impossible is None else {report.impossible.metric: "fail"}
-    return {**statuses(report.health), **impossible}
+    return MarkedValues(report.whole.values, {**worst_status(report.health), **impossible})
 
 
-def value_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
-    """A metric's number, marked where a rule on it is broken."""
-    return number_cell(values.get(name), number, status_of.get(name, ""))
-
-
-def share_cell(name: str, values: Mapping[str, float | None], status_of: Mapping[str, str]) -> Cell:
-    """The same of a metric that is a share, as a percentage."""
-    return number_cell(values.get(name), share, status_of.get(name, ""))
-
-
-def correction(report: Report) -> tuple[Table, ...]:
+def plan_tables(report: Report) -> tuple[Table, ...]:
     """Every table of a report's plan; none for a plan that neither weights nor rejects."""
-    return (*rejections(report), *weights(report))
+    return (*rejection_tables(report), *weight_tables(report))
 
 
-def rejections(report: Report) -> tuple[Table, ...]:
+def rejection_tables(report: Report) -> tuple[Table, ...]:
     """What each rejection takes, then the batch before and after; nothing without rejections."""
     if not report.plan.rules:
         return ()
-    values, status_of = report.whole.values, marks(report)
-    for rejection in report.plan.rules:
-        if rejection.is_veto:  # the rule on its share has another name of the same number
-            name = f"rollout_rs_{rejection.name}_seq_masked_fraction"
-            status_of.setdefault(name, status_of.get("rollout_is_veto_fraction", ""))
+    whole, counts = marked_values(report), report.whole.counts
+    # The rule on the share of a veto has another name of the same number.
+    of_veto = whole.status_of.get("rollout_is_veto_fraction", "")
     taken = [
         (
             Cell(clean(rejection.name)),
             Cell(rejection.rule),
-            share_cell(f"rollout_rs_{rejection.name}_masked_fraction", values, status_of),
-            share_cell(f"rollout_rs_{rejection.name}_seq_masked_fraction", values, status_of),
+            whole.cell(f"rollout_rs_{rejection.name}_masked_fraction", share),
+            whole.cell(f"rollout_rs_{rejection.name}_seq_masked_fraction", share, of_veto if rejection.is_veto else ""),
         )
         for rejection in report.plan.rules
     ]
-    together = (
-        Cell("all together"),
-        EMPTY,
-        share_cell("rollout_rs_masked_fraction", values, status_of),
-        share_cell("rollout_rs_seq_masked_fraction", values, status_of),
-    )
-    headings = ("rejected by", "keeps", "tokens lost", "sequences hit")
-    return Table(headings=headings, rows=(*taken, together), words=("keeps",), has_total=True), _kept(report)
-
-
-def _kept(report: Report) -> Table:
-    """The batch before and after all rejections."""
-    values, status_of = report.whole.values, marks(report)
-    counts = [
-        (Cell(name), number_cell(report.whole.counts[name], _whole), number_cell(values[f"kept_{name}"] or 0, _whole))
+    lost = (whole.cell(f"rollout_rs_{of}masked_fraction", share) for of in ("", "seq_"))
+    kept = [
+        (Cell(name), *(number_cell(n, "{:,.0f}".format) for n in (counts[name], whole.values[f"kept_{name}"] or 0)))
         for name in ("tokens", "sequences")
     ]
-    metrics = [
-        (Cell(name), value_cell(name, values, status_of), value_cell(f"kept_{name}", values, status_of))
+    kept += [
+        (Cell(name), whole.cell(name), whole.cell(f"kept_{name}"))
         for name in shown_at("kept")
-        if values[name] is not None
+        if whole.values[name] is not None
     ]
-    return Table(headings=("what is kept", "before", "after"), rows=(*counts, *metrics))
+    return (
+        Table(
+            headings=("rejected by", "keeps", "tokens lost", "sequences hit"),
+            rows=(*taken, (Cell("all together"), EMPTY, *lost)),
+            words=("keeps",),
+            has_total=True,
+        ),
+        Table(headings=("what is kept", "before", "after"), rows=tuple(kept)),
+    )
 
 
-def _whole(count: float | None) -> str:
-    return f"{count:,.0f}"
-
-
-def weights(report: Report) -> tuple[Table, ...]:
+def weight_tables(report: Report) -> tuple[Table, ...]:
     """The plan's weights, raw and as applied; nothing without weights."""
     weighting = report.plan.weighting
     if weighting is None:
         return ()
-    values, status_of = report.whole.values, marks(report)
+    whole = marked_values(report)
     units = Cell(f"of {'tokens' if weighting.scope == 'token' else 'sequences'}")
     bound = Cell(_bound_words(weighting))
 
     def numbers(label: str, raw: str, applied: str, remark: Cell = EMPTY) -> tuple[Cell, ...]:
-        cells = [value_cell(name, values, status_of) if name else EMPTY for name in (raw, applied)]
-        return Cell(label), *cells, remark
+        return Cell(label), *(whole.cell(name) if name else EMPTY for name in (raw, applied)), remark
 
     def shares(label: str, raw: str) -> tuple[Cell, ...]:
-        return Cell(label), share_cell(raw, values, status_of), EMPTY, units
+        return Cell(label), whole.cell(raw, share), EMPTY, units
 
     rows = (
         numbers("mean", "rollout_is_mean", "rollout_is_applied_mean"),
@@ -139,17 +131,17 @@ def objective_tables(report: Report) -> tuple[Table, ...]:
     if made is None:
         return ()
     numbers = tuple((Cell(name), number_cell(value)) for name, value in made.metrics.items())
-    tables = [Table(headings=("objective", made.objective.name), rows=numbers), _mistakes(made)]
+    tables = [Table(headings=("objective", made.objective.name), rows=numbers), _mistakes_table(made)]
     if len(made.batches) > 1:
         of_batch = [
             Column(heading=name, cell=lambda batch, name=name: number_cell(batch.metrics[name])) for name in OF_BATCH
         ]
         batch = Column(heading=clean(made.batch_by or "batch"), cell=lambda batch: key_cell(batch.batch))
-        tables.append(tabulated(_ends(made.batches), [batch, *of_batch]))
-    if _has_groups(report, made):
+        tables.append(tabulated(_first_and_last(made.batches), [batch, *of_batch]))
+    if _has_other_groups(report, made):
         keys = key_columns(report.groups[0].key)
-        of_group = [_of_group(name, made.objective.name) for name in OF_BATCH]
-        tables.append(tabulated(_ends(report.groups), [*keys, *of_group], n_keys=len(keys)))
+        of_group = [_group_objective_column(name, made.objective.name) for name in OF_BATCH]
+        tables.append(tabulated(_first_and_last(report.groups), [*keys, *of_group], n_keys=len(keys)))
     return tuple(tables)
 
 
@@ -164,9 +156,9 @@ def objective_sentences(report: Report) -> list[str]:
             "size: gradient length relative to the plan's. cos: cosine with the plan's gradient. `rlcorr help "
             "objectives` explains each mistake."
         )
-    if _has_groups(report, made):
+    if _has_other_groups(report, made):
         sentences.append("Numbers of a group use its rows alone, as if they were the training batch.")
-    if _has_groups(report, made) and len(report.groups) > MOST_BATCHES:
+    if _has_other_groups(report, made) and len(report.groups) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(report.groups):,} groups are shown; --json has all.")
     if len(made.batches) > MOST_BATCHES:
         sentences.append(f"The first and the last of {len(made.batches):,} batches are shown; --json has all.")
@@ -175,7 +167,7 @@ def objective_sentences(report: Report) -> list[str]:
 
 def settings_sentences(made: ObjectiveReport) -> list[str]:
     """Which objective it is, of which batches, and whether anything can be clipped."""
-    sentences = [f"{_settings(made)}; {_scope(made)}."]
+    sentences = [f"{_objective_in_words(made)}; {_batches_in_words(made)}."]
     if not made.moved and made.objective.name != "reinforce":
         sentences.append(
             "Without current_log_probs every ratio is 1, as in the first minibatch of a batch: nothing is clipped."
@@ -183,7 +175,7 @@ def settings_sentences(made: ObjectiveReport) -> list[str]:
     return sentences
 
 
-def _settings(made: ObjectiveReport) -> str:
+def _objective_in_words(made: ObjectiveReport) -> str:
     """'ppo in decoupled mode, clip 0.2 down and 0.2 up, token-mean over kept tokens'."""
     objective = made.objective
     parts = [f"{objective.name} in {objective.mode} mode"]
@@ -199,7 +191,7 @@ def _settings(made: ObjectiveReport) -> str:
     return ", ".join(parts)
 
 
-def _scope(made: ObjectiveReport) -> str:
+def _batches_in_words(made: ObjectiveReport) -> str:
     """Of how many batches the numbers are."""
     if made.batch_by is None:
         return "the whole dump as one batch, --batch-by COLUMN makes several"
@@ -208,7 +200,7 @@ def _scope(made: ObjectiveReport) -> str:
     return f"means over {len(made.batches):,} batches by {clean(made.batch_by)}"
 
 
-def _mistakes(made: ObjectiveReport) -> Table:
+def _mistakes_table(made: ObjectiveReport) -> Table:
     """The plan's own loss first, then each mistake beside it."""
     labels = {mistake.name: mistake.label for mistake in MISTAKES}
     planned = (Cell("none, as the plan says"), number_cell(made.metrics["loss"]), Cell("1", 1.0), Cell("1", 1.0))
@@ -219,16 +211,16 @@ def _mistakes(made: ObjectiveReport) -> Table:
     return Table(headings=("mistake", "loss", "size", "cos"), rows=(planned, *rows))
 
 
-def _ends(rows: Sequence[T]) -> Sequence[T]:
+def _first_and_last(rows: Sequence[T]) -> Sequence[T]:
     """All of them, of many the first and the last."""
     half = MOST_BATCHES // 2
     return rows if len(rows) <= MOST_BATCHES else [*rows[:half], *rows[-half:]]
 
 
-def _has_groups(report: Report, made: ObjectiveReport) -> bool:
+def _has_other_groups(report: Report, made: ObjectiveReport) -> bool:
     """Whether groups say more than the training batches do."""
     return any(group.objective for group in report.groups) and list(report.groups[0].key) != [made.batch_by]
 
 
-def _of_group(name: str, objective: str) -> Column:
+def _group_objective_column(name: str, objective: str) -> Column:
     return Column(heading=name, cell=lambda group: number_cell(group.objective.get(f"objective/{objective}/{name}")))

@@ -28,12 +28,14 @@ from rlcorr_cli.show.document import (
     json_text,
     key_cell,
     key_columns,
+    key_words,
     number_cell,
+    scope_of,
     tabulated,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, interval, number, plural, thousands
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
+from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import (
     anomaly_cause,
@@ -75,17 +77,16 @@ def document(dump: DiagnosedDump) -> Document:
     return Document(
         lines=_lines(dump),
         command="diagnose",
-        title=named(dump.inputs),
-        summary=joined(
-            plural(counts["sequences"], "sequence"),
-            plural(counts["tokens"], "token"),
+        title=name_of_inputs(dump.inputs),
+        summary=with_commas(
+            *amounts(counts, None),
             f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}",
             f"sd of log-ratio {number(diagnosis.gap.sd)}",
             last_change(dump.inputs),
         ),
         causes=[anomaly_cause(each) for each in dump.anomalies],
         trend=course_sentence(dump.course, dump.story),
-        headline=headline(dump),
+        headline=diagnosis_headline(dump),
         status=STATUS_OF_EFFECT[dump.story.effect] if dump.story.first not in (UNCLEAR, TOO_FEW) else "warn",
         reasons=list(_reasons(dump)),
         sections=_sections(dump),
@@ -96,25 +97,16 @@ def document(dump: DiagnosedDump) -> Document:
 
 def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     counts, diagnosis = dump.whole.counts, dump.whole.diagnosis
-    read = (named(dump.inputs), plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token"))
-    yield Facts(
-        [
-            *read,
-            f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}",
-        ]
-    )
+    gap = f"{_of_sample(diagnosis)}k3_kl {number(diagnosis.gap.k3_kl)}  sd of log-ratio {number(diagnosis.gap.sd)}"
+    yield Facts([name_of_inputs(dump.inputs), *amounts(counts, None), gap])
     yield from left_out_notes(counts)
     yield BLANK
     yield from anomaly_notes([each for each in dump.anomalies if not each.voids])
     if sentence := course_sentence(dump.course, dump.story):
         yield Note(sentence, "bold")
         yield BLANK
-    yield Note(headline(dump), "bold")
-    for cause in sorted(told(dump), key=lambda each: each.name != dump.story.first):
-        if cause.name != dump.story.first:
-            yield Note(f"Also: {cause.headline}")
-        for words in () if cause.is_minor else (cause.evidence, cause.advice):
-            yield from [Note(words, indent=4)] if words else []
+    yield Note(diagnosis_headline(dump), "bold")
+    yield from (Note(sentence, indent=indent) for sentence, indent in _evidence_and_advice(dump))
     yield BLANK
     guilty = {each.parameters.get("column") for each in diagnosis.causes}
     for column in (column for column in diagnosis.columns if column.column in guilty):
@@ -128,13 +120,13 @@ def _lines(dump: DiagnosedDump) -> Iterator[Block]:
     if diagnosis.gap.by_version:
         yield tabulated(diagnosis.gap.by_version, VERSION_COLUMNS)
     if dump.groups:
-        yield Note(agreement(dump))
+        yield Note(verdicts_agreement(dump))
         yield _group_table(dump, MOST_ON_TERMINAL)
-    if words := " ".join(filter(None, (rest(dump), looked_at(diagnosis)))):
+    if words := " ".join(filter(None, (unexplained_rest(dump), what_was_looked_at(diagnosis)))):
         yield Note(words)
     yield from (Note(clean(fact.sentence)) for fact in diagnosis.facts)
     yield from (Note(clean(note), "dim") for note in dump.notes)
-    yield from (Note(note, "dim") for note in _explained(dump))
+    yield from (Note(note, "dim") for note in _where_to_read_on(dump))
 
 
 def _of_sample(diagnosis: Diagnosis) -> str:
@@ -143,21 +135,25 @@ def _of_sample(diagnosis: Diagnosis) -> str:
     return "" if sample is None else f"in a sample of {sample.rows:,} rows, {plural(sample.tokens, 'token')}: "
 
 
-def _explained(dump: DiagnosedDump) -> list[str]:
+def _where_to_read_on(dump: DiagnosedDump) -> list[str]:
     """What all is of, and where to read on."""
     first = dump.story.first
     notes = [EXPLAIN_NOTE.format(first)] if first in ALL_CAUSES else []
     return notes if dump.whole.diagnosis.gap.sample is None else [SAMPLE_NOTE, *notes]
 
 
+def _evidence_and_advice(dump: DiagnosedDump) -> Iterator[tuple[str, int]]:
+    """Sentences on the verdict, then on every other cause, and how far each is indented on a terminal."""
+    for cause in sorted(causes_in_words(dump), key=lambda each: each.name != dump.story.first):
+        if cause.name != dump.story.first:
+            yield f"Also: {cause.headline}", 2
+        yield from ((words, 4) for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
+
+
 def _reasons(dump: DiagnosedDump) -> Iterator[str]:
     """Evidence and advice of the verdict, every other cause, what is left, and what was looked at."""
-    causes = told(dump)
-    for cause in sorted(causes, key=lambda each: each.name != dump.story.first):
-        if cause.name != dump.story.first:
-            yield f"Also: {cause.headline}"
-        yield from (words for words in (cause.evidence, cause.advice) if words and not cause.is_minor)
-    yield from (words for words in (rest(dump), looked_at(dump.whole.diagnosis)) if words)
+    yield from (sentence for sentence, _ in _evidence_and_advice(dump))
+    yield from (words for words in (unexplained_rest(dump), what_was_looked_at(dump.whole.diagnosis)) if words)
 
 
 def _sections(dump: DiagnosedDump) -> Iterator[Section]:
@@ -171,7 +167,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
     yield Section(pictures=[Picture(panels=[Panel(*panel) for panel in reversed(panels.items())])])
     if dump.groups:
         table = _group_table(dump, MOST_IN_FILE)
-        yield Section(heading="Groups", about=[agreement(dump)], tables=[table], sorts=True)
+        yield Section(heading="Groups", about=[verdicts_agreement(dump)], tables=[table], sorts=True)
     if diagnosis.legs:
         about = [clean(dump.story.legs), "found: on each leg alone."]
         yield Section(heading="By leg", about=about, tables=[tabulated(diagnosis.legs, LEG_COLUMNS)])
@@ -188,7 +184,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
         yield Section(heading="By version within rows", about=about, tables=[table], sorts=True)
     if diagnosis.surprise:
         columns = (
-            Column(heading="log-odds from", cell=lambda level: _key(ENDS.get(level.level, level.level))),
+            Column(heading="log-odds from", cell=lambda level: _level_cell(ENDS.get(level.level, level.level))),
             *LEVEL_COLUMNS[:2],
         )
         table, about = tabulated(diagnosis.surprise, columns), ["Log-odds of the token under rollout."]
@@ -197,7 +193,7 @@ def _sections(dump: DiagnosedDump) -> Iterator[Section]:
         table = tabulated([place for place in diagnosis.places if place.tokens], PLACE_COLUMNS)
         about = ["|r|: the gap of a token over its surprise."]
         yield Section(heading="By place in the response", about=about, tables=[table], sorts=True)
-    notes = [*(clean(fact.sentence) for fact in diagnosis.facts), *map(clean, dump.notes), *_explained(dump)]
+    notes = [*(clean(fact.sentence) for fact in diagnosis.facts), *map(clean, dump.notes), *_where_to_read_on(dump)]
     yield from what_was_read(dump.whole.counts, dump.columns, dump.inputs, notes)
 
 
@@ -212,11 +208,12 @@ class CauseWords:
     is_minor: bool = False
 
 
-def told(dump: DiagnosedDump) -> list[CauseWords]:
+def causes_in_words(dump: DiagnosedDump) -> list[CauseWords]:
     """Every cause in words, what voids the numbers first, then in order of their weight; not what noise is left."""
     voiding = [each for each in dump.anomalies if each.voids]
     again = {SAID_AGAIN.get(each.name) for each in voiding}
     others = [each for each in dump.causes if each.cause not in again]
+    shown = [each for each in others if each.cause != NOISE or dump.whole.diagnosis.verdict == NOISE]
     of_files = [
         CauseWords(
             name=each.name,
@@ -231,14 +228,10 @@ def told(dump: DiagnosedDump) -> list[CauseWords]:
         for fault in dump.story.faults
         if fault.name not in ALL_CAUSES
     ]
-    return [*of_files, *of_ratio, *(_words(each) for each in others if not _is_rest(each, dump))]
+    return [*of_files, *of_ratio, *map(_cause_in_words, shown)]
 
 
-def _is_rest(finding: CauseFinding, dump: DiagnosedDump) -> bool:
-    return finding.cause == NOISE and dump.whole.diagnosis.verdict != NOISE
-
-
-def _words(finding: CauseFinding) -> CauseWords:
+def _cause_in_words(finding: CauseFinding) -> CauseWords:
     return CauseWords(
         name=finding.cause,
         headline=f"{clean(finding.headline)}. {replace(finding, sample=None).share_words}.",
@@ -248,12 +241,12 @@ def _words(finding: CauseFinding) -> CauseWords:
     )
 
 
-def headline(dump: DiagnosedDump) -> str:
+def diagnosis_headline(dump: DiagnosedDump) -> str:
     """'Likely cause: ...', or the conclusion where none is named."""
     return clean(dump.story.headline)
 
 
-def rest(dump: DiagnosedDump) -> str:
+def unexplained_rest(dump: DiagnosedDump) -> str:
     """Beside a cause, how much of the gap is rounding noise, and how much no cause explains; empty beside none."""
     if dump.whole.diagnosis.cause is None or dump.whole.diagnosis.verdict == NOISE:
         return ""
@@ -265,15 +258,15 @@ def rest(dump: DiagnosedDump) -> str:
     return " ".join(words)
 
 
-def looked_at(diagnosis: Diagnosis) -> str:
+def what_was_looked_at(diagnosis: Diagnosis) -> str:
     """Whether columns stand out that are no cause, which were too many levels, and what was not looked for; empty where
     there is too little to say anything."""
     if diagnosis.verdict == TOO_FEW:
         return ""
-    return " ".join((*_columns(diagnosis), *_not_looked_for(diagnosis)))
+    return " ".join(_columns_looked_at(diagnosis))
 
 
-def _columns(diagnosis: Diagnosis) -> Iterator[str]:
+def _columns_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
     named = {each.parameters.get("column") for each in diagnosis.causes}
     tried = [column for column in diagnosis.columns if not column.too_many]
     standing = [column for column in tried if column.grows or any(level.is_hot for level in column.levels)]
@@ -289,36 +282,33 @@ def _columns(diagnosis: Diagnosis) -> Iterator[str]:
     crowded = [clean(column.column) for column in diagnosis.columns if column.too_many]
     if crowded:
         yield f"Not checked, because of too many values: {', '.join(crowded)}."
-
-
-def _not_looked_for(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.not_looked_for:
         causes = (f"{each.cause} (needs {clean(each.needs)})" for each in diagnosis.not_looked_for)
         yield f"Not checked: {', '.join(causes)}."
 
 
-def _key(value: object) -> Cell:
+def _level_cell(value: object) -> Cell:
     return Cell(f"{value:g}", value) if isinstance(value, float) else key_cell(value)
 
 
-def _size(size: float | None) -> str:
+def _size_in_words(size: float | None) -> str:
     return NOTHING if size is None else number(size) if size < 0.1 else f"{size:.1f}"
 
 
-def _part(value: float | None) -> str:
+def _percent_or_dash(value: float | None) -> str:
     return NOTHING if value is None else percent(value)
 
 
 LEVEL_COLUMNS = (
-    Column(heading="tokens", cell=lambda level: number_cell(level.token_share, _part)),
-    Column(heading="gap", cell=lambda level: number_cell(level.gap, _part)),
-    Column(heading="expected", cell=lambda level: number_cell(level.expected, _part)),
-    Column(heading="size", cell=lambda level: number_cell(level.size, _size, "warn" if level.is_hot else "")),
+    Column(heading="tokens", cell=lambda level: number_cell(level.token_share, _percent_or_dash)),
+    Column(heading="gap", cell=lambda level: number_cell(level.gap, _percent_or_dash)),
+    Column(heading="expected", cell=lambda level: number_cell(level.expected, _percent_or_dash)),
+    Column(heading="size", cell=lambda level: number_cell(level.size, _size_in_words, "warn" if level.is_hot else "")),
 )
 LEG_COLUMNS = (
     Column(heading="from", cell=lambda leg: Cell(clean(leg.first)), words=True),
     Column(heading="to", cell=lambda leg: Cell(clean(leg.last)), words=True),
-    Column(heading="gap", cell=lambda leg: number_cell(leg.share, _part)),
+    Column(heading="gap", cell=lambda leg: number_cell(leg.share, _percent_or_dash)),
     Column(heading="k3_kl", cell=lambda leg: number_cell(leg.k3)),
     Column(heading="found", cell=lambda leg: Cell(clean(leg.words)), words=True),
 )
@@ -356,17 +346,17 @@ def _level_table(heading: str, levels: Sequence[LevelGap], *, most: int, in_orde
         shown = [*ends, *(level for level in ordered if level not in ends)][:most]
         ordered = [level for level in by_value if level in shown] + [level for level in by_value if level not in shown]
     columns = LEVEL_COLUMNS if any(level.size is not None for level in levels) else LEVEL_COLUMNS[:-1]
-    name = Column(heading=clean(heading), cell=lambda level: _level_name(heading, level))
+    name = Column(heading=clean(heading), cell=lambda level: _level_name_cell(heading, level))
     return tabulated(ordered, [name, *columns], most=most, noun="level")
 
 
-def _level_name(heading: str, level: LevelGap) -> Cell:
+def _level_name_cell(heading: str, level: LevelGap) -> Cell:
     """A level as people count it: turns from 1, octaves of lengths by their ends."""
     if heading == TURN:
         return Cell(f"{level.level + 1}", level.level)
     if heading == LENGTH:
         return Cell(f"{2**level.level:,} to {2 ** (level.level + 1) - 1:,}", level.level)
-    return _key(level.level)
+    return _level_cell(level.level)
 
 
 def _group_table(dump: DiagnosedDump, most: int) -> Table:
@@ -383,10 +373,10 @@ def verdict_name(verdict: str) -> str:
     return {UNCLEAR: "no cause", CLEAN: "none", TOO_FEW: "too few"}.get(verdict, verdict)
 
 
-def parameter(finding: CauseFinding) -> str:
+def parameter_in_words(finding: CauseFinding | None) -> str:
     """'0.794 (0.787 to 0.808)', 'core 0.07', 'worker w3': a finding's first parameter by name, unless that is the
     cause's own, with its interval; empty without any."""
-    if not finding.parameters:
+    if finding is None or not finding.parameters:
         return ""
     name, value = next(iter(finding.parameters.items()))
     text = clean(value) if isinstance(value, str) else number(value)
@@ -397,7 +387,7 @@ def parameter(finding: CauseFinding) -> str:
     return f"{text} ({interval(*finding.intervals[name])})" if name in finding.intervals else text
 
 
-def agreement(dump: DiagnosedDump) -> str:
+def verdicts_agreement(dump: DiagnosedDump) -> str:
     """Whether all groups have the verdict of the whole."""
     verdict = dump.whole.diagnosis.verdict
     able = [group for group in dump.groups if group.diagnosis.verdict != TOO_FEW]
@@ -413,31 +403,25 @@ def agreement(dump: DiagnosedDump) -> str:
         return " ".join(
             filter(None, (words if not silent else words.replace("groups", "groups with enough data"), few))
         )
-    first = others[0]
-    key = ", ".join(f"{clean(name)} {clean(value)}" for name, value in first.key.items())
     words = f"{len(others)} of {plural(len(able), 'group')} show another cause: "
     if len(others) == len(able):
         words = "No single group shows this cause: "
-    words += f"{verdict_name(first.diagnosis.verdict)} at {key}{', for example' if len(others) > 1 else ''}."
+    words += f"{verdict_name(others[0].diagnosis.verdict)} at {key_words(others[0].key)}"
+    words += ", for example." if len(others) > 1 else "."
     return " ".join(filter(None, (words, few)))
 
 
-def _parameter(group: DiagnosedGroup) -> Cell:
+def _share_cell(group: DiagnosedGroup) -> Cell:
     cause = group.diagnosis.cause
-    return Cell("" if cause is None else parameter(cause))
-
-
-def _share(group: DiagnosedGroup) -> Cell:
-    cause = group.diagnosis.cause
-    return Cell(NOTHING) if cause is None else number_cell(cause.share, _part)
+    return Cell(NOTHING) if cause is None else number_cell(cause.share, _percent_or_dash)
 
 
 GROUP_COLUMNS = (
     Column(heading="tokens", cell=lambda group: number_cell(group.counts["tokens"], thousands)),
     Column(heading="k3_kl", cell=lambda group: number_cell(group.diagnosis.gap.k3_kl)),
     Column(heading="verdict", cell=lambda group: Cell(verdict_name(group.diagnosis.verdict)), words=True),
-    Column(heading="parameter", cell=_parameter, words=True),
-    Column(heading="share", cell=_share),
+    Column(heading="parameter", cell=lambda group: Cell(parameter_in_words(group.diagnosis.cause)), words=True),
+    Column(heading="share", cell=_share_cell),
 )
 SAMPLED = Column(heading="in sample", cell=lambda group: number_cell(group.diagnosis.gap.sample.tokens, thousands))
 
@@ -445,13 +429,12 @@ SAMPLED = Column(heading="in sample", cell=lambda group: number_cell(group.diagn
 def _records(dump: DiagnosedDump) -> Iterator[Mapping[str, object]]:
     """A line for each parameter of every cause, of the whole dump and of each group; one where there is no cause."""
     keys = tuple(dump.groups[0].key) if dump.groups else ()
-    for scope, group in (("total", dump.whole), *(("group", group) for group in dump.groups)):
-        of_group = {"scope": scope, **{name: group.key.get(name) for name in keys}}
-        of_group |= {"tokens": group.counts["tokens"], "verdict": group.diagnosis.verdict}
-        yield from (of_group | record for record in _of_group(group))
+    for group in (dump.whole, *dump.groups):
+        of_group = {**scope_of(group.key, keys), "tokens": group.counts["tokens"], "verdict": group.diagnosis.verdict}
+        yield from (of_group | record for record in _cause_records(group))
 
 
-def _of_group(group: DiagnosedGroup) -> Iterator[dict[str, object]]:
+def _cause_records(group: DiagnosedGroup) -> Iterator[dict[str, object]]:
     for rank, cause in enumerate(group.diagnosis.causes, 1):
         for parameter, value in cause.parameters.items() or (("", None),):
             low, high = cause.intervals.get(parameter, (None, None))

@@ -8,8 +8,7 @@ from rlcorr_cli.causes.wording import listed
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
-from rlcorr_cli.results.report import Report
-from rlcorr_cli.show.check import where
+from rlcorr_cli.show.check import section_name
 from rlcorr_cli.show.document import (
     BLANK,
     Block,
@@ -23,7 +22,7 @@ from rlcorr_cli.show.document import (
     ending,
     json_text,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, verdict_alone
@@ -46,13 +45,17 @@ SINGLE = "Each interval is for one metric; what moved is judged over all metrics
 
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
-    of_dumps = {name: of_report(report) for name, report in diff.dumps.items()}
+    of_dumps = {
+        name: "  ".join((name_of_inputs(report.inputs), *amounts(report.whole.counts, report.clusters)))
+        for name, report in diff.dumps.items()
+    }
+    first, *others = (text.split("  ")[0] for text in of_dumps.values())
     return Document(
         lines=_lines(diff, of_dumps),
         command="diff",
-        title=_title([text.split("  ")[0] for text in of_dumps.values()]),
+        title=f"{first} against {listed(others)}",
         summary="; ".join(
-            joined(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
+            with_commas(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
             for name, text in of_dumps.items()
         ),
         causes=[
@@ -61,18 +64,13 @@ def document(diff: Diff) -> Document:
             if report.story.effect != "none"
             for cause in (story_cause(report.story),)
         ],
-        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _sentences(each))),
+        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _diff_sentences(each))),
         status="warn" if diff.any_moved else "ok",
-        reasons=verdicts(diff),
+        reasons=verdicts_of_dumps(diff),
         sections=_sections(diff),
         json=json_text(diff.to_dict),
         records=_records(diff),
     )
-
-
-def _title(names: Sequence[str]) -> str:
-    """'a against b, c': the first dump, and those that are compared with it."""
-    return f"{names[0]} against {listed(names[1:])}"
 
 
 def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
@@ -80,8 +78,8 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield Note(f"{name}  {text}", indent=0)
     yield BLANK
     for each in diff.comparisons:
-        yield Note(headline(each), "bold")
-    yield from map(Note, verdicts(diff))
+        yield Note(" ".join(_diff_sentences(each)), "bold")
+    yield from map(Note, verdicts_of_dumps(diff))
     for story in diff.stories:
         yield Note(clean(story), "yellow", lead="? ", lead_look="yellow")
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
@@ -95,11 +93,10 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
                 continue  # it stands in the table of all dumps
             yield BLANK
             if section.key or diff.others:
-                yield Note(
-                    clean(", ".join([each.name] * bool(diff.others) + [where(section.key)] * bool(section.key))), "bold"
-                )
+                parts = (each.name if diff.others else "", section_name(section.key) if section.key else "")
+                yield Note(clean(with_commas(*parts)), "bold")
             explained = {name for name, change in section.metrics.items() if _is_off_alone(change)}
-            yield _on_terminal(_table(each, section), explained)
+            yield _on_terminal(_changes_table(each, section), explained)
             if words := detectable(section, each.min_effect):
                 yield Note(words, "dim")
             if explained:
@@ -107,7 +104,7 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
             if section.not_tested:
                 yield BLANK
                 yield Note("not tested", "bold")
-                yield _on_terminal(_table(each, section, tested=False))
+                yield _on_terminal(_changes_table(each, section, tested=False))
 
 
 def _sections(diff: Diff) -> Iterator[Section]:
@@ -119,15 +116,15 @@ def _sections(diff: Diff) -> Iterator[Section]:
         )
     for each in diff.comparisons:
         for section in each.sections:
-            name = where(section.key, 100) if not diff.others else f"{each.name} and A, {where(section.key, 100)}"
+            name = f"{each.name} and A, " * bool(diff.others) + section_name(section.key, 100)
             about = [words] if (words := detectable(section, each.min_effect)) else []
-            yield Section(
-                heading=f"{name[0].upper()}{name[1:]}", about=about, tables=[_table(each, section)], sorts=True
-            )
+            heading = f"{name[0].upper()}{name[1:]}"
+            yield Section(heading=heading, about=about, tables=[_changes_table(each, section)], sorts=True)
             if section.not_tested:
-                yield Section(heading=f"Not tested: {name}", tables=[_table(each, section, tested=False)], sorts=True)
+                untested = _changes_table(each, section, tested=False)
+                yield Section(heading=f"Not tested: {name}", tables=[untested], sorts=True)
     facts = [
-        (f"{name}, {clean(source.path)}", joined(plural(source.rows, "row"), last_change([source])))
+        (f"{name}, {clean(source.path)}", with_commas(plural(source.rows, "row"), last_change([source])))
         for name, report in diff.dumps.items()
         for source in report.inputs
     ]
@@ -135,7 +132,7 @@ def _sections(diff: Diff) -> Iterator[Section]:
     yield from ending(facts, [*notes, METHOD])
 
 
-def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
+def _changes_table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
     """The changes of a section: of the family, what moved first, or of the other metrics, which have no p."""
     changes = ordered(section.metrics) if tested else list(section.not_tested.items())
     rows = [
@@ -143,8 +140,8 @@ def _table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
             Cell(name),
             Cell(number(change.a), change.a),
             Cell(number(change.b), change.b),
-            Cell(_changed(change), change.change),
-            Cell(ends(change), change.low),
+            Cell(_change_in_words(change), change.change),
+            Cell(change_interval(change), change.low),
             Cell(_evidence(change), change.p_holm, "warn" if change.moved else ""),
         )
         for name, change in changes
@@ -179,23 +176,20 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
         cells = [Cell(name), Cell(number(first.a), first.a)]
         for each in comparisons:
             change = each.whole.metrics[name]
-            text = _changed(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
+            text = _change_in_words(change) if change.moved else NO_EVIDENCE if change.p_holm is not None else NOTHING
             cells += [Cell(number(change.b), change.b), Cell(text, change.change)]
         rows.append(tuple(cells))
     headings = ("metric", "A", *(text for each in comparisons for text in (each.name, f"{each.name} moved")))
     return Table(headings=headings, rows=tuple(rows), n_keys=2, splits=True, together=2, gap=1, is_tight=True)
 
 
-def headline(diff: Diff) -> str:
+def _diff_sentences(diff: Diff) -> list[str]:
     """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
-    return " ".join(_sentences(diff))
+    side = SIDES[diff.side.moved] if diff.side is not None and diff.moved else ""
+    return [sentence for sentence in (_what_moved(diff), rows_that_match(diff), side) if sentence]
 
 
-def _sentences(diff: Diff) -> list[str]:
-    return [sentence for sentence in (_what_moved(diff), paired(diff), _which_side(diff)) if sentence]
-
-
-def verdicts(diff: Diff) -> list[str]:
+def verdicts_of_dumps(diff: Diff) -> list[str]:
     """How far apart the policies of dumps are, and which weights are usable there; those of one verdict together."""
     names: dict[str, list[str]] = {}
     for name, report in diff.dumps.items():
@@ -209,16 +203,12 @@ def _what_moved(diff: Diff) -> str:
     if not change.moved:
         groups = len({tuple(key.items()) for key, _, _ in diff.moved})
         return f"Moved in {plural(groups, 'group')}, not as a whole." if groups else _nothing_moved(diff)
-    signs = {_is_farther(change) for _, change in whole if change.moved}
-    what = "differs from A" if len(signs) > 1 else "is farther apart" if signs.pop() else "is closer"
+    is_farther = {abs(change.b or 0.0) > abs(change.a or 0.0) for _, change in whole if change.moved}
+    what = "differs from A" if len(is_farther) > 1 else "is farther apart" if is_farther.pop() else "is closer"
     if change.scale == "ratio" and not change.is_vast:
-        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({ends(change)})."
-    by = "" if change.scale == "ratio" else f" (change {ends(change)})"
+        return f"{diff.name} {what}: {name} is {_factor(change.change)} times A's ({change_interval(change)})."
+    by = "" if change.scale == "ratio" else f" (change {change_interval(change)})"
     return f"{diff.name} {what}: {name} is {number(change.b)}, A's is {number(change.a)}{by}."
-
-
-def _is_farther(change: Change) -> bool:
-    return abs(change.b or 0.0) > abs(change.a or 0.0)
 
 
 def _nothing_moved(diff: Diff) -> str:
@@ -236,7 +226,7 @@ def _nothing_moved(diff: Diff) -> str:
     return f"No evidence that {diff.name} differs from A; a change of {GAP} by {share:.0f}% would have shown."
 
 
-def paired(diff: Diff) -> str:
+def rows_that_match(diff: Diff) -> str:
     """Which rows both hold."""
     pairs = diff.pairs
     if pairs is None:
@@ -265,13 +255,7 @@ def _matching_clusters(diff: Diff) -> str:
     return f", but {shared:,} of A's {of_a.counted} {do}"
 
 
-def _which_side(diff: Diff) -> str:
-    if diff.side is None or not diff.moved:
-        return ""
-    return SIDES[diff.side.moved]
-
-
-def ends(change: Change) -> str:
+def change_interval(change: Change) -> str:
     """Its 95% interval."""
     if change.low is None or change.high is None:
         return NOTHING
@@ -280,7 +264,7 @@ def ends(change: Change) -> str:
     return interval(change.low, change.high)
 
 
-def _changed(change: Change) -> str:
+def _change_in_words(change: Change) -> str:
     if change.change is None:
         return NOTHING
     return f"x {_factor(change.change)}" if change.scale == "ratio" else signed(change.change)
@@ -309,24 +293,19 @@ def _is_off_alone(change: Change) -> bool:
 def detectable(section: DiffSection, min_effect: float) -> str:
     """What would have been seen of the metrics without evidence."""
     unseen = [
-        f"{name} {_seen(change, min_effect)}"
+        f"{name} {_smallest_change(change, min_effect)}"
         for name, change in section.metrics.items()
         if change.p_holm is not None and change.p_holm >= LEVEL
     ]
     return f"Smallest detectable changes: {', '.join(unseen)}." if unseen else ""
 
 
-def _seen(change: Change, min_effect: float) -> str:
+def _smallest_change(change: Change, min_effect: float) -> str:
     """The smallest change that would have been taken for one."""
     smallest = change.smallest or 0.0
     if change.scale == "ratio":
         return f"x {_factor(max(smallest, 1 + min_effect))}"
     return f"±{number(max(smallest, min_effect * max(abs(change.a or 0.0), abs(change.b or 0.0))))}"
-
-
-def of_report(report: Report) -> str:
-    """The name of a dump and how much it holds."""
-    return "  ".join((named(report.inputs), *amounts(report.whole.counts, report.clusters)))
 
 
 def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
@@ -348,20 +327,20 @@ def _panels(diff: Diff) -> Iterator[Panel]:
 
 
 def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
-    from rlcorr_cli.show.figures import differences
+    from rlcorr_cli.show.figures import comparisons
 
     known = [(name, change) for name, change in ordered(diff.whole.metrics) if change.low is not None]
     for scale, heading in (("ratio", f"Ratio ({diff.name} / A)"), ("difference", f"Change ({diff.name} - A)")):
         if of_scale := [(name, change) for name, change in known if change.scale == scale]:
-            yield Panel(heading, partial(differences.forest, of_scale, caption if scale == known[0][1].scale else ""))
+            yield Panel(heading, partial(comparisons.forest, of_scale, caption if scale == known[0][1].scale else ""))
     if not known:
         return
     leading, of_whole = known[0]
     of_groups = [
-        (where(section.key), section.metrics[leading])
+        (section_name(section.key), section.metrics[leading])
         for section in diff.sections[1:]
         if section.metrics[leading].low is not None and section.metrics[leading].scale == of_whole.scale
     ]
     if of_groups:
         left_out = f"{len(of_groups) - MOST_ROWS:,} groups are left out." if len(of_groups) > MOST_ROWS else ""
-        yield Panel(f"{of_dump}{leading} by group", partial(differences.forest, of_groups[:MOST_ROWS], left_out))
+        yield Panel(f"{of_dump}{leading} by group", partial(comparisons.forest, of_groups[:MOST_ROWS], left_out))

@@ -175,6 +175,17 @@ def key_columns(names: Iterable[str]) -> list[Column]:
     return [Column(heading=clean(name), cell=lambda group, name=name: key_cell(group.key[name])) for name in names]
 
 
+def key_words(key: Mapping[str, object]) -> str:
+    """Which group it is: 'step 4, source math'."""
+    return ", ".join(f"{clean(name)} {clean(value)}" for name, value in key.items())
+
+
+def scope_of(key: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
+    """What a group's lines in a table begin with: its scope, and its key, which is empty of the whole dump.  names: of
+    all keys."""
+    return {"scope": "group" if key else "total", **{name: key.get(name) for name in names}}
+
+
 @frozen
 class Note:
     """A paragraph on a terminal; nothing is an empty line.

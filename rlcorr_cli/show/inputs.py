@@ -7,19 +7,12 @@ from typing import Protocol
 from rlcorr_cli import __version__
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.numbers import more, plural
-from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.stdout import clean, clean_cut
 
-LONGEST = 120
 PICTURED = 40
-"""Characters of a text from the dump, in a file and below a picture."""
+"""Characters of the name of a dump, or of a plan, below a picture."""
 FILES = 20
 """As many files stand in a list of what was read."""
-
-
-def shortened(value: object, longest: int = LONGEST) -> str:
-    """Text from a dump in one printable line of at most so many characters."""
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class HasPath(Protocol):
@@ -40,42 +33,41 @@ class HasChange(HasPath, Protocol):
         ...
 
 
-def named(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
+def name_of_inputs(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
     """The name of the only file, in at most so many characters; of several files of one folder 'run/ (12 files)', else
     'a.parquet and 2 more files'."""
     first, *others = (source.path for source in inputs)
     if not others:
-        return "stdin" if first == "-" else shortened(os.path.basename(first) or first, longest)
+        return "stdin" if first == "-" else clean_cut(os.path.basename(first) or first, longest)
     folder = os.path.basename(os.path.commonpath([os.path.dirname(first), *map(os.path.dirname, others)]))
     if "" in map(os.path.dirname, (first, *others)) or folder in ("", ".", ".."):
-        return f"{shortened(os.path.basename(first), longest)} {more(len(others), 'file')}"
-    return f"{shortened(folder, longest)}/ ({plural(len(inputs), 'file')})"
+        return f"{clean_cut(os.path.basename(first), longest)} {more(len(others), 'file')}"
+    return f"{clean_cut(folder, longest)}/ ({plural(len(inputs), 'file')})"
 
 
 def last_change(inputs: Sequence[HasChange]) -> str:
     """When the newest of the files was changed: 'file last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
     moments = [source.modified for source in inputs if source.modified is not None]
-    return f"file last changed {minute(max(moments))} UTC" if moments else ""
-
-
-def minute(moment: str) -> str:
-    """A time as reports keep it, 2026-11-22T20:21Z, as people read it: '2026-11-22 20:21', in UTC."""
-    return clean(moment.replace("T", " ").removesuffix("Z"))
+    return f"file last changed {clean(max(moments).replace('T', ' ').removesuffix('Z'))} UTC" if moments else ""
 
 
 def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:
     """A row for each of the first files, with the time of its last change."""
-    rows = [("input", joined(clean(source.path), last_change([source]))) for source in inputs[:FILES]]
+    rows = [("input", with_commas(clean(source.path), last_change([source]))) for source in inputs[:FILES]]
     return rows if len(inputs) <= FILES else [*rows, ("input", f"and {len(inputs) - FILES:,} more")]
 
 
-def joined(*parts: str) -> str:
+def with_commas(*parts: str) -> str:
     """The parts that say something, with commas between them."""
     return ", ".join(filter(None, parts))
 
 
-def source(report: Report) -> str:
+def picture_source(report: Report) -> str:
     """What a picture is of: the file, the plan, how much, the file's last change, and who drew it."""
     tokens, sequences = (plural(report.whole.counts[unit], unit[:-1]) for unit in ("tokens", "sequences"))
-    parts = (named(report.inputs, PICTURED), f"plan {shortened(report.plan.name, PICTURED)}", f"{tokens}, {sequences}")
+    parts = (
+        name_of_inputs(report.inputs, PICTURED),
+        f"plan {clean_cut(report.plan.name, PICTURED)}",
+        f"{tokens}, {sequences}",
+    )
     return " · ".join(filter(None, (*parts, last_change(report.inputs), f"rlcorr {__version__}")))

@@ -22,10 +22,10 @@ from rlcorr_cli.show.document import (
     tabulated,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import amounts, more, plural, share
 from rlcorr_cli.show.stdout import clean
-from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, cause_notes, told_cause
+from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, cause_notes, cause_to_mend
 
 FILES = 8
 COLUMNS = 24
@@ -37,38 +37,38 @@ PARTIAL = "No bad rows among those that are read; the notes say which responses 
 
 def of_schema(schema: Mapping[str, str]) -> Document:
     """The columns and types alone, of a dump whose columns are not those that rlcorr needs."""
-    return Document(lines=_schema(schema, {}))
+    return Document(lines=_schema_blocks(schema, {}))
 
 
 def document(inspected: Inspected) -> Document:
     """What is said of how a dump is read."""
     is_warned = _is_suspicious(inspected) or inspected.is_partial
     return Document(
-        lines=_dump(inspected),
+        lines=_lines(inspected),
         command="inspect",
-        title=named(inspected.inputs),
-        summary=joined(*amounts(inspected.counts, None), last_change(inspected.inputs)),
+        title=name_of_inputs(inspected.inputs),
+        summary=with_commas(*amounts(inspected.counts, None), last_change(inspected.inputs)),
         causes=[anomaly_cause(each) for each in inspected.anomalies],
-        headline=_headline(inspected),
+        headline=_dump_headline(inspected),
         status="fail" if any(each.voids for each in inspected.anomalies) else "warn" if is_warned else "ok",
         sections=_sections(inspected),
         json=json_text(inspected.to_dict),
-        records=_columns(inspected),
+        records=_column_records(inspected),
     )
 
 
 def _is_suspicious(inspected: Inspected) -> bool:
-    return bool(inspected.problems or inspected.anomalies or told_cause(inspected.cause))
+    return bool(inspected.problems or inspected.anomalies or cause_to_mend(inspected.cause))
 
 
-def _headline(inspected: Inspected) -> str:
+def _dump_headline(inspected: Inspected) -> str:
     """What is wrong with the rows, the files and the gap, in a sentence each."""
     if not _is_suspicious(inspected):
         return NOTHING if not inspected.counts["tokens"] else PARTIAL if inspected.is_partial else CLEAN
     kinds, anomalies = ", ".join(inspected.problems), ", ".join(each.name for each in inspected.anomalies)
     sentences = [f"Rows with problems: {kinds}."] if kinds else []
     sentences += [f"Suspicious: {anomalies}."] if anomalies else []
-    cause = told_cause(inspected.cause)
+    cause = cause_to_mend(inspected.cause)
     sentences += [f"Likely cause of the gap: {cause.cause}."] if cause is not None else []
     return " ".join(sentences)
 
@@ -76,13 +76,13 @@ def _headline(inspected: Inspected) -> str:
 def _sections(inspected: Inspected) -> Iterator[Section]:
     """Columns, amounts and problems, then what was read."""
     roles = inspected.read_as
-    yield from sections_of(_schema(inspected.schema, roles), "Columns")
-    yield from sections_of(_amounts(inspected), "Rows and tokens")
-    yield from sections_of(_problems(inspected), "Problems")
+    yield from sections_of(_schema_blocks(inspected.schema, roles), "Columns")
+    yield from sections_of(_amount_blocks(inspected), "Rows and tokens")
+    yield from sections_of(_problem_notes(inspected), "Problems")
     yield from what_was_read(inspected.counts, (), inspected.inputs, [clean(note) for note in inspected.notes])
 
 
-def _columns(inspected: Inspected) -> Iterator[Mapping[str, object]]:
+def _column_records(inspected: Inspected) -> Iterator[Mapping[str, object]]:
     """A line for each column: its type, what it is read as, and the ends and mean of its values on valid tokens."""
     roles = inspected.read_as
     for column, type_of in inspected.schema.items():
@@ -92,7 +92,7 @@ def _columns(inspected: Inspected) -> Iterator[Mapping[str, object]]:
         yield {"column": column, "type": type_of, "read_as": roles.get(column), **numbers}
 
 
-def _dump(inspected: Inspected) -> Iterator[Block]:
+def _lines(inspected: Inspected) -> Iterator[Block]:
     for file in inspected.inputs[:FILES]:
         name = "stdin" if file.path == "-" else clean(os.path.basename(file.path))
         size = f"  {file.n_bytes / 1e6:,.2f} MB" if file.n_bytes else ""
@@ -102,25 +102,25 @@ def _dump(inspected: Inspected) -> Iterator[Block]:
     if not inspected.counts["tokens"]:
         yield Note(NOTHING)
     yield BLANK
-    yield from _schema(inspected.schema, inspected.read_as)
-    yield from _amounts(inspected)
-    yield from _problems(inspected)
+    yield from _schema_blocks(inspected.schema, inspected.read_as)
+    yield from _amount_blocks(inspected)
+    yield from _problem_notes(inspected)
     yield from anomaly_notes(inspected.anomalies)
     yield from cause_notes(inspected.cause)
     if not _is_suspicious(inspected) and inspected.counts["tokens"]:
-        yield Note(_headline(inspected))
+        yield Note(_dump_headline(inspected))
     if inspected.notes:
         yield BLANK
     yield from (Note(clean(note), "dim") for note in inspected.notes)
 
 
-def _problems(inspected: Inspected) -> Iterator[Note]:
+def _problem_notes(inspected: Inspected) -> Iterator[Note]:
     for name, problem in inspected.problems.items():
         text = f"{plural(problem.rows, 'row')}, first {clean(problem.first)}. {as_flags(FIXES[name])}"
         yield Note(text, lead=f"! {name}  ", lead_look="yellow")
 
 
-def _schema(schema: Mapping[str, str], roles: Mapping[str, str]) -> Iterator[Block]:
+def _schema_blocks(schema: Mapping[str, str], roles: Mapping[str, str]) -> Iterator[Block]:
     columns = (
         Column(heading="column", cell=lambda row: Cell(clean(row[0]))),
         Column(heading="type", cell=lambda row: Cell(clean(row[1])[:30]), words=True),
@@ -133,7 +133,7 @@ def _schema(schema: Mapping[str, str], roles: Mapping[str, str]) -> Iterator[Blo
         yield BLANK
 
 
-def _amounts(inspected: Inspected) -> Iterator[Block]:
+def _amount_blocks(inspected: Inspected) -> Iterator[Block]:
     """How many rows and tokens there are, how long rows are, and what their values lie between."""
     counts, tally = inspected.counts, inspected.tally
     tokens = counts["tokens"] + counts["masked_tokens"]

@@ -19,7 +19,7 @@ def indented(*texts: str) -> list[str]:
     ]
 
 
-def where(formula: str) -> list[str]:
+def symbol_lines(formula: str) -> list[str]:
     """The formula's symbols, one a line: 'where l = a - b, ...'."""
     lines: list[str] = []
     for symbol, meaning in symbols_in(formula).items():
@@ -30,8 +30,8 @@ def where(formula: str) -> list[str]:
     return lines
 
 
-def where_in(*texts: str) -> list[str]:
+def symbol_lines_of_prose(*texts: str) -> list[str]:
     """The symbols of the formulas within sentences: of powers such as e^l, rho and the sign of A, as words may be
     letters of formulas, too."""
     formulas = [formula for text in texts for formula in _FORMULA.findall(text)]
-    return where(" ".join(formulas))
+    return symbol_lines(" ".join(formulas))

@@ -11,7 +11,6 @@ from rlcorr_cli.show.stdout import emit, emit_json
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.frameworks.write import Lines
-    from rlcorr_cli.plans.preset_configs import PeerConfig
 
 DEEDS = {
     "look": "change nothing",
@@ -73,7 +72,7 @@ def _deed(plan: Plan) -> str:
 def print_presets_json(name: str | None = None) -> None:
     """The same presets for programs."""
     chosen = [row for key in families(name) for row in of_family(key)] if name else []
-    file = _read(name) if name else None
+    file = _plan_file(name) if name else None
     if file is not None:
         emit_json([{**file.plan.to_dict(), "aliases": (), "when": "", "source": name}])
         return
@@ -99,7 +98,7 @@ def print_preset(name: str) -> None:
     """Print one preset, with the framework's config and the plan file that mean the same; of a file, how it is read."""
     from rlcorr_cli.plans.files import plan_to_toml
 
-    file = _read(name)
+    file = _plan_file(name)
     if file is not None:
         notes = [line for note in file.notes for line in _comment(note)]
         emit("\n".join([*notes, "# As a plan file, for --plan:", plan_to_toml(file.plan)]))
@@ -107,7 +106,8 @@ def print_preset(name: str) -> None:
     row = preset(name)
     config, lines = row.config, about_preset(row)
     if config is not None:
-        lines += ["", f"# In the framework's own words{_how_to_read(config)}:", config.text]
+        profile = f"--profile {config.reader} " if config.reader else ""
+        lines += ["", f"# In the framework's own words ({profile}--plan FILE reads it):", config.text]
     emit("\n".join([*lines, "", "# As a plan file, for --plan:", plan_to_toml(row.plan)]))
 
 
@@ -116,12 +116,13 @@ def print_lines(name: str | None, framework: str) -> None:
     that `compare` takes."""
     from rlcorr_cli.frameworks.write import lines_of
 
-    plans = [_plan_called(name)] if name else [row.plan for row in COMPARED]
+    file = _plan_file(name) if name else None
+    plans = [file.plan] if file else [preset(name).plan] if name else [row.plan for row in COMPARED]
     written = [(plan, lines_of(plan, framework)) for plan in plans]
     blocks = [_as_lines(plan, lines) for plan, lines in written if lines is not None]
     none = [plan for plan, lines in written if lines is None]
     if none:
-        what = records(none[0]) if name else "see presets NAME for what each is"
+        what = plan_in_one_line(none[0]) if name else "see presets NAME for what each is"
         others = [row.name for row in PRESETS.values() if name and lines_of(row.plan, framework)]
         also = f" It has {', '.join(others)}." if others else ""
         names = ", ".join(plan.name for plan in none)
@@ -131,13 +132,7 @@ def print_lines(name: str | None, framework: str) -> None:
     emit("\n\n".join("\n".join(block) for block in blocks) + "\n")
 
 
-def _plan_called(name: str) -> Plan:
-    """The plan of a preset, or of a file."""
-    file = _read(name)
-    return preset(name).plan if file is None else file.plan
-
-
-def _read(name: str) -> "ChosenPlan | None":
+def _plan_file(name: str) -> "ChosenPlan | None":
     """What a plan file or a framework's config says; None of a name that is no file's."""
     from rlcorr_cli.plans.files import SUFFIXES
 
@@ -157,18 +152,14 @@ def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
-def _how_to_read(config: "PeerConfig") -> str:
-    return " (--plan FILE reads it)" if not config.reader else f" (--profile {config.reader} --plan FILE reads it)"
-
-
 def about_preset(row: Preset) -> list[str]:
     """What a preset is for, its other names, records, source and note, as lines."""
     also = f"Also named {', '.join(row.aliases)}." if row.aliases else ""
-    lines = [row.name, *indented(row.when), *indented(also), *indented(records(row.plan))]
+    lines = [row.name, *indented(row.when), *indented(also), *indented(plan_in_one_line(row.plan))]
     return [*lines, *indented(f"Source: {row.source}."), *indented(row.note)]
 
 
-def records(plan: Plan) -> str:
+def plan_in_one_line(plan: Plan) -> str:
     """A plan's records in one line."""
     parts: list[str] = [plan.mode, plan.loss]
     if plan.weighting is not None:

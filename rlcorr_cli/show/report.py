@@ -9,23 +9,22 @@ from itertools import pairwise
 from math import log
 
 from rlcorr_cli.metrics.catalog import DEFINITIONS, define, ideal, shown_at
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.divergence import DIVERGENCE
 from rlcorr_cli.metrics.framework_names import LOGGED
 from rlcorr_cli.metrics.metric import GAP, symbols_in
-from rlcorr_cli.metrics.samples import QUANTILES
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known, reliable
 from rlcorr_cli.results.report import QUANTILE_NOTE, Group, Report
 from rlcorr_cli.results.rules import worst_first
 from rlcorr_cli.results.story import cause_words
 from rlcorr_cli.show.correction import (
-    correction,
-    marks,
+    marked_values,
     objective_sentences,
     objective_tables,
-    rejections,
-    statuses,
-    value_cell,
-    weights,
+    plan_tables,
+    rejection_tables,
+    weight_tables,
+    worst_status,
 )
 from rlcorr_cli.show.document import (
     BLANK,
@@ -47,7 +46,7 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import FILES, LONGEST, joined, last_change, named, shortened, source
+from rlcorr_cli.show.inputs import FILES, last_change, name_of_inputs, picture_source, with_commas
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
@@ -62,22 +61,22 @@ from rlcorr_cli.show.numbers import (
     sparkline,
     thousands,
 )
-from rlcorr_cli.show.stdout import clean, is_unicode
+from rlcorr_cli.show.stdout import LONGEST, clean, clean_cut, is_unicode
 from rlcorr_cli.show.words import (
     LITTLE_KEPT,
     anomaly_cause,
     anomaly_notes,
+    bounds_sentences,
     broken_group,
     cause_notes,
-    fixes,
+    cause_to_mend,
     impossible_sentence,
     left_out_notes,
     next_step,
     opening_sentence,
-    suggestion,
+    remedies_said_once,
     suggestion_notes,
-    told_cause,
-    verdict,
+    verdict_sentences,
 )
 from rlcorr_cli.totals.families import Value
 from rlcorr_cli.totals.histogram import HISTOGRAM_RELATIVE_ERROR, Histogram
@@ -92,14 +91,14 @@ def document(report: Report) -> Document:
     return Document(
         lines=_lines(report),
         command="analyze",
-        title=named(report.inputs, LONGEST),
+        title=name_of_inputs(report.inputs, LONGEST),
         summary=_summary(report),
         causes=_causes(report),
         trend=opening_sentence(report),
-        headline=verdict(report),
+        headline=verdict_sentences(report),
         status=_status(report),
         sections=_sections(report),
-        source=source(report),
+        source=picture_source(report),
         marks=MARKS,
         has_contents=True,
         json=_json(report),
@@ -133,7 +132,7 @@ SHIFT = "advantage_shift"
 
 
 def _lines(report: Report) -> Iterator[Block]:
-    yield from opening(report)
+    yield from report_opening(report)
     if sentence := opening_sentence(report):
         yield Note(sentence, "bold")
         yield BLANK
@@ -149,12 +148,12 @@ def _lines(report: Report) -> Iterator[Block]:
         yield Note(proves, lead=f"! {value} ", lead_look="bold red")
         yield BLANK
     yield from anomaly_notes(report.anomalies)
-    yield Note(verdict(report), "bold")
+    yield Note(verdict_sentences(report), "bold")
     yield BLANK
     broken = worst_first(report.health)
     limits: list[tuple[str, str, str]] = [
         (finding.status, f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {fix}".rstrip())
-        for finding, fix in zip(broken, fixes(broken), strict=True)
+        for finding, fix in zip(broken, remedies_said_once(broken), strict=True)
     ]
     n_failing = sum(status == "fail" for status, *_ in limits)
     of_groups = list(_broken_groups(report))
@@ -166,9 +165,9 @@ def _lines(report: Report) -> Iterator[Block]:
     if broken or report.broken_in_groups or report.advised_bounds:
         yield BLANK
     if report.profile == "canonical":
-        yield _divergence(report)
-        yield from _distribution(report)
-        yield from (*weights(report), *rejections(report))
+        yield _divergence_table(report)
+        yield from _distribution_blocks(report)
+        yield from (*weight_tables(report), *rejection_tables(report))
     else:  # with six digits, to be compared with a dashboard
         rows = [(Cell(name), Cell(metric_value(value, report.profile))) for name, value in report.whole.metrics.items()]
         yield Table(headings=(f"as {report.profile} logs it", "value"), rows=tuple(rows))
@@ -178,12 +177,12 @@ def _lines(report: Report) -> Iterator[Block]:
     if report.objective is not None:
         yield BLANK
     yield from _group_tables(report)
-    yield from notes(report)
+    yield from report_notes(report)
     name, n_metrics = next(iter(report.broken), "kl"), len(report.whole.metrics)
-    yield Note(f"{closing(report)} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
+    yield Note(f"{closing_words(report)} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
 
 
-def closing(report: Report) -> str:
+def closing_words(report: Report) -> str:
     """What `check` would say of all that stands above."""
     n, n_failing, story = len(report.broken), list(report.broken.values()).count("fail"), report.story
     if n_failing:
@@ -192,7 +191,7 @@ def closing(report: Report) -> str:
     elif n:
         sentences = [f"{plural(n, 'rule')} broken, which {'warns' if n == 1 else 'warn'}."]
     else:
-        is_quiet = told_cause(report.cause) is None and story.effect == "none" and not report.advised_bounds
+        is_quiet = cause_to_mend(report.cause) is None and story.effect == "none" and not report.advised_bounds
         sentences = ["No warnings." if is_quiet else "No rule is broken."]
     if story.is_fault:
         fault = "The fault above fails" if len(story.faults) == 1 else "The faults above fail"
@@ -202,11 +201,11 @@ def closing(report: Report) -> str:
     return " ".join(sentences)
 
 
-def opening(report: Report) -> Iterator[Block]:
+def report_opening(report: Report) -> Iterator[Block]:
     """What was read, and under which plan."""
     counts, columns = report.whole.counts, list(report.inputs[0].columns.values())
     parts = [*amounts(counts, report.clusters), *group_amounts(report)]
-    yield Facts([named(report.inputs), *parts, duration(report.seconds)])
+    yield Facts([name_of_inputs(report.inputs), *parts, duration(report.seconds)])
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
     nothing = "no correction: " if not report.plan.weighting and not report.plan.rules else ""
     plan = f"{nothing}plan {clean(report.plan.name)}{profile}"
@@ -222,12 +221,12 @@ def group_amounts(report: Report) -> list[str]:
     return [plural(len(some), noun) for some, noun in ((steps, "step"), (groups, "group")) if some]
 
 
-def notes(report: Report) -> Iterator[Note]:
+def report_notes(report: Report) -> Iterator[Note]:
     """The report's notes: what was chosen for the user, and what the data call for."""
     yield from (Note(clean(note), "dim") for note in report.notes if note != QUANTILE_NOTE)
 
 
-def _divergence(report: Report) -> Table:
+def _divergence_table(report: Report) -> Table:
     """How far apart the policies are, and what that leaves of the sample."""
     values, broken = report.whole.values, {finding.metric for finding in report.health if finding.broken}
     ends = {name: interval(*report.intervals[name]) for name in report.intervals}
@@ -245,7 +244,7 @@ def _divergence(report: Report) -> Table:
     return tabulated(names, columns)
 
 
-def _distribution(report: Report) -> Iterator[Block]:
+def _distribution_blocks(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
@@ -257,14 +256,14 @@ def _distribution(report: Report) -> Iterator[Block]:
     yield Table(headings=("log_ratio at", *columns), rows=(row,), splits=True, is_tight=True, upright=upright)
     low, high = values["log_ratio_p01"], values["log_ratio_p999"]
     if low is not None and high is not None and high > low:
-        yield Drawing(partial(_histogram, report.log_ratios, max(abs(low), abs(high))))
+        yield Drawing(partial(_histogram_drawing, report.log_ratios, max(abs(low), abs(high))))
     yield BLANK
 
 
 MOST_BARS, FEWEST_BARS = 41, 11
 
 
-def _histogram(log_ratios: Histogram, reach: float, width: int) -> str:
+def _histogram_drawing(log_ratios: Histogram, reach: float, width: int) -> str:
     """'-1.01 |▁▃▆█▆▃▁| +1.01  log counts' in so many columns, without the last words where they have no room."""
     ends, scale = (f"{number(-reach)} |", f"| +{number(reach)}"), "  log counts"
     room = width - sum(map(len, ends))
@@ -293,7 +292,7 @@ def _group_tables(report: Report) -> Iterator[Block]:
     steps = report.by_step
     if steps:
         few, n_worst = (FEW_STEPS, WORST_STEPS) if report.follows_steps else (FEW, WORST)
-        yield _course(steps)
+        yield _course_table(steps)
         if len(steps) > few:
             yield Note(_ends_and_worst_of(n_worst, len(steps), "steps"), "dim")
         shown = _ends_and_worst(steps, n_worst) if len(steps) > few else steps
@@ -302,7 +301,7 @@ def _group_tables(report: Report) -> Iterator[Block]:
         yield BLANK
     groups = () if report.groups is steps else report.groups
     if len(groups) > FEW:
-        yield _course(groups)
+        yield _course_table(groups)
         yield Note(_ends_and_worst_of(WORST, len(groups)), "dim")
         groups = _ends_and_worst(groups, WORST)
     if groups:
@@ -316,14 +315,14 @@ def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
         yield f"Where fewer than {FEWEST_EFFECTIVE} sequences are effective, seq_ess is rough: rather lower than shown."
     if report.course is not None:
         yield from report.course.small
-        broken = {step for some in report.judged_steps if statuses(report.findings(some)) for step in some.of_steps}
+        broken = {step for some in report.judged_steps if worst_status(report.findings(some)) for step in some.of_steps}
         if any(step in broken for group in shown for step in group.plain_key.values()):
             yield "! marks all steps of a range that breaks a rule together."
 
 
 def _group_table(report: Report, groups: Sequence[Group]) -> Table:
     """The usual few metrics of each group."""
-    status_of = {id(group): statuses(report.findings_on(group)) for group in groups}
+    status_of = {id(group): worst_status(report.findings_on(group)) for group in groups}
 
     def metric(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
         def cell(group: Group) -> Cell:
@@ -332,9 +331,7 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
 
         return Column(heading=heading, cell=cell, drop=drop)
 
-    keys = [
-        Column(heading=clean(name), cell=lambda group, name=name: Cell(_key(group.key[name]))) for name in groups[0].key
-    ]
+    keys = [Column(heading=clean(k), cell=lambda group, k=k: Cell(_short_key(group.key[k]))) for k in groups[0].key]
     columns = [
         *keys,
         Column(heading="sequences", cell=lambda group: number_cell(group.counts["sequences"], thousands), drop=5),
@@ -349,8 +346,8 @@ def _group_table(report: Report, groups: Sequence[Group]) -> Table:
     return tabulated(groups, columns, n_keys=len(keys))
 
 
-def _key(value: object) -> str:
-    return NOTHING if value is None else shortened(value, LONGEST_KEY)
+def _short_key(value: object) -> str:
+    return NOTHING if value is None else clean_cut(value, LONGEST_KEY)
 
 
 def _ends_and_worst(groups: Sequence[Group], n: int) -> Sequence[Group]:
@@ -364,7 +361,7 @@ def _ends_and_worst_of(n: int, n_groups: int, noun: str = "groups") -> str:
     return f"first, last and the {n:,} {noun} with the largest k3_kl, of {n_groups:,}"
 
 
-def _course(groups: Sequence[Group]) -> Table:
+def _course_table(groups: Sequence[Group]) -> Table:
     """A line of characters per metric over the groups in order; each is the worse end of its share of them."""
     width = min(40, len(groups))
     edges = [len(groups) * i // width for i in range(width + 1)]
@@ -383,12 +380,12 @@ def _course(groups: Sequence[Group]) -> Table:
             least_span=0 if is_log else least_span,
         )
         worst = max(known, key=DEFINITIONS[metric].badness)
-        where = f"{number(worst)} at {', '.join(map(_key, groups[values.index(worst)].key.values()))}"
+        where = f"{number(worst)} at {', '.join(map(_short_key, groups[values.index(worst)].key.values()))}"
         if len(known) < len(values):  # the worst may be among the others
             where = f"unknown in {plural(len(values) - len(known), 'group')}"
         where += " (log scale)" * is_log
         rows.append((Cell(metric), Cell(line), Cell(where)))
-    first, last = (", ".join(map(_key, group.key.values())) for group in (groups[0], groups[-1]))
+    first, last = (", ".join(map(_short_key, group.key.values())) for group in (groups[0], groups[-1]))
     heading = f"by {clean(', '.join(groups[0].key))}"
     return Table(headings=(heading, f"{first} to {last}", "worst"), rows=tuple(rows), n_keys=2, words=("worst",))
 
@@ -422,12 +419,12 @@ def _summary(report: Report) -> str:
     parts += group_amounts(report)
     parts += [f"{plural(counts['bad_rows'], 'bad row')} left out"] if counts["bad_rows"] else []
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
-    return joined(f"{', '.join(parts)}; plan {shortened(report.plan.name)}{profile}", last_change(report.inputs))
+    return with_commas(f"{', '.join(parts)}; plan {clean_cut(report.plan.name)}{profile}", last_change(report.inputs))
 
 
 def _causes(report: Report) -> list[Cause]:
     """The likely cause of the gap, a number that cannot be, then the anomalies of files."""
-    causes, cause = list[Cause](), told_cause(report.cause)
+    causes, cause = list[Cause](), cause_to_mend(report.cause)
     if cause is not None:
         status = "fail" if cause.cause in report.story.fault_names else "warn"
         causes.append(Cause(status, clean(cause_words(cause)), next_step(cause)))
@@ -447,16 +444,16 @@ def _sections(report: Report) -> Iterator[Section]:
     todo = to_do(report)
     nothing = [] if todo else [_nothing_to_do(report)]
     yield Section(heading="What to do", anchor="todo", about=nothing, todo=todo)
-    if tables := correction(report):
+    if tables := plan_tables(report):
         yield Section(heading="Correction", anchor="correction", tables=tables)
     if tables := objective_tables(report):
         yield Section(heading="Objective", anchor="objective", about=objective_sentences(report), tables=tables)
     yield Section(heading="Pictures", anchor="pictures", pictures=pictures(report))
     steps = report.by_step
     if steps:
-        yield _groups(report, steps, heading="Steps", anchor="by-step")
+        yield _groups_section(report, steps, heading="Steps", anchor="by-step")
     if report.groups and report.groups is not steps:
-        yield _groups(report, report.groups, heading="Groups", anchor="by-group")
+        yield _groups_section(report, report.groups, heading="Groups", anchor="by-group")
     definitions = [define(name) for name in report.whole.metrics]
     symbols = symbols_in(" ".join(each.formula for each in definitions if each is not None))
     about = [SYMBOLS_BELOW] if symbols else []
@@ -467,7 +464,7 @@ def _sections(report: Report) -> Iterator[Section]:
         from rlcorr_cli.show.token_rows import row_sections
 
         yield from row_sections(report.worst_rows, "Worst rows")
-    read, *others = ending(_facts(report), [clean(note) for note in report.notes])
+    read, *others = ending(_facts_of_report(report), [clean(note) for note in report.notes])
     yield read
     yield Section(heading="Plan", code=plan_to_toml(report.plan), folds=True)
     yield from others
@@ -478,27 +475,27 @@ LOST = "rollout_rs_masked_fraction"
 
 def key_figures(report: Report) -> list[KeyFigure]:
     """The distance of the policies and the samples that are left; under a plan what it keeps, and its weights."""
-    values, status_of, figures = report.whole.values, marks(report), list[KeyFigure]()
+    values, whole, figures = report.whole.values, marked_values(report), list[KeyFigure]()
     for name in (name for name in shown_at("figures") if name in values):
         ends, best = report.intervals.get(name), ideal(name)
         figures.append(
             KeyFigure(
                 name=name,
                 about=DEFINITIONS[name].figure,
-                value=value_cell(name, values, status_of),
+                value=whole.cell(name),
                 ends=interval(*ends) if ends else "",
                 ideal="" if best is None else number(best),
-                limit=_limit(name, report),
+                limit=_limit_in_words(name, report),
             )
         )
     lost = values.get(LOST)
     if report.plan.rules and lost is not None:
-        asked = _limit(LOST, report)
+        asked = _limit_in_words(LOST, report)
         figures.append(
             KeyFigure(
                 name="kept tokens",
                 about="share that rejections keep",
-                value=number_cell(1 - lost, share, status_of.get(LOST, "")),
+                value=number_cell(1 - lost, share, whole.status_of.get(LOST, "")),
                 ends="",
                 ideal="100%",
                 limit=asked and f"on the share lost: {asked}",
@@ -522,7 +519,7 @@ def _broken_groups(report: Report) -> Iterator[tuple[str, str, str]]:
         yield broken.status, lead, f"{text} {remedy}".rstrip()
 
 
-def _limit(name: str, report: Report) -> str:
+def _limit_in_words(name: str, report: Report) -> str:
     """What the rule on a metric asks for: '<= 0.01'; empty where no rule is on it."""
     if report.impossible is not None and report.impossible.metric == name:
         return f"{number(ideal(name))}, up to chance"
@@ -543,15 +540,15 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
     broken = worst_first(report.health)
     limits = [
         (rule.status, f"{rule.metric} is {number(rule.value)}, should be {rule.rule}", fix)
-        for rule, fix in zip(broken, fixes(broken), strict=True)
+        for rule, fix in zip(broken, remedies_said_once(broken), strict=True)
     ]
     todo += sorted([*limits, *_broken_groups(report)], key=lambda each: each[0] != "fail")
-    for takes, keeps, bounds in (suggestion(bounds, report.profile) for bounds in report.advised_bounds):
+    for takes, keeps, bounds in (bounds_sentences(bounds, report.profile) for bounds in report.advised_bounds):
         todo.append(("warn", takes, f"{keeps} {bounds}".rstrip()))
     return todo
 
 
-def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: str) -> Section:
+def _groups_section(report: Report, groups: Sequence[Group], *, heading: str, anchor: str) -> Section:
     """A row per group: the usual few metrics, or a profile's own."""
     names = [name for name in shown_at("groups") if report.whole.metrics.get(name) is not None]
     if report.profile != "canonical":
@@ -562,17 +559,16 @@ def _groups(report: Report, groups: Sequence[Group], *, heading: str, anchor: st
         groups = _ends_and_worst(groups, MOST_IN_FILE)
     rows = list[tuple[Cell, ...]]()
     for group in groups:
-        keys = [key_cell(NOTHING if value is None else shortened(value) if isinstance(value, str) else value)
-                for value in group.key.values()]  # fmt: skip
+        keys = [key_cell(clean_cut(value) if isinstance(value, str) else value) for value in group.key.values()]
         counts = [number_cell(group.counts[name], thousands) for name in ("sequences", "tokens")]
-        status_of = statuses(report.findings_on(group))
+        status_of = worst_status(report.findings_on(group))
         shown = {name: reliable(name, group) if name in group.values else group.metrics[name] for name in names}
         values = (
             number_cell(value, number, "" if value is None else status_of.get(name, ""))
             for name, value in shown.items()
         )
         rows.append((*keys, *counts, *values))
-    headings = (*map(shortened, groups[0].key), "sequences", "tokens", *names)
+    headings = (*map(clean_cut, groups[0].key), "sequences", "tokens", *names)
     table = Table(headings=headings, rows=tuple(rows), n_keys=len(groups[0].key))
     return Section(heading=heading, anchor=anchor, about=about, tables=[table], sorts=True)
 
@@ -586,46 +582,36 @@ _CANONICAL = {row.name: row.canonical for row in LOGGED}
 
 def metric_tables(report: Report) -> list[Table]:
     """Every metric of a report, in tables by what it is about, with interval, ideal, limit and formula."""
-    status_of, values = marks(report), report.whole.metrics
+    whole, values = marked_values(report), report.whole.metrics
+    definitions = {name: define(name) for name in values}
+
+    def value(name: str) -> str:
+        """What is counted has all its digits and no decimals, but a mean of counts keeps its own."""
+        definition, value = definitions[name], values[name]
+        is_count = definition is not None and definition.unit in ("tokens", "sequences")
+        is_whole = is_count and value is not None and float(value).is_integer()
+        return thousands(int(value)) if is_whole and value is not None else metric_value(value, report.profile)
+
+    def formula(name: str) -> str:
+        definition = definitions[name]
+        return "" if definition is None else definition.formula
+
     columns = (
         Column(heading="metric", cell=Cell),
+        Column(heading="value", cell=lambda name: Cell(value(name), values[name], whole.status_of.get(name, ""))),
         Column(
-            heading="value",
-            cell=lambda name: Cell(_in_table(name, values[name], report), values[name], status_of.get(name, "")),
+            heading="95% interval",
+            cell=lambda name: Cell(interval(*ends), ends[0]) if (ends := report.intervals.get(name)) else Cell(""),
         ),
-        Column(heading="95% interval", cell=lambda name: _ends(report.intervals.get(name))),
-        Column(heading="ideal", cell=lambda name: Cell("" if (best := _ideal(name)) is None else number(best), best)),
-        Column(heading="limit", cell=lambda name: Cell(_limit(name, report)), words=True),
-        Column(heading="formula", cell=lambda name: Cell(_formula(name)), words=True),
+        Column(heading="ideal", cell=lambda name: Cell("" if (best := ideal(name)) is None else number(best), best)),
+        Column(heading="limit", cell=lambda name: Cell(_limit_in_words(name, report)), words=True),
+        Column(heading="formula", cell=lambda name: Cell(formula(name)), words=True),
     )
-    by_section = {section: [name for name in values if _section(name) == section] for section in SECTIONS}
+    by_section = {section: [name for name in values if _section_of(name) == section] for section in SECTIONS}
     return [tabulated(names, columns, heading=section) for section, names in by_section.items() if names]
 
 
-def _in_table(name: str, value: Value, report: Report) -> str:
-    """A metric's value; what is counted has all its digits and no decimals, but a mean of counts keeps its own."""
-    definition = define(name)
-    is_count = definition is not None and definition.unit in ("tokens", "sequences")
-    if is_count and value is not None and float(value).is_integer():
-        return thousands(int(value))
-    return metric_value(value, report.profile)
-
-
-def _ends(ends: tuple[float, float] | None) -> Cell:
-    return Cell("") if ends is None else Cell(interval(*ends), ends[0])
-
-
-def _ideal(name: str) -> float | None:
-    definition = define(name)
-    return None if definition is None else definition.ideal
-
-
-def _formula(name: str) -> str:
-    definition = define(name)
-    return "" if definition is None else definition.formula
-
-
-def _section(name: str) -> str:
+def _section_of(name: str) -> str:
     """The section of a metric under its own name or a framework's."""
     stem = _CANONICAL.get(name, name.rsplit("/", 1)[-1].removeprefix("mismatch_"))
     if stem in _OF_DIVERGENCE:
@@ -639,22 +625,22 @@ def _section(name: str) -> str:
     return "Weights" if stem.startswith("rollout_is_") else "Other"
 
 
-def _facts(report: Report) -> list[tuple[str, str]]:
-    from rlcorr_cli.show.presets import records
+def _facts_of_report(report: Report) -> list[tuple[str, str]]:
+    from rlcorr_cli.show.presets import plan_in_one_line
 
     counts, columns = report.whole.counts, report.inputs[0].columns
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name] or name == "tokens"]
-    facts.append(("columns", ", ".join(_column(name, column) for name, column in columns.items())))
-    facts.append(("plan", f"{clean(report.plan.name)}: {records(report.plan)}"))
+    facts.append(("columns", ", ".join(_column_read(name, column) for name, column in columns.items())))
+    facts.append(("plan", f"{clean(report.plan.name)}: {plan_in_one_line(report.plan)}"))
     facts.append(("profile", report.profile))
     for file in report.inputs[:FILES]:
         size = f"{plural(file.rows, 'row')}, {plural(file.n_bytes, 'byte')}"
-        facts.append(("input", joined(shortened(file.path), size, last_change([file]))))
+        facts.append(("input", with_commas(clean_cut(file.path), size, last_change([file]))))
     if len(report.inputs) > FILES:
         facts.append(("input", f"and {len(report.inputs) - FILES:,} more"))
     return facts
 
 
-def _column(name: str, column: str) -> str:
+def _column_read(name: str, column: str) -> str:
     """'reward from score'; the name alone where the column has it."""
-    return shortened(name) if name == column else f"{shortened(name)} from {shortened(column)}"
+    return clean_cut(name) if name == column else f"{clean_cut(name)} from {clean_cut(column)}"

@@ -1,4 +1,4 @@
-"""Where text goes: one way to stdout, one to stderr, and how rich is set up for the first.
+"""Where text goes: one way to stdout, one to stderr, and how rich is set up for the first and for a bar on the second.
 
 Text is rendered first and written in one go, because rich turns a closed pipe into exit status 1; here it is no error.
 What comes from outside is made harmless twice: `clean` takes a value's control characters, `disarmed` whatever a CI
@@ -12,8 +12,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rlcorr_cli.errors import OutputError
@@ -46,6 +47,29 @@ def write_stderr(text: str) -> None:
         with suppress(OSError):
             sys.stderr.write(text)
             sys.stderr.flush()
+
+
+@contextmanager
+def reading_bar(n_bytes: int) -> Generator[Callable[[int, int], None]]:
+    """A bar of bytes done on stderr, with tokens a second.  It yields what counts one more shard as done, of its tokens
+    and its bytes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rate = TextColumn("{task.fields[rate]}")
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), rate, TimeRemainingColumn())
+    progress = Progress(*columns, console=Console(file=sys.stderr), transient=True)
+    task = progress.add_task("reading", total=n_bytes or None, rate="")
+    n_tokens, started = 0, time.perf_counter()
+
+    def advance(tokens: int, n_bytes: int) -> None:
+        nonlocal n_tokens
+        n_tokens += tokens
+        rate = n_tokens / max(time.perf_counter() - started, 1e-9)
+        progress.update(task, advance=n_bytes, rate=f"{rate / 1e6:.1f} M tokens/s")
+
+    with progress:
+        yield advance
 
 
 _has_emitted = False
@@ -188,3 +212,13 @@ def is_unicode() -> bool:
 def clean(value: object) -> str:
     """Text from a dump as one printable line: control characters and escape sequences are shown, not sent."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+LONGEST = 120
+"""Characters of a text from the dump in a file."""
+
+
+def clean_cut(value: object, longest: int = LONGEST) -> str:
+    """The same in at most so many characters."""
+    text = clean(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

@@ -21,8 +21,8 @@ from rlcorr_cli.show.document import (
     tabulated,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named
-from rlcorr_cli.show.numbers import NOTHING, decimals, duration, number, plural, share
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
+from rlcorr_cli.show.numbers import NOTHING, amounts, decimals, duration, number, plural, share
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, story_notes
 from rlcorr_cli.totals.families import Value
@@ -30,18 +30,17 @@ from rlcorr_cli.totals.families import Value
 
 def document(sweep: Sweep) -> Document:
     """What a sweep says."""
-    counts, target = sweep.counts, sweep.target
+    target = sweep.target
     reached = target is not None and target.reached
     return Document(
         lines=_lines(sweep),
         command="sweep",
-        title=named(sweep.inputs),
-        summary=joined(
-            plural(counts["sequences"], "sequence"),
-            f"{plural(counts['tokens'], 'token')}; {sweep.what}",
+        title=name_of_inputs(sweep.inputs),
+        summary=with_commas(
+            f"{', '.join(amounts(sweep.counts, None))}; {sweep.what}",
             last_change(sweep.inputs),
         ),
-        headline=f"{headline(sweep)} `{target.option}`" if target is not None and reached else headline(sweep),
+        headline=f"{sweep_words(sweep)} `{target.option}`" if target is not None and reached else sweep_words(sweep),
         causes=[story_cause(sweep.story)] if sweep.story.effect != "none" else [],
         status="fail" if sweep.story.is_fault else "" if target is None else "ok" if reached else "warn",
         reasons=[target.note] if target is not None and target.note else [],
@@ -52,13 +51,12 @@ def document(sweep: Sweep) -> Document:
 
 
 def _lines(sweep: Sweep) -> Iterator[Block]:
-    counts, target = sweep.counts, sweep.target
-    amounts = plural(counts["sequences"], "sequence"), plural(counts["tokens"], "token")
-    yield Facts([named(sweep.inputs), *amounts, duration(sweep.seconds)])
+    target = sweep.target
+    yield Facts([name_of_inputs(sweep.inputs), *amounts(sweep.counts, None), duration(sweep.seconds)])
     yield BLANK
     yield from story_notes(sweep.story)
     reached = target is not None and target.reached
-    yield Note(headline(sweep), "bold", option=target.option if target is not None and reached else "")
+    yield Note(sweep_words(sweep), "bold", option=target.option if target is not None and reached else "")
     if target is not None and (target.note or not reached):
         yield Note(target.note, option="" if reached else target.option)
     yield BLANK
@@ -69,16 +67,16 @@ def _lines(sweep: Sweep) -> Iterator[Block]:
 
 
 def _sections(sweep: Sweep) -> Iterator[Section]:
-    from rlcorr_cli.show.figures import plans
+    from rlcorr_cli.show.figures import comparisons
 
-    curve = Panel(f"What bounds on {sweep.what} keep", partial(plans.curve, sweep))
+    curve = Panel(f"What bounds on {sweep.what} keep", partial(comparisons.curve, sweep))
     yield Section(pictures=[Picture(panels=[curve])])
     about = ["From the tightest bounds to the loosest."]
     yield Section(heading="Curve", about=about, tables=[point_table(sweep)], sorts=True)
     yield from what_was_read(sweep.counts, (), sweep.inputs, list(map(clean, sweep.notes)))
 
 
-def headline(sweep: Sweep) -> str:
+def sweep_words(sweep: Sweep) -> str:
     """What the target comes to, or what was swept; the option to copy stands below it."""
     target = sweep.target
     if target is None:
@@ -96,16 +94,16 @@ def headline(sweep: Sweep) -> str:
     return f"For an effective sample size of {target.share:g} (here {number(values['ess'])}):"
 
 
-def _value(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
+def _value_column(heading: str, name: str, show: Callable[[Value], str], drop: int = 0) -> Column:
     """One of a point's values; rows are a point's bounds in words, and the point."""
     return Column(heading=heading, cell=lambda row: number_cell(row[1].values[name], show), drop=drop)
 
 
 VALUES = {
-    "k3_left": _value("k3 left", "k3_left", number, drop=3),
-    "length": _value("length", "length", decimals(3), drop=5),
-    "shift": _value("advantage error", "shift", lambda value: NOTHING if value is None else f"{value:+.2f}", drop=4),
-    "ess": _value("ESS", "ess", decimals(3), drop=2),
+    "k3_left": _value_column("k3 left", "k3_left", number, drop=3),
+    "length": _value_column("length", "length", decimals(3), drop=5),
+    "shift": _value_column("advantage error", "shift", lambda v: NOTHING if v is None else f"{v:+.2f}", drop=4),
+    "ess": _value_column("ESS", "ess", decimals(3), drop=2),
 }
 
 
@@ -117,17 +115,17 @@ def point_table(sweep: Sweep) -> Table:
     columns = [
         Column(heading="weights" if is_cap else "keeps", cell=lambda row: Cell(row[0])),
         Column(heading="not capped" if is_cap else "kept", cell=lambda row: number_cell(row[1].kept_units, share)),
-        *([_value("tokens", "kept", share, drop=6)] if sweep.units == "sequences" and not is_cap else []),
-        _value("info", "info", decimals(3), drop=1),
+        *([_value_column("tokens", "kept", share, drop=6)] if sweep.units == "sequences" and not is_cap else []),
+        _value_column("info", "info", decimals(3), drop=1),
         *(column for name, column in VALUES.items() if name in known),
     ]
     # Neighbours, from which its bounds must be told apart.
     beside = [(points[max(i - 1, 0)], points[min(i + 1, len(points) - 1)]) for i in range(len(points))]
-    rows = [(_bounds(point, others), point) for point, others in zip(points, beside, strict=True)]
+    rows = [(_bounds_in_words(point, others), point) for point, others in zip(points, beside, strict=True)]
     return tabulated(rows, columns)
 
 
-def _bounds(point: Point, beside: tuple[Point, Point]) -> str:
+def _bounds_in_words(point: Point, beside: tuple[Point, Point]) -> str:
     """'0.99,1.01', as the option has it; '>= 0.99' or '<= 1.01' of one bound."""
     low, high = (
         None if edge is None else _told_apart(edge, [getattr(other, end) for other in beside])

@@ -24,9 +24,9 @@ from rlcorr_cli.show.document import (
     number_cell,
     tabulated,
 )
-from rlcorr_cli.show.inputs import input_facts, joined, last_change, named
+from rlcorr_cli.show.inputs import input_facts, last_change, name_of_inputs, with_commas
 from rlcorr_cli.show.numbers import number, signed
-from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.stdout import clean, clean_cut
 from rlcorr_cli.totals.limits import exp
 
 N_FAR = 5
@@ -48,7 +48,7 @@ def inert(text: str) -> str:
     return "".join(c if c == "\n" or c.isprintable() else clean(c) for c in text)
 
 
-def face(token: OneToken) -> str:
+def token_face(token: OneToken) -> str:
     """What a token looks like: its text, or else its id, or else a point."""
     if token.shown is not None:
         return inert(token.shown)
@@ -72,12 +72,12 @@ def is_partly_rejected(row: OneRow) -> bool:
     return len({bool(token.rejected_by) for token in row.each if token.counts}) > 1
 
 
-def policies(row: OneRow) -> tuple[str, ...]:
+def policy_headings(row: OneRow) -> tuple[str, ...]:
     """What its log-probs are called, in the order of its columns."""
     return POLICIES[: len(row.log_probs)]
 
 
-def facts_of(row: OneRow, by: str | None) -> list[str]:
+def facts_of_row(row: OneRow, by: str | None) -> list[str]:
     """A row's plain columns and lengths, each a short text."""
     n_valid = sum(row.valid)
     n = plural(n_valid, "token") if n_valid == len(row.valid) else f"{n_valid:,} of {len(row.valid):,} tokens valid"
@@ -85,10 +85,10 @@ def facts_of(row: OneRow, by: str | None) -> list[str]:
     parts = [n, *([f"{kept:,} kept"] if row.says else [])]
     if by is not None and row.value is not None:
         parts.append(f"{by} {number(row.value)}")
-    return parts + [f"{clean(name)} {short(value)}" for name, value in row.facts.items() if name != "sample_id"]
+    return parts + [f"{clean(name)} {short_value(value)}" for name, value in row.facts.items() if name != "sample_id"]
 
 
-def votes(row: OneRow) -> list[str]:
+def votes_of_rules(row: OneRow) -> list[str]:
     """What each rule of the plan says of a row."""
     lines = []
     for rule in row.says:
@@ -98,7 +98,7 @@ def votes(row: OneRow) -> list[str]:
     return lines
 
 
-def headline(result: TokenRows) -> str:
+def rows_headline(result: TokenRows) -> str:
     """Which rows these are, and the token that is furthest."""
     n = len(result.rows)
     if result.by is not None:
@@ -112,7 +112,7 @@ def headline(result: TokenRows) -> str:
     if not far:
         return first
     _, row, token = max(far, key=lambda each: each[0])
-    where = f"#{token.place} of {short(row.name)}"
+    where = f"#{token.place} of {short_value(row.name)}"
     told = where if token.shown is None else f"{_quoted(token)} ({where})"
     return f"{first} The furthest token is {told}: log-ratio {signed(token.log_ratio)}."
 
@@ -122,9 +122,9 @@ def document(result: TokenRows) -> Document:
     return Document(
         lines=_lines(result),
         command="inspect",
-        title=named(result.inputs),
-        summary=joined(plural(len(result.rows), "row"), last_change(result.inputs)),
-        headline=headline(result),
+        title=name_of_inputs(result.inputs),
+        summary=with_commas(plural(len(result.rows), "row"), last_change(result.inputs)),
+        headline=rows_headline(result),
         status="fail" if any(row.problem for row in result.rows) else "",
         sections=_sections(result),
         json=json_text(result.to_dict),
@@ -144,34 +144,34 @@ def row_sections(result: TokenRows, heading: str) -> Iterator[Section]:
     for row in result.rows:
         text = [("prompt", inert(row.texts["prompt"]))] if "prompt" in row.texts else []
         yield Section(
-            heading=f"Row {short(row.name)}",
-            about=[", ".join(facts_of(row, result.by)), *_problems(row), *votes(row)],
+            heading=f"Row {short_value(row.name)}",
+            about=[", ".join(facts_of_row(row, result.by)), *_bad_row_words(row), *votes_of_rules(row)],
             tables=[far_table(row)] if far_tokens(row) else [],
-            facts=[*text, ("text", running(row).marked)],
+            facts=[*text, ("text", running_text(row).marked)],
             on_page=False,
         )
 
 
-def _problems(row: OneRow) -> list[str]:
+def _bad_row_words(row: OneRow) -> list[str]:
     return [] if row.problem is None else [f"! bad row, {clean(row.problem)}"]
 
 
 def _lines(result: TokenRows) -> Iterator[Block]:
-    yield Note(headline(result), "bold", indent=0)
+    yield Note(rows_headline(result), "bold", indent=0)
     for note in result.notes:
         yield Note(f"! {clean(note)}", "yellow")
     is_below_table = False  # which an empty line is below
     for row in result.rows:
         yield from () if is_below_table else (BLANK,)
-        yield Facts((short(row.name), *facts_of(row, result.by)), "bold")
+        yield Facts((short_value(row.name), *facts_of_row(row, result.by)), "bold")
         if row.name != row.place:
             yield Note(clean(row.place), "dim")
-        yield from (Note(each, "yellow") for each in _problems(row))
-        yield from (Note(each) for each in votes(row))
+        yield from (Note(each, "yellow") for each in _bad_row_words(row))
+        yield from (Note(each) for each in votes_of_rules(row))
         if "prompt" in row.texts:
             yield Note(f"prompt: {_last_lines(row.texts['prompt'])}", "dim")
         yield BLANK
-        yield running(row)
+        yield running_text(row)
         is_below_table = bool(far_tokens(row))
         if is_below_table:
             yield BLANK
@@ -190,14 +190,14 @@ def text_source(result: TokenRows) -> str:
     return "The dump has neither the text of its tokens nor their ids."
 
 
-def running(row: OneRow) -> RunningText:
+def running_text(row: OneRow) -> RunningText:
     """A row's tokens as text; a long one is folded around its far tokens."""
     far = {token.place for token in far_tokens(row)}
     is_partly = is_partly_rejected(row)
     tokens = [
         ShownToken(
             place=token.place,
-            text=face(token),
+            text=token_face(token),
             counts=token.counts,
             level=None if token.log_ratio is None else max(-1.0, min(1.0, token.log_ratio)),
             is_rejected=is_partly and bool(token.rejected_by),
@@ -234,40 +234,36 @@ def far_table(row: OneRow) -> Table:
     if row.shown is not None:
         columns.append(Column(heading="token", cell=lambda token: Cell(_quoted(token)), words=True))
     if row.tokens is not None and row.strings is None:
-        columns.append(Column(heading="id", cell=lambda token: Cell(short(token.token)), drop=4))
-    for i, name in enumerate(policies(row)):
-        columns.append(Column(heading=name, cell=lambda token, i=i: _cell(token.log_probs[i])))
+        columns.append(Column(heading="id", cell=lambda token: Cell(short_value(token.token)), drop=4))
+    for i, name in enumerate(policy_headings(row)):
+        columns.append(Column(heading=name, cell=lambda token, i=i: _value_cell(token.log_probs[i])))
     if row.problem is None:
-        columns.append(Column(heading=ROLLOUT_P, cell=lambda token: _cell(_exp(token.log_probs[0])), drop=3))
+        columns.append(Column(heading=ROLLOUT_P, cell=lambda token: _value_cell(_exp(token.log_probs[0])), drop=3))
         columns.append(Column(heading="log-ratio", cell=lambda token: number_cell(token.log_ratio, signed)))
-        columns.append(Column(heading="ratio", cell=lambda token: _cell(_exp(token.log_ratio)), drop=2))
+        columns.append(Column(heading="ratio", cell=lambda token: _value_cell(_exp(token.log_ratio)), drop=2))
     if row.weights is not None:
-        columns.append(Column(heading="weight", cell=lambda token: _cell(token.weight)))
+        columns.append(Column(heading="weight", cell=lambda token: _value_cell(token.weight)))
     if any(token.rejected_by for token in tokens):
         columns.append(Column(heading="rejected by", cell=lambda t: Cell(clean(", ".join(t.rejected_by))), words=True))
     return tabulated(tokens, columns)
 
 
 def _exp(value: Any) -> float | None:
-    if not isinstance(value, int | float):
-        return None
-    return exp(value)
+    return exp(value) if isinstance(value, int | float) else None
 
 
-def _cell(value: Any) -> Cell:
-    return number_cell(value) if isinstance(value, float) else Cell(short("" if value is None else value))
+def _value_cell(value: Any) -> Cell:
+    return number_cell(value) if isinstance(value, float) else Cell(short_value("" if value is None else value))
 
 
 def _quoted(token: OneToken) -> str:
     """A token's text in quotes, in one line."""
-    text = clean(token.shown or "")
-    return f"'{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}'"
+    return f"'{clean_cut(token.shown or '', LONGEST)}'"
 
 
-def short(value: object, longest: int = LONGEST) -> str:
+def short_value(value: object, longest: int = LONGEST) -> str:
     """A value in one line of few characters."""
-    text = number(value) if isinstance(value, float) else clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return clean_cut(number(value) if isinstance(value, float) else value, longest)
 
 
 def _last_lines(prompt: str) -> str:

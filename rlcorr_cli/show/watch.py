@@ -45,7 +45,7 @@ class Teller:
             heading = [] if self._has_heading else [Note(HEAD, "dim", indent=0)]
             self._has_heading = True
             return render(lambda console: print_blocks(console, (*heading, *step_line(what, console.width))))
-        blocks = list(alarm(what)) if isinstance(what, Alarm) else [Note(clean(what))]
+        blocks = list(alarm_notes(what)) if isinstance(what, Alarm) else [Note(clean(what))]
         return render(lambda console: print_blocks(console, blocks))
 
 
@@ -55,9 +55,9 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
     kept = NOTHING if line.kept is None else share(line.kept)
     numbers = f"{line.tokens:>10,}  {number(line.k3_kl):>8}  {number(line.seq_ess):>7}  {kept:>6}"
     lead, look = f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ", LOOKS.get(line.status, "")
-    whole = verdict(line)
+    whole = verdict_of_step(line)
     if len(lead) + len(whole) > width and not line.breaks:
-        whole = verdict(line, brief=True)
+        whole = verdict_of_step(line, brief=True)
     first, rest = whole, ""
     if len(lead) + len(whole) > width:
         first, _, rest = whole.partition("; " if "; " in whole or not line.of_steps else " ")
@@ -66,15 +66,10 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
         yield Note(rest, look, indent=10)
 
 
-def level_of(line: StepLine) -> str:
-    """How far apart the policies of a step are, in a word or two."""
-    return LEVELS.get(line.level, line.level)
-
-
-def verdict(line: StepLine, *, brief: bool = False) -> str:
+def verdict_of_step(line: StepLine, *, brief: bool = False) -> str:
     """'apart; fails seq_ess', 'close; passes with steps 3 and 4'; in brief 'close', or 'passes with others'."""
     others = [step for step in line.of_steps if step != line.step]
-    level = "" if others and line.level == "too few" else level_of(line)
+    level = "" if others and line.level == "too few" else LEVELS.get(line.level, line.level)
     together = "" if not others or (brief and level) else f" with {'others' if brief else clean(steps_named(others))}"
     fails = f"fails {listed([clean(name) for name in line.breaks])}{together}" if line.breaks else ""
     named = f" of {listed([clean(name) for name in line.warns])}" if line.warns and not brief else ""
@@ -84,7 +79,7 @@ def verdict(line: StepLine, *, brief: bool = False) -> str:
     return "; ".join(filter(None, (level, small, fails, warns, passes))) + (" (read again)" if line.again else "")
 
 
-def alarm(raised: Alarm) -> Iterator[Block]:
+def alarm_notes(raised: Alarm) -> Iterator[Block]:
     """Each reason with its remedy."""
     where = "" if raised.step is None else f"step {clean(raised.step)}: "
     for n, reason in enumerate(raised.reasons):
@@ -112,10 +107,6 @@ def document(watched: Watched) -> Document:
     )
 
 
-def _verdict_cell(line: StepLine) -> Cell:
-    return Cell(verdict(line), status=line.status if line.status in ("fail", "warn") else "")
-
-
 def _sections(watched: Watched) -> Iterator[Section]:
     columns = (
         Column(heading="step", cell=lambda line: key_cell(line.step)),
@@ -123,13 +114,17 @@ def _sections(watched: Watched) -> Iterator[Section]:
         Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
         Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
         Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),
-        Column(heading="verdict", cell=_verdict_cell, words=True),
+        Column(
+            heading="verdict",
+            cell=lambda line: Cell(verdict_of_step(line), status=line.status if line.status in LOOKS else ""),
+            words=True,
+        ),
     )
     table = tabulated(watched.steps, columns, most=MOST_IN_FILE, noun="step")
-    yield Section(heading="Steps", about=[*_story(watched)], tables=[table], sorts=True)
+    yield Section(heading="Steps", about=[*_story_so_far(watched)], tables=[table], sorts=True)
 
 
-def _story(watched: Watched) -> Iterator[str]:
+def _story_so_far(watched: Watched) -> Iterator[str]:
     """k3_kl, the steps that fail, the last alarms, and the story of the last step."""
     if watched.first_k3 is not None and watched.last_k3 is not None and watched.n_steps > 1:
         yield f"k3_kl began at {number(watched.first_k3)} and is {number(watched.last_k3)} now."
@@ -151,7 +146,7 @@ def _story(watched: Watched) -> Iterator[str]:
 def _lines(watched: Watched) -> Iterator[Block]:
     for note in watched.notes:
         yield Note(clean(note), "dim")
-    for text in _story(watched):
+    for text in _story_so_far(watched):
         yield Note(text)
     for file in watched.unread:
         yield Note(clean(file.why if file.path in file.why else f"{file.path}: {file.why}"), lead="Not read: ")

@@ -73,16 +73,18 @@ LITTLE_KEPT = 0.5
 """The share of tokens below which it is worth a sentence that rejections keep so few."""
 
 
-def verdict(report: Report) -> str:
+def verdict_sentences(report: Report) -> str:
     """One to five sentences in plain words, of which the second says what to do next."""
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
-        level = level_sentence(conclusion, report.clusters, _over(report), report.story.act)
-        sentences = [level, "" if _fails_at_end(report) else _next(report), _failing(conclusion)]
+        course = report.course
+        over = "" if course is None else f" over all {course.steps:,} {clean(course.column)}s"
+        level = level_sentence(conclusion, report.clusters, over, report.story.act)
+        sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report), _failing(conclusion)]
     else:
         sentences = [_at_fault(report, fault), _failing(conclusion)]
     if conclusion.level not in ("equal", "void"):
-        sentences.append(_kept(conclusion.kept_fraction))
+        sentences.append(_kept_sentence(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
 
 
@@ -92,11 +94,6 @@ def verdict_alone(report: Report) -> str:
     if fault is not None:
         return _at_fault(report, fault)
     return level_sentence(report.verdict, report.clusters, act=report.story.act)
-
-
-def _over(report: Report) -> str:
-    """That a verdict is of all steps together, where there are several."""
-    return "" if report.course is None else f" over all {report.course.steps:,} {clean(report.course.column)}s"
 
 
 def _fault(report: Report) -> str | None:
@@ -119,7 +116,7 @@ def _at_fault(report: Report, fault: str) -> str:
             return f"No verdict until {_mended((fault, *conclusion.causes))}: {UNRELIABLE}."
         both = listed([fault, *(name for name in conclusion.causes if name != impossible.metric)])
         until = f"Until {'it is' if both == fault else f'{both} are'} fixed, {UNRELIABLE}."
-        return f"No verdict: {fault} makes {_cause(impossible.metric)} impossible. {until}"
+        return f"No verdict: {fault} makes {_cause_or_metric(impossible.metric)} impossible. {until}"
     if conclusion.level == "too few":
         return f"{level_sentence(conclusion, report.clusters)} Fix {fault} first in any case."
     level = WITH_FAULT[conclusion.level]
@@ -155,12 +152,12 @@ def _mended(causes: Sequence[str]) -> str:
     """'shifted_columns is fixed', 'top_p and shifted_columns are fixed and the mean ratio explained'."""
     named, ratios = ([name for name in causes if (name in WORDS) == is_ratio] for is_ratio in (False, True))
     if not named:
-        return f"{listed([_cause(name) for name in ratios])} is explained"
-    explained = f" and {listed([_cause(name) for name in ratios])} explained" if ratios else ""
+        return f"{listed([_cause_or_metric(name) for name in ratios])} is explained"
+    explained = f" and {listed([_cause_or_metric(name) for name in ratios])} explained" if ratios else ""
     return f"{listed(named)} {'is' if len(named) == 1 else 'are'} fixed{explained}"
 
 
-def _cause(name: str) -> str:
+def _cause_or_metric(name: str) -> str:
     return f"the {WORDS[name]}" if name in WORDS else name
 
 
@@ -190,7 +187,7 @@ def _fails_at_end(report: Report) -> bool:
     return course is not None and course.failing_end is not None and report.verdict.level in ("close", "apart")
 
 
-def _next(report: Report) -> str:
+def _next_without_plan(report: Report) -> str:
     """The next step of a user who has not chosen a correction; empty where the level itself says it."""
     if report.plan.weighting or report.plan.rules:
         return ""
@@ -229,7 +226,7 @@ def rise_sentence(course: Course) -> str:
         goes, jumps, less = ("rises", "jumps", "") if course.rise else ("falls", "drops", " less")
         times = max(rise.factor, 1 / max(rise.factor, 1e-9))
         factor = (f"{times:.1f}x" if times < 10 else f"{float(f'{times:.2g}'):,.0f}x") + less
-        doubling = "" if rise.doubling is None else f", doubling every {_steps(rise.doubling)}"
+        doubling = "" if rise.doubling is None else f", doubling every {_n_steps_in_words(rise.doubling)}"
         if rise.flat is not None and rise.level is not None:
             levels = f"from near {number(rise.flat.value)} to near {number(rise.level)}"
             return f"k3_kl {jumps} at {clean(course.column)} {clean(rise.since)}, {levels} ({factor})."
@@ -245,7 +242,7 @@ def rise_sentence(course: Course) -> str:
     return f"k3_kl is {at(k3.first)} and {at(k3.last)}{largest}."
 
 
-def _steps(n: float) -> str:
+def _n_steps_in_words(n: float) -> str:
     """'step', '1.1 steps', '94 steps'."""
     text = f"{n:.1f}" if n < 10 else f"{n:,.0f}"
     return "step" if text == "1.0" else f"{text} steps"
@@ -284,7 +281,7 @@ def broken_group(broken: BrokenRule) -> tuple[str, str]:
     return f"{broken.metric} {number(broken.worst_value)} at {worst}", f"should be {broken.rule}. {which}."
 
 
-def _kept(fraction: float | None) -> str:
+def _kept_sentence(fraction: float | None) -> str:
     if fraction is None or fraction >= LITTLE_KEPT:
         return ""
     return (
@@ -297,7 +294,7 @@ def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
     return impossible_words(impossible), impossible.proves
 
 
-def fixes(findings: Sequence[Finding]) -> list[str]:
+def remedies_said_once(findings: Sequence[Finding]) -> list[str]:
     """Each finding's fix in words; one that stands above, at another metric, is not said again."""
     first_with: dict[str, str] = {}
     return [
@@ -310,7 +307,7 @@ def fixes(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def suggestion(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
+def bounds_sentences(bounds: SuggestedBounds, profile: str) -> tuple[str, str, str]:
     """A rejection that takes too much: how much that is, what other bounds would do, and these bounds.
 
     They are --rs where that option works; a profile's plan is written in the framework's own config, which it cannot
@@ -350,7 +347,7 @@ def anomaly_cause(anomaly: AnomalyFinding, name: str = "") -> Cause:
     return Cause("fail" if anomaly.voids else "warn", sentence, anomaly.fix)
 
 
-def told_cause(cause: CauseFinding | None) -> CauseFinding | None:
+def cause_to_mend(cause: CauseFinding | None) -> CauseFinding | None:
     """The likely cause of the gap, if something is to be done about it: noise is what any two engines differ by."""
     return None if cause is None or cause.cause == NOISE else cause
 
@@ -362,7 +359,7 @@ def next_step(cause: CauseFinding) -> str:
 
 def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
     """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause."""
-    cause = told_cause(finding)
+    cause = cause_to_mend(finding)
     if cause is not None:
         text = f"{clean(cause_words(cause))} {next_step(cause)}"
         yield Note(text, lead=f"! {cause.cause}  ", lead_look="bold red")
@@ -403,13 +400,13 @@ def left_out_notes(counts: Mapping[str, int]) -> Iterator[Note]:
 def suggestion_notes(suggestions: Sequence[SuggestedBounds], profile: str) -> Iterator[Note]:
     """Each rejection that takes too much, and below it the bounds that would not, in a line to copy."""
     for bounds in suggestions:
-        takes, keeps, other_bounds = suggestion(bounds, profile)
+        takes, keeps, other_bounds = bounds_sentences(bounds, profile)
         yield Note(keeps, lead=f"! {takes} ", lead_look="yellow")
         if other_bounds:
             yield Note(other_bounds, indent=4)
 
 
-def guilty(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:
+def column_at_fault(finding: CauseFinding, diagnosis: Diagnosis) -> ColumnGap | None:
     """The column that a finding names."""
     name = finding.parameters.get("column")
     return next((column for column in diagnosis.columns if column.column == name), None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.results.written import Converted, Filtered
-from rlcorr_cli.show.correction import rejections, weights
+from rlcorr_cli.show.correction import rejection_tables, weight_tables
 from rlcorr_cli.show.document import (
     BLANK,
     Block,
@@ -18,9 +18,9 @@ from rlcorr_cli.show.document import (
     sections_of,
     what_was_read,
 )
-from rlcorr_cli.show.inputs import joined, last_change, named, source
+from rlcorr_cli.show.inputs import last_change, name_of_inputs, picture_source, with_commas
 from rlcorr_cli.show.numbers import amounts, more, plural, share
-from rlcorr_cli.show.report import notes, opening
+from rlcorr_cli.show.report import report_notes, report_opening
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import anomaly_cause, anomaly_notes, story_cause, story_notes, suggestion_notes
 
@@ -39,20 +39,20 @@ def _of_filtered(filtered: Filtered) -> Document:
     warning = [story_cause(report.story)] if report.story.effect == "warning" else []
     causes = [*faults, *warning, *map(anomaly_cause, others)]
     return Document(
-        lines=_filtered(filtered),
+        lines=_filtered_lines(filtered),
         command="filter",
-        title=named(report.inputs),
-        summary=joined(
+        title=name_of_inputs(report.inputs),
+        summary=with_commas(
             *amounts(report.whole.counts, report.clusters),
             f"plan {clean(report.plan.name)}",
             last_change(report.inputs),
         ),
         causes=causes,
-        headline=_kept(filtered),
+        headline=_kept_in_words(filtered),
         status="warn" if causes or report.suggestions or filtered.empty_steps else "ok",
         reasons=[text for text in (_accounts(filtered), _incomplete(filtered), _emptied(filtered)) if text],
         sections=_sections(filtered),
-        source=source(report),
+        source=picture_source(report),
         json=json_text(filtered.to_dict),
         records=({"rows": name, "count": count} for name, count in _row_counts(filtered).items()),
     )
@@ -71,27 +71,28 @@ def _sections(filtered: Filtered) -> Iterator[Section]:
     from rlcorr_cli.show.figures import picture
 
     report = filtered.report
-    yield Section(heading="Correction", about=list(_division(filtered)), tables=[*weights(report), *rejections(report)])
+    tables = [*weight_tables(report), *rejection_tables(report)]
+    yield Section(heading="Correction", about=list(_division(filtered)), tables=tables)
     yield Section(pictures=[picture("ratio", report)])
     yield from sections_of(suggestion_notes(report.suggestions, report.profile), "Looser bounds")
     columns = report.inputs[0].columns.values()
-    yield from what_was_read(report.whole.counts, columns, report.inputs, [note.text for note in notes(report)])
+    yield from what_was_read(report.whole.counts, columns, report.inputs, [note.text for note in report_notes(report)])
 
 
-def _filtered(filtered: Filtered) -> Iterator[Block]:
+def _filtered_lines(filtered: Filtered) -> Iterator[Block]:
     """What is left first, then which rule took what, what to loosen, and where every row of the dump went."""
     report = filtered.report
-    yield from opening(report)
+    yield from report_opening(report)
     yield from story_notes(report.story)
     yield from anomaly_notes([each for each in report.anomalies if each.name not in report.story.fault_names])
     if filtered.target.path is None and filtered.is_stopped:
         yield Note("Without --force nothing is written of a dump with a fault.", "bold")
-    yield Note(_kept(filtered), "bold")
+    yield Note(_kept_in_words(filtered), "bold")
     yield from suggestion_notes(report.suggestions, report.profile)
     yield BLANK
-    yield from (*weights(report), *rejections(report))
+    yield from (*weight_tables(report), *rejection_tables(report))
     yield from map(Note, _division(filtered))
-    yield from notes(report)
+    yield from report_notes(report)
     yield BLANK
     yield Note(_accounts(filtered))
     if incomplete := _incomplete(filtered):
@@ -131,7 +132,7 @@ def _kept_tokens(filtered: Filtered) -> int:
     return filtered.report.whole.counts["tokens"] if kept is None else int(kept)
 
 
-def _kept(filtered: Filtered) -> str:
+def _kept_in_words(filtered: Filtered) -> str:
     """How many sequences and tokens are left."""
     counts, values, tokens = filtered.report.whole.counts, filtered.report.whole.values, _kept_tokens(filtered)
     sequences = int(values.get("kept_sequences", counts["sequences"]) or 0)
@@ -175,10 +176,10 @@ def _of_converted(converted: Converted) -> Document:
     table = Table(headings=("column", "type"), rows=tuple(columns), words=("type",))
     notes_of = [clean(note) for note in converted.notes]
     return Document(
-        lines=_converted(converted),
+        lines=_converted_lines(converted),
         command="convert",
-        title=named(converted.inputs),
-        summary=joined(plural(converted.rows, "row"), last_change(converted.inputs)),
+        title=name_of_inputs(converted.inputs),
+        summary=with_commas(plural(converted.rows, "row"), last_change(converted.inputs)),
         headline=_wrote(converted),
         status="warn" if partnerless else "ok",
         reasons=[partnerless] if partnerless else [],
@@ -204,7 +205,7 @@ def _partnerless(converted: Converted) -> str:
     return f"Left out, because no row matches: {plural(here, 'row')} of the dump, {there:,} of the joined one."
 
 
-def _converted(converted: Converted) -> Iterator[Block]:
+def _converted_lines(converted: Converted) -> Iterator[Block]:
     """What was read, the columns that came of it, and where they are."""
     for file in converted.inputs[:FILES]:
         yield Note(f"{clean(file.path)}  {file.format}  {plural(file.rows, 'row')}", indent=0)

@@ -29,7 +29,7 @@ from designs import CLUSTERED, HARD, INDEPENDENT, Design, Generator
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
-from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.totals.comparison import COMPARISON, ComparedTotals
@@ -63,7 +63,7 @@ def ends(observed: Observed, plans: tuple[Plan, ...]) -> dict[str, tuple[float, 
     """The intervals of the same."""
     drawn, whole = observed.replicates["decoupled"], observed.totals
     if not plans:
-        return intervals(values(whole, plans), drawn)
+        return metric_intervals(values(whole, plans), drawn)
     return {
         f"{plan.name} {name}": interval
         for plan in plans

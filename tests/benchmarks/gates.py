@@ -36,7 +36,7 @@ from rlcorr_cli.commands import main as command_line
 from rlcorr_cli.commands.app import EXAMPLES
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.metrics.diagnostics import diagnostics, intervals
+from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.policy import Limit, compare
 from rlcorr_cli.results.rules import EXAMPLES as OF_OPTIONS
@@ -183,7 +183,7 @@ def measured(rows: Rows, number: int) -> Section:
     """A night as a limit on a baseline sees it, without reading and diagnosis; number: of the night."""
     seen = observe(rows.batch(number << 40), Observation(plans=(Plan(),), seed=0), CPU)
     values = diagnostics(Numbers.of_mode(seen.totals, "decoupled", 0))
-    return Section({}, values, intervals=intervals(values, seen.replicates["decoupled"]))
+    return Section({}, values, intervals=metric_intervals(values, seen.replicates["decoupled"]))
 
 
 def rates(n_nights: int, most: int) -> Mapping[Limit, Counter[int]]:

@@ -7,7 +7,7 @@ from running import STEPS, analyzed, run
 
 from rlcorr_cli.causes.table import ALL_CAUSES, Cause
 from rlcorr_cli.errors import as_flags
-from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, logged_name, names
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, explained_names, logged_name
 from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
@@ -203,7 +203,7 @@ def test_a_name_that_nothing_is_near_gets_pages_that_list_names_and_no_alphabet(
 
 def test_near_misses_are_nearest_first() -> None:
     assert near_misses("k3_kl", ["k3_kl_reverse", "k3_kk", "k3_kl", "seq_ess"]) == ["k3_kl", "k3_kk", "k3_kl_reverse"]
-    assert near_misses("rollout_is_meen", names())[0] == "rollout_is_mean"
+    assert near_misses("rollout_is_meen", explained_names())[0] == "rollout_is_mean"
 
 
 def test_a_statistic_a_term_and_a_preset_are_followed_by_their_symbols() -> None:
@@ -233,7 +233,7 @@ def test_another_name_of_a_column_says_what_it_is_read_as() -> None:
 
 
 def test_at_most_a_few_names_are_near() -> None:
-    assert len(near_misses("rollout", names())) == 3
+    assert len(near_misses("rollout", explained_names())) == 3
 
 
 def test_a_key_of_json_is_told_from_the_schema() -> None:

@@ -14,7 +14,7 @@ from rlcorr_cli.metrics.catalog import define
 from rlcorr_cli.results.recommend import FLAGS
 from rlcorr_cli.show import document_of
 from rlcorr_cli.show.document import Block, Facts, Note, Table
-from rlcorr_cli.show.glossary import BY_KEY, GLOSSARY, key_of, read_glossary
+from rlcorr_cli.show.explain import BY_KEY, GLOSSARY, key_of, read_glossary
 
 BF16, INT8, STEPS, COLLAPSE = (
     str(SAMPLE / f"{name}.parquet") for name in ("smollm2_bf16", "smollm2_int8", "smollm2_steps", "collapse")

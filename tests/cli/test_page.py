@@ -16,7 +16,7 @@ from worded import words
 
 from rlcorr_cli import analyze, check, compare, diagnose, diff, filter, inspect, save, sweep
 from rlcorr_cli.results.saved import read_report
-from rlcorr_cli.show.correction import correction
+from rlcorr_cli.show.correction import plan_tables
 from rlcorr_cli.show.report import document, to_do
 
 pytestmark = pytest.mark.xdist_group("pages")
@@ -267,7 +267,7 @@ def test_verdict_figures_and_remedies_come_first_in_both_forms(steps: tuple[str,
 def test_the_plans_tables_are_those_of_the_terminal(steps: tuple[str, str], tmp_path: Path) -> None:
     saved = tmp_path / "r.json"
     terminal = run("analyze", STEPS, *PLAN, "--group-by", "step", "-o", str(saved)).out.splitlines()
-    tables = correction(read_report(str(saved)))
+    tables = plan_tables(read_report(str(saved)))
     assert [rows.headings[0] for rows in tables] == ["rejected by", "what is kept", "IS weights"]
     page, markdown = steps
     for cells in (cells for rows in tables for cells in rows.rows):

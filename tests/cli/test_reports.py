@@ -381,7 +381,7 @@ def test_formulas_stand_with_their_symbols() -> None:
 def test_a_group_that_breaks_a_rule_is_marked() -> None:
     strict = tuple(replace(rule, high=0.008) if rule.metric == "k3_kl" else rule for rule in RULES)
     report = replace(analyze(STEPS, group_by="step"), rules=strict)
-    text = page.text(document_of(report))
+    text = page.page_html(document_of(report))
     marked = re.findall(r'<td class="fail" data-value="[^"]*" data-label="k3_kl">(0\.\d+) !</td>', text)
     assert marked == ["0.00889", "0.0317"]
     rows = [line for line in texts.markdown(document_of(report), {}).splitlines() if re.match(r"\| \d", line)]

@@ -17,7 +17,7 @@ from running import BF16, SAMPLE, STEPS, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze, save
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.results.run_totals import RunTotals
 from rlcorr_cli.results.saved import read_report
 from rlcorr_cli.results.saved_totals import VERSION, content, read_head, read_totals

@@ -9,7 +9,7 @@ import pytest
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, analyzed, forked_command, parquet, row, run, run_installed
 
-from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.show.numbers import signed
 
 FP32 = BF16.replace("bf16", "fp32")

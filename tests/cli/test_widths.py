@@ -16,7 +16,7 @@ from rlcorr_cli import api
 from rlcorr_cli.commands import main
 from rlcorr_cli.plans.presets import PRESETS
 from rlcorr_cli.show import print_result
-from rlcorr_cli.show.explain import known
+from rlcorr_cli.show.explain import explainable_names
 from rlcorr_cli.show.pages import PAGES
 from rlcorr_cli.show.stdout import NARROWEST
 from rlcorr_cli.show.watch import Teller
@@ -149,7 +149,7 @@ def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> 
         [("help", page) for page in PAGES],
         [(*command, "--help") for command in ((), *((name,) for name in COMMANDS))],
         [("presets",), ("presets", "list"), *(("presets", name) for name in PRESETS)],
-        [("explain", name) for name in known()],
+        [("explain", name) for name in explainable_names()],
     ],
     ids=["help", "--help", "presets", "explain"],
 )

@@ -10,4 +10,4 @@ from rlcorr_cli.show.forms import page, texts
 def words(dump: str, **options: Any) -> tuple[str, str]:
     """Both forms as text.  options: of `analyze`."""
     report = analyze(dump, **options)
-    return page.text(document_of(report)), texts.markdown(document_of(report), {})
+    return page.page_html(document_of(report)), texts.markdown(document_of(report), {})

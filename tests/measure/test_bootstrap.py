@@ -12,7 +12,7 @@ from oracle import Row
 
 from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, row_keys
 from rlcorr_cli.measure.tokens import scored_rollout
-from rlcorr_cli.metrics.diagnostics import intervals
+from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.replicates import Replicates
@@ -35,7 +35,7 @@ def replicates(rows: list[Row], seed: int = 0) -> Replicates:
 
 
 def ends(rows: list[Row]) -> dict[str, tuple[float, float]]:
-    return intervals(metrics(rows, Plan()), replicates(rows))
+    return metric_intervals(metrics(rows, Plan()), replicates(rows))
 
 
 @given(rows=dumps(min_rows=2), cut=st.integers(1, 7))

@@ -15,7 +15,7 @@ from rlcorr_cli.measure.arrays import CPU, Device, Segments, resolve, row_blocks
 from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.quantities import js, token_columns
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 
 HAS_CUDA = torch.cuda.is_available()

@@ -11,7 +11,7 @@ from oracle import Row
 
 from rlcorr_cli.measure.observe import Observed
 from rlcorr_cli.metrics.catalog import canonical
-from rlcorr_cli.metrics.samples import QUANTILES
+from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.totals.bins import FLOAT_BITS

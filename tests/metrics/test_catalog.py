@@ -10,7 +10,7 @@ from made import metrics, normed, observed, simulated
 
 from rlcorr_cli.api import analyze
 from rlcorr_cli.frameworks.read import PROFILES
-from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, ideal, logged_as, names
+from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, explained_names, ideal, logged_as
 from rlcorr_cli.metrics.framework_names import LOGGED, VERL_NAMES, VERL_PREFIXES
 from rlcorr_cli.metrics.metric import SYMBOLS, Metric, symbols_in
 from rlcorr_cli.plans.files import plan_from_dict
@@ -124,8 +124,8 @@ def test_every_definition_is_whole(definition: Metric) -> None:
 def test_each_name_is_defined_once() -> None:
     every = [row.name for rows in GROUPS.values() for row in rows]
     assert len(every) == len(set(every))
-    assert len(names()) == len(set(names()))
-    assert all(define(name) is not None for name in names())
+    assert len(explained_names()) == len(set(explained_names()))
+    assert all(define(name) is not None for name in explained_names())
 
 
 def test_symbols_are_whole_words_in_the_tables_order() -> None:

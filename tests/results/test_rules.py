@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli import analyze
-from rlcorr_cli.metrics.catalog import FAMILIES, ideal, possible
-from rlcorr_cli.metrics.drift import DRIFT
+from rlcorr_cli.metrics.catalog import FAMILIES, ideal, may_have_metric
+from rlcorr_cli.metrics.divergence import DRIFT
 from rlcorr_cli.plans.files import plan_from_dict
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.plans.presets import preset
@@ -166,8 +166,8 @@ def test_what_a_plan_brings_is_known_before_a_dump_is_read(name: str) -> None:
     there = set(analyze(BF16, plan=plan).whole.values)
     named = {metric for family in FAMILIES for metric in family.names}
     drift = {metric.name for metric in DRIFT}
-    assert all(possible(metric, plan) for metric in there)
-    assert {metric for metric in named - drift if possible(metric, plan)} <= there
+    assert all(may_have_metric(metric, plan) for metric in there)
+    assert {metric for metric in named - drift if may_have_metric(metric, plan)} <= there
 
 
 def test_what_zeroed_normalized_and_vetoing_plans_bring() -> None:
@@ -175,10 +175,10 @@ def test_what_zeroed_normalized_and_vetoing_plans_bring() -> None:
     veto = {"statistic": "ratio", "scope": "seq_min", "low": 1e-4, "name": "veto"}
     plan = plan_from_dict({"weighting": weighting, "rejections": [veto]})
     names = ("oob_ratio", "batch_norm_factor", "veto_fraction")
-    assert all(possible(f"rollout_is_{name}", plan) for name in names)
-    assert not any(possible(f"rollout_is_{name}", preset("token_is").plan) for name in names)
-    assert possible("rollout_rs_veto_max", plan)
-    assert not possible("rollout_rs_geometric_max", plan)
+    assert all(may_have_metric(f"rollout_is_{name}", plan) for name in names)
+    assert not any(may_have_metric(f"rollout_is_{name}", preset("token_is").plan) for name in names)
+    assert may_have_metric("rollout_rs_veto_max", plan)
+    assert not may_have_metric("rollout_rs_geometric_max", plan)
 
 
 def exactly(value: float | None, metric: str = "kl", **key: int) -> Section:

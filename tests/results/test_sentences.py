@@ -13,7 +13,7 @@ from rlcorr_cli.plans.plan import Bounds, Plan, Weighting
 from rlcorr_cli.plans.presets import preset
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.story import DataFault, Story
-from rlcorr_cli.show.words import verdict as words
+from rlcorr_cli.show.words import verdict_sentences as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 PLAIN = Plan("disabled")

@@ -13,7 +13,7 @@ from rlcorr_cli.measure.bootstrap import resample
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.usable import ANSWERS, Usable, usable_weights
-from rlcorr_cli.show.words import verdict as words
+from rlcorr_cli.show.words import verdict_sentences as words
 from rlcorr_cli.totals.row_keys import mix
 
 SAMPLES = Path(__file__).parents[2] / "sample_data"

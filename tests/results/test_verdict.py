@@ -11,7 +11,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Section, judge
 from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.results.verdict import Verdict, verdict
-from rlcorr_cli.show.words import verdict as words
+from rlcorr_cli.show.words import verdict_sentences as words
 
 STEPS = Path(__file__).parents[2] / "sample_data" / "smollm2_steps.parquet"
 NOTHING = Plan("disabled")

@@ -120,7 +120,7 @@ def test_nothing_is_drawn_of_no_tokens() -> None:
 
 def test_two_causes_stand_side_by_side_and_minor_ones_are_left_out() -> None:
     both = of("combo_topp09_eos0")
-    picture = forms.picture(document(both))
+    picture = forms.whole_picture(document(both))
     assert picture.figure is not None
     assert sorted(axes.get_title(loc="left") for axes in picture.figure.axes) == [
         "Size of the gap by place",
@@ -128,13 +128,13 @@ def test_two_causes_stand_side_by_side_and_minor_ones_are_left_out() -> None:
     ]
     minor = tuple(replace(cause, is_minor=cause.cause != "top_p") for cause in both.causes)
     whole = replace(both.whole, diagnosis=replace(both.whole.diagnosis, causes=minor))
-    alone = forms.picture(document(replace(both, whole=whole)))
+    alone = forms.whole_picture(document(replace(both, whole=whole)))
     assert alone.figure is not None
     assert len(alone.figure.axes) == 1
 
 
 def test_without_a_panel_there_is_no_picture_and_the_conclusion_says_why() -> None:
-    picture = forms.picture(document(dump(diagnosis("too_few", conclusion="Too little data to tell."))))
+    picture = forms.whole_picture(document(dump(diagnosis("too_few", conclusion="Too little data to tell."))))
     assert (picture.figure, picture.caption) == (None, "Too little data to tell.")
 
 

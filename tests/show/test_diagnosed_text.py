@@ -28,7 +28,7 @@ from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Fact, NotLooked
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.show import print_result
-from rlcorr_cli.show.diagnose import agreement, headline, parameter
+from rlcorr_cli.show.diagnose import diagnosis_headline, parameter_in_words, verdicts_agreement
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(te
 )
 def test_without_a_cause_the_conclusion_says_so(verdict: str, conclusion: str, text: Printed) -> None:
     of = dump(diagnosis(verdict, conclusion=conclusion))
-    assert headline(of) == conclusion
+    assert diagnosis_headline(of) == conclusion
     shown = " ".join(text(of).split())
     assert conclusion in shown
     assert "Likely cause" not in shown
@@ -209,7 +209,7 @@ def test_each_group_has_a_line(text: Printed) -> None:
     ],
 )
 def test_whether_the_groups_agree_is_said(verdicts: tuple[str, ...], expected: str) -> None:
-    assert agreement(steps(*verdicts)) == expected
+    assert verdicts_agreement(steps(*verdicts)) == expected
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_no_share_is_said_to_be_at_least_all() -> None:
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:
-    assert parameter(TOP_P) == "0.794 (0.787 to 0.808)"
-    assert parameter(WORKER) == "worker w3"
-    assert parameter(NOISE) == "core 0.120"
-    assert parameter(ALL_NOISE) == ""
+    assert parameter_in_words(TOP_P) == "0.794 (0.787 to 0.808)"
+    assert parameter_in_words(WORKER) == "worker w3"
+    assert parameter_in_words(NOISE) == "core 0.120"
+    assert parameter_in_words(ALL_NOISE) == ""
 
 
 @pytest.mark.parametrize(

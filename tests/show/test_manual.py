@@ -12,7 +12,7 @@ from rlcorr_cli.reading.bad_rows import PROBLEMS
 from rlcorr_cli.reading.names import COLUMNS
 from rlcorr_cli.results import recommend
 from rlcorr_cli.results.rules import RULES
-from rlcorr_cli.show.manual import METRICS_PAGE, metrics_page
+from rlcorr_cli.show.explain import METRICS_PAGE, metrics_page
 from rlcorr_cli.show.pages import MANUAL
 
 
@@ -22,7 +22,7 @@ def page(name: str) -> str:
 
 def test_the_page_of_metrics_is_up_to_date() -> None:
     written = METRICS_PAGE.read_text(encoding="utf-8")
-    assert written == metrics_page(), "write it again: python -m rlcorr_cli.show.manual"
+    assert written == metrics_page(), "write it again: python -m rlcorr_cli.show.explain"
 
 
 def test_the_page_has_a_section_for_every_metric_and_tells_every_rule() -> None:

@@ -30,8 +30,8 @@ from rlcorr_cli.results.saved import read_report, refuse_undrawable
 from rlcorr_cli.results.trends import concentration, lorenz, profile
 from rlcorr_cli.show import figures
 from rlcorr_cli.show.figures import KINDS, draw, panels
-from rlcorr_cli.show.figures.data import rebinned
-from rlcorr_cli.show.report import source
+from rlcorr_cli.show.figures.panels import rebinned
+from rlcorr_cli.show.inputs import picture_source
 from rlcorr_cli.totals.binned import AXES, DEEPEST, LENGTH, POSITION, SCATTER, SURPRISE, BinnedTotals, square
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Octaves
 from rlcorr_cli.totals.histogram import Histogram
@@ -161,7 +161,9 @@ def test_drawn_counts_are_whole_numbers_and_all_there() -> None:
 
 def test_a_picture_says_what_it_is_of(report: Report) -> None:
     drawn = draw("ratio", report)
-    uncaptioned = figures.drawn(figures.picture("ratio", report), source=source(report), captioned=False)
+    uncaptioned = figures.drawn_picture(
+        figures.picture("ratio", report), source=picture_source(report), captioned=False
+    )
     drawing, bare = (text.write("svg").decode() for text in (drawn, uncaptioned))
     of = "smollm2_steps.parquet · plan pictured · 27,465 tokens, 320 sequences · rlcorr"
     assert of in drawing

@@ -9,7 +9,7 @@ import pytest
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
-from rlcorr_cli.metrics.settings import DiagnosticSettings
+from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.request import NO_BATCH, ReadRequest
 from rlcorr_cli.runs.analyze import measure, opened

@@ -37,10 +37,10 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.data import below
+from rlcorr_cli.show.figures.panels import counts_below
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, mark
 from rlcorr_cli.show.numbers import number, plural, share
-from rlcorr_cli.show.words import guilty
+from rlcorr_cli.show.words import column_at_fault
 from rlcorr_cli.totals.histogram import Floats
 
 Finding = CauseFinding | None
@@ -149,10 +149,10 @@ def quantile(counts: Floats, q: float) -> float:
 
 def between(counts: Floats, edges: Floats) -> Floats:
     """Counts of d between other edges than its bins', those beyond the outermost left out."""
-    return np.diff(below(counts, SPREAD_EDGES[:-1], SPREAD_EDGES[1:], edges))
+    return np.diff(counts_below(counts, SPREAD_EDGES[:-1], SPREAD_EDGES[1:], edges))
 
 
-def _spread(totals: GapTotals, low: float, high: float, part: str = "body") -> Floats:
+def _spread_counts(totals: GapTotals, low: float, high: float, part: str = "body") -> Floats:
     """Counts of d by its bins, of tokens whose bin of u lies between two values."""
     bins = [k for k in INSIDE if low <= SURPRISE_EDGES[k] and SURPRISE_EDGES[k + 1] <= high]
     return totals.spread[FIELDS.index(part)][bins].sum(axis=0)
@@ -209,14 +209,14 @@ def index(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 
 def column(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """Each level's share of the gap against what the surprise of its tokens alone gives."""
-    named = None if finding is None else guilty(finding, dump.whole.diagnosis)
+    named = None if finding is None else column_at_fault(finding, dump.whole.diagnosis)
     if named is None:
         raise Missing("No column stands out.")
     ordered = named.levels if named.grows else sorted(named.levels, key=lambda level: -level.gap)
-    return _bars(ax, ordered[:MOST_LEVELS], named.column, len(named.levels))
+    return _draw_levels(ax, ordered[:MOST_LEVELS], named.column, len(named.levels))
 
 
-def _bars(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str:
+def _draw_levels(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str:
     for place, level in enumerate(levels):
         ax.barh(place, level.gap, height=0.6, color=ORANGE if level.is_hot else BLUE)
         if level.gap_interval is not None:
@@ -249,12 +249,12 @@ def histogram(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """How the difference in log-odds is distributed at unlikely, middling and likely tokens."""
     totals = dump.whole.totals
     groups = (
-        ("unlikely", ORANGE, _spread(totals, -9.0, UNLIKELY)),
-        ("middling", GREEN, _spread(totals, UNLIKELY, LIKELY)),
-        ("likely", BLUE, _spread(totals, LIKELY, 9.0)),
+        ("unlikely", ORANGE, _spread_counts(totals, -9.0, UNLIKELY)),
+        ("middling", GREEN, _spread_counts(totals, UNLIKELY, LIKELY)),
+        ("likely", BLUE, _spread_counts(totals, LIKELY, 9.0)),
     )
     shown = [(name, colour, counts) for name, colour, counts in groups if counts.sum() >= FEWEST]
-    widths = [_distribution(ax, shown, place, dump) for place in range(len(shown))]
+    widths = [_draw_distribution(ax, shown, place, dump) for place in range(len(shown))]
     if not shown:
         raise Missing("Too few tokens that both policies are unsure of.")
     words = ", ".join(f"{number(width)} at {name} ones" for (name, _, _), width in zip(shown, widths, strict=True))
@@ -270,21 +270,21 @@ def odd_rows(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
     """The same of rows whose columns do not go together, and of all others."""
     totals = dump.whole.totals
     groups = [
-        (f"{plural(totals.n_odd, 'odd row')}", ORANGE, _spread(totals, -9.0, 9.0, "odd")),
-        ("all others", BLUE, _spread(totals, -9.0, 9.0)),
+        (f"{plural(totals.n_odd, 'odd row')}", ORANGE, _spread_counts(totals, -9.0, 9.0, "odd")),
+        ("all others", BLUE, _spread_counts(totals, -9.0, 9.0)),
     ]
     shown = [group for group in groups if group[2].sum() >= FEWEST]
     if len(shown) < 2:
         raise Missing("There are no odd rows to draw.")
-    odd, others = (_distribution(ax, shown, place, dump) for place in range(2))
+    odd, others = (_draw_distribution(ax, shown, place, dump) for place in range(2))
     words = f"{number(odd)} of the middle in odd rows, and within {number(others)} in the others"
     return f"68% of the tokens lie within {words}."
 
 
-def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:
+def _draw_distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: int, dump: DiagnosedDump) -> float:
     """Draw one group's distribution as shares of its tokens, log counts; returns half the width of its middle 68%."""
     name, colour, counts = groups[place]
-    widths = [_half(each) for _, _, each in groups]
+    widths = [_half_width(each) for _, _, each in groups]
     reach = min(max(REACH * max(widths), 4 * (dump.whole.diagnosis.gap.core or 0.0), 0.01), SPREAD_EDGES[-1])
     edges = np.linspace(-reach, reach, 62)
     shares = between(counts, edges) / counts.sum()
@@ -297,7 +297,7 @@ def _distribution(ax: Axes, groups: Sequence[tuple[str, str, Floats]], place: in
     return widths[place]
 
 
-def _half(counts: Floats) -> float:
+def _half_width(counts: Floats) -> float:
     low, high = (quantile(counts, q) for q in MIDDLE)
     return (high - low) / 2
 

@@ -66,7 +66,7 @@ def _followed(report: Report, metrics: Iterable[str]) -> Course:
     return curves
 
 
-def _draw(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: float | None) -> list[str]:
+def _draw_curves(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: float | None) -> list[str]:
     """Draw a line for each metric along the groups, or bars of groups that have no order; returns the metrics that
     have any value.  lines: metric -> what the legend calls it."""
     drawn = [
@@ -77,15 +77,15 @@ def _draw(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: float | Non
     if not drawn:
         raise Missing(f"{' and '.join(lines)}: no data.")
     if curves.labels:
-        _bars(ax, curves, drawn, ideal or 0.0)
+        _draw_bars(ax, curves, drawn, ideal or 0.0)
     else:
-        _lines(ax, curves, drawn)
+        _draw_lines(ax, curves, drawn)
     if ideal is not None:
         mark(ax, ideal, f"ideal {ideal:g}", color=GREEN, vertical=False, style="-")
     return [name for name, _, _ in drawn]
 
 
-def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
+def _draw_lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
     """Curves with their bands."""
     for (name, text, color), point in zip(drawn, "os", strict=False):
         line = "-" if len(curves.places) > DENSE else f"{point}-"
@@ -97,12 +97,14 @@ def _lines(ax: Axes, curves: Course, drawn: Sequence[Drawn]) -> None:
             if line != "-":
                 ax.plot(curves.places[rough], values[rough], point, color=color, markerfacecolor="none")
     for name, _, color in drawn:
-        _band(ax, curves.places, curves.intervals[name], color)
+        if np.isfinite(curves.intervals[name]).any():
+            label = style.once_in_legend(ax, INTERVAL)
+            ax.fill_between(curves.places, *curves.intervals[name], color=color, alpha=0.25, linewidth=0, label=label)
     ax.set_xlabel(style.label(curves.name))
     _place_ticks(ax, curves.places)
 
 
-def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None:
+def _draw_bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None:
     """Bars from the ideal value on, with their intervals; the groups' names below, upright where they are long."""
     width = 0.8 / len(drawn)
     for i, (name, text, color) in enumerate(drawn):
@@ -124,14 +126,6 @@ def _bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) -> None
     ax.set_xlabel(f"{style.label(curves.name)}{left_out}")
 
 
-def _band(ax: Axes, places: Floats, ends: Floats, color: str) -> None:
-    """The 95% interval around a line, where groups have one."""
-    if np.isfinite(ends).any():
-        labels = ax.get_legend_handles_labels()[1]
-        named = "_" if INTERVAL in labels else INTERVAL
-        ax.fill_between(places, *ends, color=color, alpha=0.25, linewidth=0, label=named)
-
-
 def _rule_lines(
     ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--", opens: bool = False
 ) -> None:
@@ -143,7 +137,7 @@ def _rule_lines(
             mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
 
 
-def _went(what: str, curves: Course, name: str) -> str:
+def _course_words(what: str, curves: Course, name: str) -> str:
     """'k3_kl goes from 0.0017 to 0.032': from the first group to the last, or between the ends of unordered ones."""
     is_known = np.isfinite(curves.values[name])
     known = curves.values[name][is_known]
@@ -164,7 +158,7 @@ def mean_weight(ax: Axes, report: Report) -> str:
     curves = _followed(report, ["rollout_is_mean"])
     if report.plan.weighting is None:
         raise Missing("The plan weights nothing, so there is no mean weight.")
-    _draw(ax, curves, {"rollout_is_mean": "before clamping"}, 1.0)
+    _draw_curves(ax, curves, {"rollout_is_mean": "before clamping"}, 1.0)
     ax.set_ylabel("mean IS weight")
     values = curves.values["rollout_is_mean"]
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -172,7 +166,7 @@ def mean_weight(ax: Axes, report: Report) -> str:
         ax.set_yscale("log")
         ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
     _rule_lines(ax, report, "rollout_is_mean")
-    return _went("The mean weight", curves, "rollout_is_mean")
+    return _course_words("The mean weight", curves, "rollout_is_mean")
 
 
 def sample_size(ax: Axes, report: Report) -> str:
@@ -190,7 +184,7 @@ def sample_size(ax: Axes, report: Report) -> str:
     if rejects and any(kept in group.values for group in report.groups):
         lines[kept] = "of what is kept" if weighting is None else "after rejection"
     curves = _followed(report, lines)
-    drawn = _draw(ax, curves, lines, None)
+    drawn = _draw_curves(ax, curves, lines, None)
     ax.set_ylim(0, 1.05)
     ax.set_ylabel(f"ESS of {what}")
     _rule_lines(ax, report, name)
@@ -198,11 +192,11 @@ def sample_size(ax: Axes, report: Report) -> str:
     if rejects:
         after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
         words = {name: "The ESS before rejection", kept: after}
-    went = (_went(text, curves, metric) for metric, text in words.items() if metric in drawn)
-    return " ".join((*went, *_rough(curves, name)))
+    went = (_course_words(text, curves, metric) for metric, text in words.items() if metric in drawn)
+    return " ".join((*went, *_rough_sentence(curves, name)))
 
 
-def _rough(curves: Course, name: str) -> Iterator[str]:
+def _rough_sentence(curves: Course, name: str) -> Iterator[str]:
     """In how many groups an effective sample size is rough, and how these are drawn; nothing where in none."""
     rough, drawn = curves.rough[name], "pale" if curves.labels else "dotted"
     if rough.any():
@@ -218,7 +212,7 @@ def rejected(ax: Axes, report: Report) -> str:
     curves = _followed(report, lines)
     if not report.plan.rules:
         raise Missing("The plan rejects nothing.")
-    drawn = _draw(ax, curves, lines, None)
+    drawn = _draw_curves(ax, curves, lines, None)
     ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(curves.values[name])) for name in drawn)))
     ax.set_ylabel("share rejected")
     _rule_lines(ax, report, "rollout_rs_masked_fraction")
@@ -228,36 +222,37 @@ def rejected(ax: Axes, report: Report) -> str:
         "rollout_rs_masked_fraction": "The share of tokens rejected",
         "rollout_is_veto_fraction": "The share of sequences vetoed",
     }
-    return " ".join(_went(words[name], curves, name) for name in drawn)
+    return " ".join(_course_words(words[name], curves, name) for name in drawn)
 
 
 def divergence(ax: Axes, report: Report) -> str:
     """KL and K3."""
     lines = {"kl": "k1", GAP: "k3"}
     curves = _followed(report, lines)
-    name = _draw(ax, curves, lines, 0.0)[-1]
+    name = _draw_curves(ax, curves, lines, 0.0)[-1]
     ax.set_ylabel("KL(rollout || training), nats")
     _rule_lines(ax, report, GAP)
-    return _went(name, curves, name)
+    return _course_words(name, curves, name)
 
 
 def perplexity(ax: Axes, report: Report) -> str:
     """Ratio of perplexities."""
     curves = _followed(report, ["ppl_ratio"])
-    _draw(ax, curves, {"ppl_ratio": "ppl_ratio"}, 1.0)
+    _draw_curves(ax, curves, {"ppl_ratio": "ppl_ratio"}, 1.0)
     ax.set_ylabel("perplexity, training / rollout")
-    return _went("The perplexity ratio", curves, "ppl_ratio")
+    return _course_words("The perplexity ratio", curves, "ppl_ratio")
 
 
 def chi2(ax: Axes, report: Report) -> str:
     """chi squared of token and sequence ratios."""
     lines = {"chi2_token": "tokens", "chi2_seq": "sequences"}
     curves = _followed(report, lines)
-    drawn = _draw(ax, curves, lines, None)
+    drawn = _draw_curves(ax, curves, lines, None)
     ax.set_ylabel("χ²")
     _rule_lines(ax, report, "chi2_token", about="tokens: ", opens=True)
     ticks.symmetric(ax.yaxis, 1e-3)
-    sentence = _went("χ² of tokens", curves, "chi2_token") if "chi2_token" in drawn else "χ² of tokens overflows."
+    of_tokens = "χ² of tokens"
+    sentence = _course_words(of_tokens, curves, "chi2_token") if "chi2_token" in drawn else f"{of_tokens} overflows."
     measured = [group for group in report.groups if group.values.get("chi2_seq") is not None]
     n_blank = sum(not is_known(group, "chi2_seq") for group in measured)
     if n_blank:
@@ -270,11 +265,11 @@ def chi2(ax: Axes, report: Report) -> str:
 def k3_course(ax: Axes, report: Report) -> str:
     """k3 alone, for the overview."""
     curves = _followed(report, [GAP])
-    _draw(ax, curves, {GAP: GAP}, None)
+    _draw_curves(ax, curves, {GAP: GAP}, None)
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
     highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
     ax.set_ylabel(f"{GAP} (nats)")
     _rule_lines(ax, report, GAP)
-    return _went(GAP, curves, GAP)
+    return _course_words(GAP, curves, GAP)

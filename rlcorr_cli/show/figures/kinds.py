@@ -1,7 +1,6 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from io import BytesIO
 
 from matplotlib.axes import Axes
@@ -13,7 +12,7 @@ from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
 from rlcorr_cli.show.figures import courses, panels, style, ticks
-from rlcorr_cli.show.inputs import source
+from rlcorr_cli.show.inputs import picture_source
 
 ReportPanel = Callable[[Axes, Report], str]
 
@@ -114,7 +113,7 @@ def picture(kind: str, report: Report) -> Picture:
     """A kind of picture."""
     layout = KINDS[kind]
     shown = _of_plan(layout.panels, report.plan) if kind == "overview" else layout.panels
-    drawn = [Panel(title, partial(_on_axes, panel, report)) for title, panel in shown]
+    drawn = [Panel(title, lambda ax, panel=panel: panel(ax, report)) for title, panel in shown]
     return Picture(panels=drawn, name=kind, about=layout.about, columns=layout.columns, size=layout.size)
 
 
@@ -129,16 +128,12 @@ def _of_plan(every: Sequence[tuple[str, ReportPanel]], plan: Plan) -> Iterator[t
             yield title, panel
 
 
-def _on_axes(panel: ReportPanel, report: Report, ax: Axes) -> str:
-    return panel(ax, report)
-
-
 def draw(kind: str, report: Report) -> Drawn:
     """One picture of a report."""
-    return drawn(picture(kind, report), source=source(report))
+    return drawn_picture(picture(kind, report), source=picture_source(report))
 
 
-def drawn(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
+def drawn_picture(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
     """A picture.  A panel without data is left out; if all are, there is no picture.
 
     Below it stands what it is of (the source), and its caption unless the document around it shows that.

@@ -28,7 +28,6 @@ from rlcorr_cli.results.trends import (
     turn,
 )
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.data import rebinned, unbroken, whole_centres
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, MAP, ORANGE, PURPLE, RED, mark
 from rlcorr_cli.show.numbers import number, plural, share, signed
 from rlcorr_cli.totals.binned import DEEPEST, POSITION, SURPRISE, BinnedTotals, square
@@ -40,9 +39,36 @@ LONGER = 1.1
 """Responses of late steps are longer beyond this factor."""
 LINEAR_BELOW = 8.0
 """Weights that lie within this factor of one another stand on a linear axis."""
+WIDEST_GAP = 3.0
+"""Neighbours further apart than this factor are not joined by a line."""
 
 
-def counted(report: Report) -> BinnedTotals:
+def rebinned(histogram: Histogram, edges: Floats) -> Floats:
+    """Counts between edges, whole numbers f64[K]: a bucket's values are taken to lie evenly over it.
+
+    Their sum is exact: the counts below each edge are rounded, and the differences of these taken.
+    """
+    if not len(histogram.bins):
+        return np.zeros(len(edges) - 1)
+    near, far = histogram.binning.ends(histogram.bins)
+    counts = histogram.counts.astype(np.float64)
+    return np.diff(np.round(counts_below(counts, np.minimum(near, far), np.maximum(near, far), edges)))
+
+
+def counts_below(counts: Floats, low: Floats, high: Floats, edges: Floats) -> Floats:
+    """How many lie below each edge, of counts that lie evenly over bins from low to high."""
+    width = np.maximum(high - low, 1e-300)
+    return np.array([(counts * np.clip((edge - low) / width, 0.0, 1.0)).sum() for edge in edges])
+
+
+def unbroken(places: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """A curve over a logarithmic axis, in pieces (NaN between them) where bins without enough tokens lie between."""
+    size = np.abs(places)
+    apart = 1 + np.flatnonzero(np.maximum(size[1:], size[:-1]) > WIDEST_GAP * np.minimum(size[1:], size[:-1]))
+    return np.insert(places, apart, np.nan), np.insert(values, apart, np.nan)
+
+
+def binned_totals(report: Report) -> BinnedTotals:
     """The report's bins; a report of an older run, or of `analyze --json`, has none."""
     if report.pictures is None:
         raise Missing("The report was saved without the counts that pictures are drawn from.")
@@ -137,7 +163,7 @@ def _outside(report: Report) -> str:
 
 def probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training probability, a count per square."""
-    _scatter(ax, counted(report).counts["probability"])
+    _scatter(ax, binned_totals(report).counts["probability"])
     ax.set(xlabel="rollout probability", ylabel="training probability")
     pearson = report.whole.values["prob_pearson"]
     if pearson is None:
@@ -147,7 +173,7 @@ def probabilities(ax: Axes, report: Report) -> str:
 
 def log_probabilities(ax: Axes, report: Report) -> str:
     """Rollout against training log-prob."""
-    scatter = counted(report).counts["log_probability"]
+    scatter = binned_totals(report).counts["log_probability"]
     _scatter(ax, scatter)
     places = [(DEEPEST * part / 4, f"−{-DEEPEST * part / 4:g}" if part else "0") for part in (3, 2, 1, 0)]
     for axis in (ax.xaxis, ax.yaxis):
@@ -191,15 +217,15 @@ def _mean_and_std(ax: Axes, places: Floats, bins: Profile) -> None:
 
 def surprise(ax: Axes, report: Report) -> str:
     """Spread of the log-ratio by how unlikely the token was."""
-    if not len(counted(report).spread["surprise"].bins):
+    if not len(binned_totals(report).spread["surprise"].bins):
         raise Missing("No valid token.")
-    bins = profile(counted(report).spread["surprise"])
+    bins = profile(binned_totals(report).spread["surprise"])
     _mean_and_std(ax, -bins.centre, bins)
     surprise_axis(ax)
     trend = surprise_trend(bins)
     if trend is None:
         return "There are too few tokens to tell likely from unlikely ones."
-    if apart := _apart(report):
+    if apart := _of_other_tokens(report):
         return apart
     words = {"level": "is much the same at any surprise"}.get(trend.change, f"{trend.change} with surprise")
     likely, unlikely = number(trend.likely_std), number(trend.unlikely_std)
@@ -214,7 +240,7 @@ OF_OTHER_TOKENS = ("shifted_columns", "mispaired_rows", "slipped_rows", "top1_re
 """Faults under which a log-ratio is of two different tokens."""
 
 
-def _apart(report: Report) -> str:
+def _of_other_tokens(report: Report) -> str:
     """That a spread says nothing of the policies; empty where it does."""
     fault = next((name for name in report.story.fault_names if name in OF_OTHER_TOKENS), None)
     return "" if fault is None else f"These spreads say nothing about the policies: {fault} compares different tokens."
@@ -242,14 +268,15 @@ def _shift_words(shifted: tuple[float, float] | None) -> str:
 
 def position(ax: Axes, report: Report) -> str:
     """Mean and spread by place in the sequence."""
-    spread = counted(report).spread
+    spread = binned_totals(report).spread
     if not len(spread["position"].bins):
         raise Missing("No valid token.")
     bins = profile(spread["position"])
     trend = position_trend(bins)
     if trend is None:
         raise Missing("Sequences are too short or too few for a course along them.")
-    places = whole_centres(POSITION, bins.bins)
+    # The mean of the whole numbers in each bin.
+    places = (np.ceil(POSITION.edges[bins.bins]) + np.ceil(POSITION.edges[bins.bins + 1]) - 1) / 2
     reached = spread["length"].bins == bins.bins[-1]
     if reached.any():
         # The last bin goes no further than the sequences do that end in it.
@@ -258,7 +285,7 @@ def position(ax: Axes, report: Report) -> str:
     _mean_and_std(ax, places, bins)
     ticks.octaves(ax.xaxis, float(places[0]) / 1.15, float(places[-1]) * 1.15)
     ax.set_xlabel(f"position in the sequence (at least {int(bins.count.min()):,} tokens each)")
-    if apart := _apart(report):
+    if apart := _of_other_tokens(report):
         return apart
     words = {"level": "does not change along the sequence"}.get(trend.change, f"{trend.change} along the sequence")
     if (turned := turn(bins, POSITION_FACTOR, trend.early_std, trend.late_std)) is not None:
@@ -286,7 +313,7 @@ def _late_steps(report: Report) -> str:
 
 def length_spread(ax: Axes, report: Report) -> str:
     """The sequence log-ratio S by length: the length trap."""
-    lengths = counted(report).spread["length"]
+    lengths = binned_totals(report).spread["length"]
     bins = profile(lengths, MIN_LENGTH_COUNT)
     trend = length_trend(bins)
     if trend is None:
@@ -330,7 +357,7 @@ def length_kept(ax: Axes, report: Report) -> str:
     """Share of tokens that the rejections keep, by length."""
     if not report.plan.rules:
         raise Missing("The plan rejects nothing, so every token is kept at any length.")
-    lengths = counted(report).spread["length"]
+    lengths = binned_totals(report).spread["length"]
     if not len(lengths.bins):
         raise Missing("No valid token.")
     kept = lengths.sums["kept_tokens"] / lengths.sums["tokens"]
@@ -349,14 +376,14 @@ def weights(ax: Axes, report: Report) -> str:
     weighting = report.plan.weighting
     if weighting is None:
         raise Missing("The plan weights nothing: every token that is kept counts 1.")
-    histograms = counted(report).histograms
+    histograms = binned_totals(report).histograms
     everything, kept = histograms["weights"], histograms.get("kept_weights", Histogram.empty())
     positive = everything.by_value[0][everything.by_value[0] > 0]
     if not len(positive):
         raise Missing("Every weight is 0.")
     largest, cap = float(positive[-1]), weighting.bounds.high
     is_capped = cap is not None and 1 < cap <= largest and weighting.normalize != "batch"
-    edges = _edges(float(positive[0]), cap if is_capped and cap is not None else 1.05 * largest)
+    edges = _weight_edges(float(positive[0]), cap if is_capped and cap is not None else 1.05 * largest)
     # The bucket of all capped weights is wider than the one value that they have: it ends at the cap.
     ends = np.append(edges[:-1], np.inf) if is_capped else edges
     rejects = len(kept.bins) > 0 and kept.counts.sum() < everything.counts.sum()
@@ -379,7 +406,7 @@ def weights(ax: Axes, report: Report) -> str:
     return _weight_words(report, everything, kept)
 
 
-def _edges(smallest: float, largest: float) -> Floats:
+def _weight_edges(smallest: float, largest: float) -> Floats:
     """70 bins that reach from the smallest weight (or a millionth of the largest) to the largest, with 1 among them."""
     high, low = largest if largest > 1 else 1.05, min(1.0, max(smallest, largest * 1e-6)) / 1.05
     return np.linspace(low, high, 71) if high / low < LINEAR_BELOW else np.geomspace(low, high, 71)
@@ -416,7 +443,7 @@ def gradient(ax: Axes, report: Report) -> str:
     there are no advantages."""
     if report.plan.normalizes:
         raise Missing("Each batch has its own mean weight: which sequences carry the gradient is not counted.")
-    histograms = counted(report).histograms
+    histograms = binned_totals(report).histograms
     loads = histograms.get("gradient", Histogram.empty())
     has_advantages = len(loads.bins) > 0
     if not has_advantages:

@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedFormatter
 from matplotlib.transforms import Bbox
 
 from rlcorr_cli.show.figures import own_settings
-from rlcorr_cli.show.stdout import clean
+from rlcorr_cli.show.stdout import clean_cut
 
 INK, PAPER, GRID, PALE = "#16181d", "#ffffff", "#d9dce1", "#eef0f3"
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#6b7280"
@@ -113,15 +113,18 @@ def save(figure: Figure, paper: BinaryIO, form: str, **options: Any) -> None:
 
 def label(value: object, longest: int = LONGEST) -> str:
     """A value from a dump as a short printable text."""
-    text = clean(value)
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return clean_cut(value, longest)
 
 
 def mark(ax: Axes, at: float, text: str, *, color: str = RED, vertical: bool = True, style: str = "--") -> None:
     """Draw a reference line; its name stands in the legend, where no curve hides it, once for all lines called so."""
-    labels = ax.get_legend_handles_labels()[1]
     draw = ax.axvline if vertical else ax.axhline
-    draw(at, color=color, linewidth=1, linestyle=style, label="_" if text in labels else text)
+    draw(at, color=color, linewidth=1, linestyle=style, label=once_in_legend(ax, text))
+
+
+def once_in_legend(ax: Axes, text: str) -> str:
+    """What to call the next line, so that a legend has these words once."""
+    return "_" if text in ax.get_legend_handles_labels()[1] else text
 
 
 def heads(axes: Sequence[Axes]) -> None:
@@ -139,14 +142,14 @@ def _legend(ax: Axes) -> int:
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return 0
-    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _width(labels, n) <= LEGEND_ROOM)
+    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _legend_width(labels, n) <= LEGEND_ROOM)
     n_rows = math.ceil(len(labels) / n_columns)
     # As many columns as rows of that many need: matplotlib would leave the last rows of more columns short.
     ax.legend(handles, labels, ncols=math.ceil(len(labels) / n_rows), **LEGEND)
     return n_rows
 
 
-def _width(labels: Sequence[str], n_columns: int) -> int:
+def _legend_width(labels: Sequence[str], n_columns: int) -> int:
     """Characters that a legend of so many columns is wide; its entries run down the columns."""
     n_rows = math.ceil(len(labels) / n_columns)
     columns = [labels[i : i + n_rows] for i in range(0, len(labels), n_rows)]

@@ -97,7 +97,7 @@ def write_document(document: "Document", path: Path, staging: "Outputs") -> None
     """Stage a document in the form of the path's suffix."""
     suffix = path.suffix.lower()
     if suffix in PICTURES:
-        drawn = picture(document)
+        drawn = whole_picture(document)
         if drawn.figure is None:
             raise DataError(f"{path}: there is nothing to draw: {document.headline}", "Write .json or .md.")
         staging.write(_file(path), drawn.write(suffix.removeprefix(".")))
@@ -105,7 +105,7 @@ def write_document(document: "Document", path: Path, staging: "Outputs") -> None
     if suffix == ".html":
         from rlcorr_cli.show.forms import page
 
-        staging.write(_file(path), page.text(document).encode())
+        staging.write(_file(path), page.page_html(document).encode())
         return
     from rlcorr_cli.show.forms import texts
 
@@ -118,13 +118,13 @@ def write_document(document: "Document", path: Path, staging: "Outputs") -> None
 
 def _markdown(document: "Document", path: Path, staging: "Outputs") -> str:
     """The Markdown of a document, whose pictures are staged beside it, before it."""
-    from rlcorr_cli.show.figures import drawn
+    from rlcorr_cli.show.figures import drawn_picture
     from rlcorr_cli.show.forms import texts
 
     links = dict[str, tuple[str, str]]()
     document = replace(document, sections=list(document.sections))
     for each in (each for section in document.sections for each in section.pictures):
-        figure = drawn(each, source=document.small_print, captioned=not each.about)
+        figure = drawn_picture(each, source=document.small_print, captioned=not each.about)
         if figure.figure is not None:
             place = _picture_file(path, each.name)
             staging.write(place, figure.write("png"))
@@ -133,12 +133,12 @@ def _markdown(document: "Document", path: Path, staging: "Outputs") -> str:
     return texts.markdown(document, links)
 
 
-def picture(document: "Document", kind: str = "") -> "Drawn":
+def whole_picture(document: "Document", kind: str = "") -> "Drawn":
     """The picture of all of a document, under a name; where there is nothing to draw, the headline is its caption."""
-    from rlcorr_cli.show.figures import Drawn, drawn
+    from rlcorr_cli.show.figures import Drawn, drawn_picture
 
     whole = next((each for section in document.sections for each in section.pictures), None)
     if whole is None:
         return Drawn(kind, None, document.headline)
-    made = drawn(replace(whole, name=kind), source=document.small_print)
+    made = drawn_picture(replace(whole, name=kind), source=document.small_print)
     return made if made.figure is not None else replace(made, caption=document.headline)

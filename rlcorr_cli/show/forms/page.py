@@ -17,7 +17,7 @@ from io import BytesIO
 from itertools import groupby
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, Template
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from rlcorr_cli.frozen import frozen
@@ -51,7 +51,7 @@ class Drawing:
     sentence: str
 
 
-def text(document: Document) -> str:
+def page_html(document: Document) -> str:
     """The page of a document."""
     sections = [section for section in document.sections if section.on_page]
     pictures = [picture for section in sections for picture in section.pictures]
@@ -63,23 +63,23 @@ def text(document: Document) -> str:
     styled = _templates().get_template("style.html").render()
     if has_tokens:
         styled += _templates().get_template("tokens_style.html").render(shades=list(shades()))
-    shown = [section for section in sections if _has_something(section, drawings)]
-    return _template().render(
-        d=document,
-        sections=shown,
-        parts=_parts(shown, drawings),
-        drawings=drawings,
-        script=Markup(script),
-        digest=_digest(script),
-        style=Markup(styled),
-        # Drawings of matplotlib have their styles in their elements, which only this lets pass.
-        style_source=Markup("'unsafe-inline'" if drawings else f"'sha256-{_digest(styled)}'"),
-        token_rows=viewer,
+    shown = [s for s in sections if not s.pictures or any(picture.name in drawings for picture in s.pictures)]
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            d=document,
+            sections=shown,
+            parts=_parts(shown, drawings),
+            drawings=drawings,
+            script=Markup(script),
+            digest=_digest(script),
+            style=Markup(styled),
+            # Drawings of matplotlib have their styles in their elements, which only this lets pass.
+            style_source=Markup("'unsafe-inline'" if drawings else f"'sha256-{_digest(styled)}'"),
+            token_rows=viewer,
+        )
     )
-
-
-def _has_something(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
-    return not section.pictures or any(picture.name in drawings for picture in section.pictures)
 
 
 def _parts(sections: Sequence[Section], drawings: dict[str, list[Drawing]]) -> list[tuple[bool, list[Section]]]:
@@ -95,7 +95,7 @@ def _is_narrow(section: Section, drawings: dict[str, list[Drawing]]) -> bool:
     if any(others) or section.folds:
         return False
     if section.tables:
-        return len(section.tables) == 1 and not n_drawings and _width(section.tables[0]) == "small"
+        return len(section.tables) == 1 and not n_drawings and _width_class(section.tables[0]) == "small"
     return n_drawings == 1
 
 
@@ -104,19 +104,14 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _template() -> Template:
-    """The template of all pages."""
-    return _templates().get_template("page.html")
-
-
 @cache
 def _templates() -> Environment:
     """All templates, with what they call."""
     templates = Environment(loader=PackageLoader("rlcorr_cli.show", "forms"), autoescape=True)
     filters: dict[str, Any] = {
         "breakable": _breakable,
-        "label": _label,
-        "width": _width,
+        "label": lambda name: _broken(name, "\u200b"),  # in an attribute a space of no width stands for the element
+        "width": _width_class,
         "prose": _prose,
         "filled": _filled,
     }
@@ -148,11 +143,6 @@ def _with_whole_options(html: str) -> Markup:
     return Markup(re.sub(r"--[\w-]+", r'<span class="nowrap">\g<0></span>', html))
 
 
-def _label(name: str) -> str:
-    """The same for a name in an attribute, where a space of no width stands for the element."""
-    return _broken(name, "\u200b")
-
-
 def _filled(table: Table) -> Table:
     """A table without the columns that hold nothing in any row."""
     columns = zip(table.headings, zip(*table.rows, strict=True), strict=bool(table.rows))
@@ -161,7 +151,7 @@ def _filled(table: Table) -> Table:
     )
 
 
-def _width(table: Table) -> str:
+def _width_class(table: Table) -> str:
     """The class of a table by its number of columns."""
     return next((name for most, name in WIDTHS if len(table.headings) <= most), "widest")
 

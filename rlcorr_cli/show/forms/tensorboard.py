@@ -46,7 +46,7 @@ def write(report: Report, path: Path, staging: Outputs) -> None:
 def append(file: Path, groups: Mapping[int, Group]) -> None:
     """Add the scalars of steps to an event file, which begins with the first of them."""
     now, is_new = time.time(), not file.exists()
-    scalars = {step: _named(group, OWN) for step, group in groups.items()}
+    scalars = {step: _scalars_of_group(group, OWN) for step, group in groups.items()}
     with file.open("ab") as opened:
         opened.write(events(scalars, now, begins=is_new))
 
@@ -65,7 +65,7 @@ def events(scalars: dict[int, dict[str, float]], wall_time: float, *, begins: bo
     records = [first] if begins else []
     for step, values in scalars.items():
         summary = b"".join(_bytes(1, _bytes(1, name.encode()) + _float(2, value)) for name, value in values.items())
-        records.append(_double(1, wall_time) + _varint(2 << 3) + _varint(step % 2**64) + _bytes(5, summary))
+        records.append(_double(1, wall_time) + varint(2 << 3) + varint(step % 2**64) + _bytes(5, summary))
     return b"".join(map(_record, records))
 
 
@@ -73,13 +73,13 @@ def _scalars(report: Report) -> dict[int, dict[str, float]]:
     prefix = OWN if report.profile == "canonical" else ""
     scalars: dict[int, dict[str, float]] = {}
     for group in report.groups or report.by_step:
-        scalars[_step(group)] = _named(group, prefix)
+        scalars[_step(group)] = _scalars_of_group(group, prefix)
     if not scalars:
         raise UsageError("TensorBoard needs steps: groups by one column of whole numbers.", "Add ⟦group_by step⟧.")
     return scalars
 
 
-def _named(group: Group, prefix: str) -> dict[str, float]:
+def _scalars_of_group(group: Group, prefix: str) -> dict[str, float]:
     """The numbers of a step under TensorBoard's names."""
     metrics = {f"{prefix}{name}": value for name, value in group.metrics.items() if value is not None}
     return metrics | {f"{OWN}{name}": value for name, value in group.objective.items() if value is not None}
@@ -101,7 +101,7 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
         return WRITER in file.read(HEAD_BYTES).partition(VERSION)[2]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first, the eighth set where more follow."""
     encoded = bytearray()
     while number > 0x7F:
@@ -111,17 +111,17 @@ def _varint(number: int) -> bytes:
 
 
 def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
+    return varint(field << 3 | 2) + varint(len(content)) + content
 
 
 def _double(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", value)
+    return varint(field << 3 | 1) + struct.pack("<d", value)
 
 
 def _float(field: int, value: float) -> bytes:
     if abs(value) > LARGEST_VALUE:
         value = math.copysign(math.inf, value)
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
+    return varint(field << 3 | 5) + struct.pack("<f", value)
 
 
 def _record(content: bytes) -> bytes:

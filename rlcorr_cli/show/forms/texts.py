@@ -31,10 +31,10 @@ def report_json(report: Report, *, pictures: bool = True) -> Iterator[str]:
     document = report.to_dict(without="groups")
     binned = document.pop("pictures", None)
     last = {"pictures": binned} if pictures and binned is not None else {}
-    return pieces(document, "groups", (group.to_dict() for group in report.groups), last)
+    return json_pieces(document, "groups", (group.to_dict() for group in report.groups), last)
 
 
-def pieces(
+def json_pieces(
     document: Mapping[str, Any], name: str, records: Iterable[Mapping[str, Any]], last: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
     """The text of `json.dumps(document, indent=2)` with the records in its empty list `name`.
@@ -125,12 +125,12 @@ def report_table(report: Report) -> Iterator[str]:
     columns = ("scope", *keys, "sequences", "tokens", "metric", "value", "low", "high")
     metrics = {metric: _cell(metric) for metric in report.whole.all_metrics}
     yield table_line(columns)
-    yield _lines("total", keys, report.whole, metrics=metrics, intervals=report.intervals)
+    yield _group_lines("total", keys, report.whole, metrics=metrics, intervals=report.intervals)
     for group in report.groups:
-        yield _lines("group", keys, group, metrics=metrics, intervals={})
+        yield _group_lines("group", keys, group, metrics=metrics, intervals={})
 
 
-def _lines(
+def _group_lines(
     scope: str,
     keys: Iterable[str],
     group: Group,
@@ -158,12 +158,12 @@ def _cell(value: object) -> str:
         return ""
     if not isinstance(value, str):
         return repr(value) if isinstance(value, float) else str(value)
-    text = harmless(value)
+    text = harmless_in_sheet(value)
     # Empty text is no null; line ends are not printable, so that none is left.
     return f'"{text.replace(QUOTE, QUOTE + QUOTE)}"' if QUOTE in text or "," in text or not text else text
 
 
-def harmless(shown: str) -> str:
+def harmless_in_sheet(shown: str) -> str:
     """Text from the dump, without control characters, that no spreadsheet takes for a formula."""
     cleaned = clean(shown)
     return f"'{cleaned}" if cleaned.startswith(FORMULA) else cleaned
@@ -172,70 +172,71 @@ def harmless(shown: str) -> str:
 # Markdown
 
 
-def escaped(value: object) -> str:
+def md_escaped(value: object) -> str:
     """Text that Markdown shows as it is."""
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # GitHub makes links of bare addresses.
     return SPECIAL.sub(r"\\\1", text).replace("://", "&#58;//").replace("www.", "www&#46;")
 
 
-def prose(sentence: str) -> str:
+def md_prose(sentence: str) -> str:
     """A sentence of ours as Markdown: `commands` stay code, all else is shown as it is."""
     parts = sentence.split("`")
     if len(parts) % 2 == 0:  # a backtick without its end
-        return escaped(sentence)
-    return "".join(f"`{part}`" if i % 2 else escaped(part) for i, part in enumerate(parts))
+        return md_escaped(sentence)
+    return "".join(f"`{part}`" if i % 2 else md_escaped(part) for i, part in enumerate(parts))
 
 
 def markdown(document: Document, pictures: Mapping[str, tuple[str, str]]) -> str:
     """A document as Markdown.  pictures: name of each that could be drawn -> the link to it, and what it shows."""
-    lines = [f"# {escaped(document.name)}", "", escaped(document.summary), ""]
-    lines += [f"**{prose(document.trend)}**", ""] if document.trend else []
+    lines = [f"# {md_escaped(document.name)}", "", md_escaped(document.summary), ""]
+    lines += [f"**{md_prose(document.trend)}**", ""] if document.trend else []
     for cause in document.causes:
-        lines += [f"**! {escaped(cause.finding)}**{' ' if cause.fix else ''}{prose(cause.fix)}", ""]
-    lines += [f"**{prose(document.headline)}**", "", *(f"- {prose(reason)}" for reason in document.reasons)]
-    lines += [""] if document.reasons else []
+        lines += [f"**! {md_escaped(cause.finding)}**{' ' if cause.fix else ''}{md_prose(cause.fix)}", ""]
+    reasons = [f"- {md_prose(reason)}" for reason in document.reasons]
+    lines += [f"**{md_prose(document.headline)}**", "", *reasons, *([""] if reasons else [])]
     for section in document.sections:
-        lines += _section(section, document.marks, pictures)
+        lines += _md_section(section, document.marks, pictures)
     return "\n".join(lines)
 
 
-def _section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str]]) -> list[str]:
+def _md_section(section: Section, marks: str, pictures: Mapping[str, tuple[str, str]]) -> list[str]:
     lines = list[str]()
     if section.figures:
         headings = ["figure", "value", "95% interval", "ideal", "limit", "what it is"]
         rows = [[f.name, f.value.marked, f.ends, f.ideal, f.limit, f.about] for f in section.figures]
-        lines += [*_table(headings, rows, ("limit", "what it is")), ""]
-        lines += [escaped(marks), ""] if marks and section.has_marks else []
-    lines += [line for sentence in section.about if sentence for line in (prose(sentence), "")]
+        lines += [*_md_table(headings, rows, ("limit", "what it is")), ""]
+        lines += [md_escaped(marks), ""] if marks and section.has_marks else []
+    lines += [line for sentence in section.about if sentence for line in (md_prose(sentence), "")]
     for status, finding, remedy in section.todo:
-        lines.append(f"- **{escaped(finding)}** ({status}){': ' if remedy else ''}{escaped(remedy)}")
+        lines.append(f"- **{md_escaped(finding)}** ({status}){': ' if remedy else ''}{md_escaped(remedy)}")
     lines += [""] if section.todo else []
     for table in section.tables:
         lines += [f"### {table.heading}", ""] if table.heading else []
-        lines += [*_table(table.headings, [[cell.marked for cell in row] for row in table.rows], table.words), ""]
-        lines += [escaped(marks), ""] if marks and table.has_marks else []
+        rows = [[cell.marked for cell in row] for row in table.rows]
+        lines += [*_md_table(table.headings, rows, table.words), ""]
+        lines += [md_escaped(marks), ""] if marks and table.has_marks else []
     for picture in section.pictures:
-        lines += _picture(picture, pictures)
+        lines += _md_picture(picture, pictures)
     if not lines and not (section.facts or section.code or section.items):
         return []
-    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
+    lines += [f"- {md_escaped(name)}: {md_escaped(value)}" for name, value in section.facts]
     lines += ["```toml", section.code.rstrip(), "```"] if section.code else []
-    lines += [f"- {prose(item)}" for item in section.items]
+    lines += [f"- {md_prose(item)}" for item in section.items]
     lines += [""] if section.facts or section.code or section.items else []
-    return [*([f"## {escaped(section.heading)}", ""] if section.heading else []), *lines]
+    return [*([f"## {md_escaped(section.heading)}", ""] if section.heading else []), *lines]
 
 
-def _picture(picture: Picture, pictures: Mapping[str, tuple[str, str]]) -> list[str]:
+def _md_picture(picture: Picture, pictures: Mapping[str, tuple[str, str]]) -> list[str]:
     if picture.name not in pictures:
         return []
     link, caption = pictures[picture.name]
-    alt = f"{picture.name}: {escaped(picture.about)}" if picture.about else escaped(picture.panels[0].title)
-    return [f"![{alt}]({link})", "", *([f"**{picture.name}**: {prose(caption)}", ""] if picture.about else [])]
+    alt = f"{picture.name}: {md_escaped(picture.about)}" if picture.about else md_escaped(picture.panels[0].title)
+    return [f"![{alt}]({link})", "", *([f"**{picture.name}**: {md_prose(caption)}", ""] if picture.about else [])]
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
+def _md_table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str]) -> list[str]:
     """A table whose first column and those of words stand on the left, numbers on the right."""
     sides = "".join("---|" if heading in words else "---:|" for heading in headings[1:])
-    lines = ["| " + " | ".join(map(escaped, headings)) + " |", f"|---|{sides}"]
-    return [*lines, *("| " + " | ".join(map(escaped, row)) + " |" for row in rows)]
+    lines = ["| " + " | ".join(map(md_escaped, headings)) + " |", f"|---|{sides}"]
+    return [*lines, *("| " + " | ".join(map(md_escaped, row)) + " |" for row in rows)]

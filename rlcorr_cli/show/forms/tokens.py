@@ -19,18 +19,19 @@ from markupsafe import Markup
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.inspected import OneRow, TokenRows
 from rlcorr_cli.show.document import Table
+from rlcorr_cli.show.forms.tensorboard import varint
 from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.token_rows import (
-    face,
-    facts_of,
+    facts_of_row,
     far_table,
     far_tokens,
     inert,
     is_partly_rejected,
-    policies,
-    short,
+    policy_headings,
+    short_value,
     text_source,
-    votes,
+    token_face,
+    votes_of_rules,
 )
 
 N_BINS = 61
@@ -101,7 +102,7 @@ def viewer(result: TokenRows) -> Viewer:
         ("kept", "kept"),
         ("n", "length"),
     )
-    end, bars = _histogram(result)
+    end, bars = _ratio_histogram(result)
     colours = [("l", "log-ratio"), ("r", "rollout logp")]
     colours += [("w", "weight")] if any(row.weights is not None for row in result.rows) else []
     colours += [("e", "entropy")] if any(row.entropies is not None for row in result.rows) else []
@@ -129,7 +130,7 @@ def _anchors(names: Iterable[str]) -> Iterator[str]:
 
 def _card(row: OneRow, anchor: str, by: str | None) -> Card:
     prompt = inert(row.texts.get("prompt", ""))
-    data, n_characters = _data(row)
+    data, n_characters = _tokens_as_json(row)
     kept = [not token.rejected_by for token in row.each if token.counts]
     gap = max((abs(ratio) for ratio in row.log_ratios), default=None)
     facts = {name: row.facts.get(name) for name in ("step", "global_step", "reward")}
@@ -144,12 +145,12 @@ def _card(row: OneRow, anchor: str, by: str | None) -> Card:
     }
     return Card(
         anchor=anchor,
-        name=short(row.name),
-        facts=", ".join(facts_of(row, by)),
+        name=short_value(row.name),
+        facts=", ".join(facts_of_row(row, by)),
         problem="" if row.problem is None else inert(row.problem),
-        votes=votes(row),
+        votes=votes_of_rules(row),
         prompt=prompt,
-        last_line=short(prompt.strip().rpartition("\n")[2], LAST_LINE),
+        last_line=short_value(prompt.strip().rpartition("\n")[2], LAST_LINE),
         keys=[(name, "" if value is None else inert(str(value))) for name, value in keys.items()],
         n_tokens=row.n_tokens,
         n_characters=n_characters,
@@ -158,10 +159,10 @@ def _card(row: OneRow, anchor: str, by: str | None) -> Card:
     )
 
 
-def _data(row: OneRow) -> tuple[Markup, int]:
+def _tokens_as_json(row: OneRow) -> tuple[Markup, int]:
     """The tokens of a row as JSON that may stand in a page, and how many characters their text has."""
     tokens, partly = list(row.each), is_partly_rejected(row)
-    texts = [face(token) for token in tokens]
+    texts = [token_face(token) for token in tokens]
     far = {token.place for token in far_tokens(row)}
     flags = [token.counts + 2 * (partly and bool(token.rejected_by)) + 4 * (token.place in far) for token in tokens]
     ids = [token.token for token in tokens]
@@ -169,7 +170,7 @@ def _data(row: OneRow) -> tuple[Markup, int]:
         "t": "".join(texts),
         "n": _integers([len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts]),
         "f": _integers(flags),
-        "p": policies(row),
+        "p": policy_headings(row),
         "c": [_floats(token.log_probs[i] for token in tokens) for i in range(len(row.log_probs))],
         "l": _floats(token.log_ratio for token in tokens),
     }
@@ -197,17 +198,11 @@ def _floats(values: Iterable[Any]) -> str:
 
 
 def _integers(values: Sequence[int]) -> str:
-    """Whole numbers as base 64: seven bits a byte, the lowest first, the eighth set where more follow."""
-    parts = bytearray()
-    for value in values:
-        while value >= 0x80:
-            parts.append(value & 0x7F | 0x80)
-            value >>= 7
-        parts.append(value)
-    return base64.b64encode(parts).decode()
+    """Whole numbers as base 64 of their bytes."""
+    return base64.b64encode(b"".join(map(varint, values))).decode()
 
 
-def _histogram(result: TokenRows) -> tuple[float, list[Bar]]:
+def _ratio_histogram(result: TokenRows) -> tuple[float, list[Bar]]:
     """The log-ratios of all tokens: where the histogram ends on both sides, and its bars; the outer ones hold all that
     lies beyond."""
     ratios = np.array([ratio for row in result.rows for ratio in row.log_ratios])
