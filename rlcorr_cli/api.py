@@ -81,7 +81,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlcorr_cli.api' has no attribute '{name}'")
     value = getattr(import_module(f"rlcorr_cli.{HOMES[name]}"), name)
     if isfunction(value):
-        from rlcorr_cli.commands.python import for_python
+        from rlcorr_cli.commands.declared import for_python
 
         value = for_python(value)
     globals()[name] = value

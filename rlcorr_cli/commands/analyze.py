@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import AllowOverlap, answered, other_plan
+from rlcorr_cli.commands.answers import (
+    AllowOverlap,
+    answered,
+    check_touched,
+    finished,
+    other_plan,
+    quarantines,
+    report_files,
+    sheet_files,
+    with_files,
+)
 from rlcorr_cli.commands.arguments import (
     LOOKING,
     PLAN,
@@ -42,14 +52,6 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import (
-    check_touched,
-    finished,
-    quarantines,
-    report_files,
-    sheet_files,
-    with_files,
-)
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.metrics.diagnostics import DiagnosticSettings

@@ -3,27 +3,103 @@
 A command is a function, in a module that is imported when the command is asked for and imports what it needs when it
 runs, so that help and completion load neither numpy nor pyarrow.  `typed` makes of it what typer takes.
 
-Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.
+Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.  `--help` has what people
+use, `--help-all` every option; which of the two one stands in, its `Opt` says.  Nothing is boxed, and no choice is
+broken inside a word.
 
 typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so it is left
 out, and the declaration of an option checks its value.
 """
 
 import re
+import shutil
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
 from rlcorr_cli.commands import config
-from rlcorr_cli.commands.help_text import HELP_ALL, help_text
+from rlcorr_cli.commands.declared import Declared, Opt
 from rlcorr_cli.errors import UsageError
+
+NARROWEST, WIDEST = 40, 120
+"""Columns between which help takes the width of the terminal."""
+GAP = 2
+LONGEST_LEFT = 34
+"""Characters of an option with its value; what is said of a longer one begins on the next line."""
+HELP = ("-h, --help", "Show this help.")
+HELP_ALL = "--help-all"
+
+
+def help_text(command: str, about: str, options: Mapping[str, Declared], examples: Sequence[str], *, full: bool) -> str:
+    """What `rlcorr COMMAND --help` prints, or with `full` what `--help-all` does."""
+    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+    shown = [(option, option.by) for option in options.values() if isinstance(option.by, Opt) and not option.by.hidden]
+    arguments = [(by.metavar or option.name.upper(), by.help) for option, by in shown if not option.panel]
+    usage = f"Usage: rlcorr {command} [OPTIONS] {' '.join(name for name, _ in arguments)}"
+    panels: dict[str, list[tuple[str, str]]] = {}
+    n_left_out = 0
+    for option, by in shown:
+        if option.panel and (full or not by.rare):
+            panels.setdefault(option.panel, []).append((_option_as_typed(option, by), _help_of_option(option, by)))
+        n_left_out += bool(option.panel) and not full and by.rare
+    panels.setdefault(next(reversed(panels), "Options"), []).append(HELP)
+    # Where the right column begins.
+    longest = min(LONGEST_LEFT, width // 2 - 2 * GAP)
+    every = (*arguments, *(row for rows in panels.values() for row in rows))
+    left = GAP + max(len(name) for name, _ in every if len(name) <= longest) + GAP
+    lines = [
+        usage.rstrip(),
+        "",
+        *textwrap.wrap(about, width),
+        "",
+        *_help_rows(arguments, left, width),
+        *([""] if arguments else []),
+    ]
+    for panel, rows in panels.items():
+        lines += [panel, *_help_rows(rows, left, width), ""]
+    if n_left_out:
+        lines += [f"`rlcorr {command} {HELP_ALL}` has {n_left_out} more options.", ""]
+    return "\n".join([*lines, *examples])
+
+
+def _option_as_typed(option: Declared, by: Opt) -> str:
+    """An option as it is typed: '--mode <decoupled|bypass>'."""
+    flags = ", ".join(sorted(option.flags, key=len))
+    if option.typed is bool:
+        return flags
+    kinds = (option.typed, *get_args(option.typed))
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    plain = "NUMBER" if {int, float} & {*kinds} else "TEXT"
+    value = by.metavar or (f"<{'|'.join(choices)}>" if choices else plain)
+    return f"{flags} {value}"
+
+
+def _help_of_option(option: Declared, by: Opt) -> str:
+    """What is said of an option, with its default where that is a value of one's own."""
+    default = option.default
+    tells = default is None or default is False or default == [] or "default" in by.help
+    return by.help if tells else f"{by.help} [default: {default}]"
+
+
+def _help_rows(rows: Sequence[tuple[str, str]], left: int, width: int) -> list[str]:
+    lines: list[str] = []
+    for name, about in rows:
+        head = " " * GAP + name
+        text = textwrap.wrap(about, width - left, break_on_hyphens=False, break_long_words=False)
+        if len(head) + GAP > left:
+            lines += [head, *(" " * left + line for line in text)]
+        else:
+            lines += [head.ljust(left) + (text[0] if text else ""), *(" " * left + line for line in text[1:])]
+    return [line.rstrip() for line in lines]
+
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "analyze": ("analyze", "analyze"),

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import yardstick
+from rlcorr_cli.commands.answers import (
+    check_touched,
+    junit_file,
+    quarantines,
+    sheet_files,
+    with_files,
+    written,
+    yardstick,
+)
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     RULES,
@@ -32,7 +40,6 @@ from rlcorr_cli.commands.arguments import (
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, with_files, written
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import AllowOverlap, answered, saved_parts
+from rlcorr_cli.commands.answers import (
+    AllowOverlap,
+    answered,
+    check_touched,
+    finished,
+    junit_file,
+    saved_parts,
+    sheet_files,
+    with_files,
+)
 from rlcorr_cli.commands.arguments import (
     COMPARING,
     OUTPUT,
@@ -54,7 +63,6 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, sheet_files, with_files
 from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan

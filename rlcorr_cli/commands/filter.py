@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from rlcorr_cli.commands.answers import check_touched, with_files, written
 from rlcorr_cli.commands.arguments import (
     JOINING,
     OBJECTIVE,
@@ -38,7 +39,6 @@ from rlcorr_cli.commands.choose import (
     objective_under,
 )
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, with_files, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
@@ -252,7 +252,7 @@ def convert(options: ConvertOptions) -> "Converted":
     Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
     without a partner are counted.
     """
-    from rlcorr_cli.runs import convert as converting
+    from rlcorr_cli.runs import filter as filtering
 
     if options.output is None:
         raise UsageError("No output is named.", "Use ⟦output PATH⟧: a .parquet or .jsonl file, or a directory.")
@@ -263,8 +263,8 @@ def convert(options: ConvertOptions) -> "Converted":
     refuse_stdin_twice(reading.paths, () if other is None else other.paths)
     reading, other = with_files(reading), None if other is None else with_files(other)
     read = (*reading.files, *(() if other is None else other.files))
-    notes = check_touched([converting.destination(path, options.overwrite)], read)
-    converted = converting.convert(
+    notes = check_touched([filtering.converted_to(path, options.overwrite)], read)
+    converted = filtering.convert(
         reading,
         path,
         join=other,

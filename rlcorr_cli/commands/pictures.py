@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rlcorr_cli.commands.answers import check_touched, quarantines, report_files, sheet_files, with_files, written
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     OUTPUT,
@@ -24,7 +25,6 @@ from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Act, Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, with_files, written
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run

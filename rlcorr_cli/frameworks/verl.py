@@ -21,8 +21,8 @@ lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and there is 
 
 Last the config of a run, read without a profile: its rollout correction and its DPPO losses, by our own numbers.
 algorithm.rollout_correction is read as the newest release that knows its options does.  policy_loss.loss_mode dppo_tv
-and dppo_kl mask tokens whose divergence has passed clip_ratio_low or _high in their advantage's direction, and weigh the
-others by current / old, at most clip_ratio_c; other modes are objectives, or refused.
+and dppo_kl mask tokens whose divergence has passed clip_ratio_low or _high in their advantage's direction, and weigh
+the others by current / old, at most clip_ratio_c; other modes are objectives, or refused.
 """
 
 import math

@@ -133,7 +133,7 @@ def parse(text: str, suffix: str) -> Document:
         elif suffix == ".json":
             document = Document(parse_json(text))
         elif suffix == ".sh":
-            from rlcorr_cli.plans.launch_scripts import parse_script
+            from rlcorr_cli.plans.yaml_files import parse_script
 
             document = parse_script(text)
         else:

@@ -35,8 +35,7 @@ from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.filter import filter_dump
-from rlcorr_cli.runs.filter_parts import WriteParts
+from rlcorr_cli.runs.filter import WriteParts, filter_dump
 from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, filter_work
 from rlcorr_cli.runs.reading import RetriedSmaller, ShardReading
 from rlcorr_cli.totals.provenance import Provenance
