@@ -46,31 +46,19 @@ def _html(result: Result) -> str:
 
 Result.in_notebook = _html
 
-HOMES = {
-    "Picture": "commands.pictures",
-    "Plan": "plans.plan",
-    "PlanLike": "commands.choose",
-    "Report": "results.report",
-    "analyze": "commands.analyze",
-    "check": "commands.check",
-    "choose_objective": "commands.choose",
-    "choose_plan": "commands.choose",
-    "compare": "commands.compare",
-    "convert": "commands.filter",
-    "correct": "commands.filter",
-    "diagnose": "commands.analyze",
-    "diff": "commands.compare",
-    "explain": "commands.browse",
-    "filter": "commands.filter",
-    "help": "commands.browse",
-    "inspect": "commands.analyze",
-    "plot": "commands.pictures",
-    "presets": "commands.browse",
-    "save": "commands.pictures",
-    "sweep": "commands.compare",
-    "to_html": "commands.pictures",
-    "watch": "commands.watch",
+NAMES = {
+    "commands.analyze": ("analyze", "diagnose", "inspect"),
+    "commands.browse": ("explain", "help", "presets"),
+    "commands.check": ("check",),
+    "commands.choose": ("PlanLike", "choose_objective", "choose_plan"),
+    "commands.compare": ("compare", "diff", "sweep"),
+    "commands.filter": ("convert", "correct", "filter"),
+    "commands.pictures": ("Picture", "plot", "save", "to_html"),
+    "commands.watch": ("watch",),
+    "plans.plan": ("Plan",),
+    "results.report": ("Report",),
 }
+HOMES = {name: module for module, names in NAMES.items() for name in names}
 """Each public name, and the module that it is of."""
 
 __all__ = [*HOMES]

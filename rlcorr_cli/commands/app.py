@@ -101,68 +101,64 @@ def _help_rows(rows: Sequence[tuple[str, str]], left: int, width: int) -> list[s
     return [line.rstrip() for line in lines]
 
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "analyze": ("analyze", "analyze"),
-    "diagnose": ("analyze", "diagnose"),
-    "compare": ("compare", "compare"),
-    "sweep": ("compare", "sweep"),
-    "filter": ("filter", "filter"),
-    "plot": ("pictures", "plot"),
-    "check": ("check", "check"),
-    "watch": ("watch", "watch"),
-    "inspect": ("analyze", "inspect"),
-    "convert": ("filter", "convert"),
-    "diff": ("compare", "diff"),
-    "presets": ("browse", "presets"),
-    "explain": ("browse", "explain"),
-    "help": ("browse", "help"),
-}
-"""Each command, in the order of the list: its module here, and its function there."""
-
-EXAMPLES: Mapping[str, tuple[str, str]] = {
+COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "analyze": (
+        "analyze",
         "rlcorr analyze dump.parquet --group-by step",
         "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
     ),
     "diagnose": (
+        "analyze",
         "rlcorr diagnose dump.parquet",
         "rlcorr diagnose dump.parquet --by group_id --fail-on top_p -o why.html",
     ),
     "compare": (
+        "compare",
         "rlcorr compare dump.parquet",
         "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
     ),
     "sweep": (
+        "compare",
         "rlcorr sweep dump.parquet --vary ratio.seq_mean --target-keep 0.95",
         "rlcorr sweep dump.parquet --is sequence --vary is.high --target-ess 0.5",
     ),
     "filter": (
+        "filter",
         "rlcorr filter dump.parquet --preset token_is --dry-run",
         "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",
     ),
-    "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
+    "plot": (
+        "pictures",
+        "rlcorr plot dump.parquet",
+        "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/",
+    ),
     "check": (
+        "check",
         "rlcorr check dump/ --baseline last.json --update-baseline --max k3_kl=0.01",
         "rlcorr check dump/ --baseline good.json --accept top_p --junit rlcorr.xml",
     ),
-    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json"),
-    "watch": (
-        "rlcorr watch run/ --tb curves.tb",
-        "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
+    "watch": ("watch", "rlcorr watch run/ --tb curves.tb", "rlcorr watch run/ --once --every 0 --exec @@"),
+    "inspect": (
+        "analyze",
+        "rlcorr inspect dump.parquet",
+        "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json",
     ),
     "convert": (
+        "filter",
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
     ),
     "diff": (
+        "compare",
         "rlcorr diff old.parquet new.parquet",
         "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
     ),
-    "presets": ("rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
-    "explain": ("rlcorr explain seq_ess", "rlcorr explain top_p"),
-    "help": ("rlcorr help", "rlcorr help corrections"),
+    "presets": ("browse", "rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
+    "explain": ("browse", "rlcorr explain seq_ess", "rlcorr explain top_p"),
+    "help": ("browse", "rlcorr help", "rlcorr help corrections"),
 }
-"""Two commands that run, with which each command's help ends."""
+"""Each command, in the order of the list: the module here that has its function, and two commands that run, with which
+its help ends."""
 
 LIGHT = ("presets", "explain", "help")
 """Commands that read no dump: they load no library for numbers, and take no defaults from files."""
@@ -170,8 +166,12 @@ LIGHT = ("presets", "explain", "help")
 
 def function(command: str) -> Callable[..., Any]:
     """A command's function."""
-    module, name = COMMANDS[command]
-    return getattr(import_module(f"rlcorr_cli.commands.{module}"), name)
+    return getattr(import_module(f"rlcorr_cli.commands.{COMMANDS[command][0]}"), command)
+
+
+def examples(command: str) -> tuple[str, ...]:
+    """Commands that run, with which a command's help ends."""
+    return COMMANDS[command][1:]
 
 
 def summary(command: str) -> str:
@@ -179,11 +179,10 @@ def summary(command: str) -> str:
 
     To import all modules for the list of commands takes as long as typer.
     """
-    module, name = COMMANDS[command]
-    spec = find_spec(f"rlcorr_cli.commands.{module}")
+    spec = find_spec(f"rlcorr_cli.commands.{COMMANDS[command][0]}")
     # To ask for the type that has this method, importlib.abc's, would load random and tempfile.
     source = spec.loader.get_source(spec.name) if spec and hasattr(spec.loader, "get_source") else None
-    said = re.search(rf'^def {name}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
+    said = re.search(rf'^def {command}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
     return (said[1] if said else (function(command).__doc__ or "")).strip().removesuffix('"""').partition("\n")[0]
 
 
@@ -207,8 +206,9 @@ def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
             from rlcorr_cli.commands.typed import typed
 
             run = typed(name, function(name))
-        examples = "\n".join(("Examples:", *EXAMPLES[name]))
-        app.command(name, cls=Command, help=said, short_help=said, epilog=examples)(run)
+        app.command(name, cls=Command, help=said, short_help=said, epilog="\n".join(("Examples:", *examples(name))))(
+            run
+        )
     return typer.main.get_command(app)
 
 
@@ -259,7 +259,7 @@ def help_of(command: str, *, full: bool) -> str:
         command,
         summary(command),
         options_of(run),
-        ("Examples:", *(f"  {line}" for line in EXAMPLES[command])),
+        ("Examples:", *(f"  {line}" for line in examples(command))),
         full=full,
     )
 

@@ -271,10 +271,3 @@ def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Obj
         **of_block,
     )
     return turned.over(plan.objective).of(plan.plan)
-
-
-def plan_file(plan: Any) -> str | None:
-    """The file that a plan comes from, if any."""
-    if isinstance(plan, ChosenPlan):
-        return plan.file
-    return str(plan) if isinstance(plan, str | Path) else None

@@ -36,31 +36,10 @@ from rlcorr_cli.show import forms
 if TYPE_CHECKING:
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.reading.dump import Dump
-    from rlcorr_cli.results.checked import Checked
-    from rlcorr_cli.results.compared import Comparison
-    from rlcorr_cli.results.diagnosed import DiagnosedDump
-    from rlcorr_cli.results.diffed import Diff
-    from rlcorr_cli.results.inspected import Inspected, TokenRows
+    from rlcorr_cli.records.record import Result
     from rlcorr_cli.results.report import Report
-    from rlcorr_cli.results.swept import Sweep
-    from rlcorr_cli.results.watched import Watched
-    from rlcorr_cli.results.written import Converted, Filtered
     from rlcorr_cli.runs.reading import OpenDump
     from rlcorr_cli.show.figures import Drawn
-
-    Result = (
-        Report
-        | DiagnosedDump
-        | Comparison
-        | Sweep
-        | Diff
-        | Inspected
-        | TokenRows
-        | Filtered
-        | Converted
-        | Checked
-        | Watched
-    )
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -224,7 +203,8 @@ def to_html(result: "Result") -> str:
     from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.page_html(document_of(_a_result(result)))
+    _refuse_other(result)
+    return page.page_html(document_of(result))
 
 
 def save(result: "Result | Picture", path: str | Path) -> Path:
@@ -237,7 +217,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
         return _save_picture(result, path)
     from rlcorr_cli.results.report import Report
 
-    result = _a_result(result)
+    _refuse_other(result)
     if isinstance(result, Report):
         columns = len(result.groups[0].key) if result.groups else 0
         (place,) = report_files(path, n_group_columns=columns)
@@ -268,17 +248,15 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
     return staged.path
 
 
-def _a_result(result: Any) -> "Result":
-    """The result, if it is one; a UsageError if not."""
+def _refuse_other(result: Any) -> None:
+    """A UsageError of what is no result."""
     from rlcorr_cli.show import DOCUMENTS
 
     if type(result).__name__ not in DOCUMENTS:
         raise UsageError(f"That is not a result, but {kind_of(result)}.", "Take what `analyze` or `diff` returned.")
-    known: Result = result
-    return known
 
 
-def _inputs(result: "Result") -> "Iterator[str]":
+def _inputs(result: Any) -> Iterator[str]:
     """The files that a result is of, which it is not written over."""
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.watched import Watched

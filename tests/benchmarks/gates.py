@@ -32,8 +32,8 @@ import pyarrow as pa
 from designs import Rows
 
 from rlcorr_cli.api import analyze, save
+from rlcorr_cli.commands import app
 from rlcorr_cli.commands import main as command_line
-from rlcorr_cli.commands.app import EXAMPLES
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
@@ -115,7 +115,7 @@ def table(rows: Rows, first_prompt: int) -> pa.Table:
 
 def examples() -> tuple[str, ...]:
     """The options of each gate that README, `check --help` and `help ci` show, but for WITHOUT_EFFECT."""
-    texts = ((ROOT / "README.md").read_text("utf-8"), "\n".join(EXAMPLES["check"]), CI.read_text("utf-8"))
+    texts = ((ROOT / "README.md").read_text("utf-8"), "\n".join(app.examples("check")), CI.read_text("utf-8"))
     lines = [found for text in texts for found in re.findall(r"^[ \-]*(?:run: )?rlcorr (check [^#\n]*)", text, re.M)]
     gates: dict[str, None] = {}
     for line in lines:
