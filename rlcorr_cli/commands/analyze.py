@@ -44,13 +44,7 @@ from rlcorr_cli.commands.arguments import (
     request,
     several,
 )
-from rlcorr_cli.commands.choose import (
-    HowCorrected,
-    PlanOptions,
-    asks_for_plan,
-    chosen_plan,
-    objective_under,
-)
+from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly, takes
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging

@@ -202,8 +202,7 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
         if wanted is not None and wanted != had:
             says = "was measured without" if had in (None, "") else f"was measured with {had}"
             raise UsageError(
-                f"{option}: {wanted} is asked for, and {path} {says}.",
-                "Leave it out, or measure the dump again.",
+                f"{option}: {wanted} is asked for, and {path} {says}.", "Leave it out, or measure the dump again."
             )
 
 

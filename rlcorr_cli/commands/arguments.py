@@ -70,10 +70,7 @@ Dumps = Annotated[
     ),
 ]
 DUMPS_OR_REPORT = Opt(
-    help="A dump, or one report.json of `analyze -o`.",
-    python="Or a Report.",
-    typed=list[str],
-    metavar="DUMP...",
+    help="A dump, or one report.json of `analyze -o`.", python="Or a Report.", typed=list[str], metavar="DUMP..."
 )
 FormatName = Annotated[
     str,
@@ -144,10 +141,7 @@ Limit = Annotated[
 ]
 
 
-OnBadRow = Annotated[
-    Literal["error", "skip"],
-    Opt(help="Stop at bad rows (default), or skip them.", panel=READING),
-]
+OnBadRow = Annotated[Literal["error", "skip"], Opt(help="Stop at bad rows (default), or skip them.", panel=READING)]
 Nonfinite = Annotated[
     NonfiniteAction,
     Opt(

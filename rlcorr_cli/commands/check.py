@@ -109,12 +109,7 @@ class CheckOptions(HowCorrected):
     min: AtLeast = None
     baseline: Annotated[
         "Report | str | Path | None",
-        Opt(
-            help="Saved report to compare with (`rlcorr help ci`).",
-            panel=RULES,
-            typed=TEXT,
-            metavar="REPORT",
-        ),
+        Opt(help="Saved report to compare with (`rlcorr help ci`).", panel=RULES, typed=TEXT, metavar="REPORT"),
     ] = None
     update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False
     max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=50%.", "METRIC=N[%]")] = None
@@ -131,13 +126,7 @@ class CheckOptions(HowCorrected):
         ),
     ] = ()
     accept: Accept = ()
-    expect: Annotated[
-        Literal["equal"] | None,
-        Opt(
-            help="Fail unless both columns are bit-equal.",
-            panel=RULES,
-        ),
-    ] = None
+    expect: Annotated[Literal["equal"] | None, Opt(help="Fail unless both columns are bit-equal.", panel=RULES)] = None
     strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False
     group_by: GroupBy = ()
     cluster_by: ClusterBy = None
@@ -147,8 +136,7 @@ class CheckOptions(HowCorrected):
     output: PageOutputs = ()
     overwrite: Overwrite = False
     summary: Annotated[
-        str | Path | None,
-        PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary),
+        str | Path | None, PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary)
     ] = None
 
 

@@ -298,11 +298,7 @@ def diff(
     ],
     pair_by: Annotated[
         str | None,
-        Opt(
-            help="Column that matches rows (default: sample_id and step).",
-            panel=COMPARING,
-            metavar="COLUMN",
-        ),
+        Opt(help="Column that matches rows (default: sample_id and step).", panel=COMPARING, metavar="COLUMN"),
     ] = None,
     all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=COMPARING)] = False,
     min_effect: Annotated[

@@ -229,13 +229,7 @@ class ConvertOptions:
         ),
     ] = None
     on: Annotated[
-        Names,
-        Opt(
-            help="Columns that match the rows of the two files.",
-            panel=JOINING,
-            typed=str,
-            metavar="A,B,...",
-        ),
+        Names, Opt(help="Columns that match the rows of the two files.", panel=JOINING, typed=str, metavar="A,B,...")
     ] = "sample_id"
     format: FormatName = Read.format
     map: Map = None

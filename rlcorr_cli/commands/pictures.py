@@ -272,10 +272,7 @@ def _inputs(result: Any) -> Iterator[str]:
 
 
 def _read(
-    kinds: Sequence[str],
-    reading: ReadRequest,
-    chosen: "ChosenPlan",
-    as_read: "Callable[[Dump], OpenDump]",
+    kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", as_read: "Callable[[Dump], OpenDump]"
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more.
 

@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands.answers import check_touched, written
-from rlcorr_cli.commands.arguments import (
-    TEXT,
-    WATCHING,
-    Files,
-    HowRead,
-    computing,
-    request,
-)
+from rlcorr_cli.commands.arguments import TEXT, WATCHING, Files, HowRead, computing, request
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
@@ -91,12 +84,7 @@ class WatchOptions(PlanOptions, HowRead):
     ] = STATE
     tb: Annotated[
         str | Path | None,
-        Act(
-            help="Also write each step's metrics for TensorBoard.",
-            panel=WATCHING,
-            typed=TEXT,
-            metavar="DIR",
-        ),
+        Act(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, typed=TEXT, metavar="DIR"),
     ] = None
     exec: Annotated[
         str | None,

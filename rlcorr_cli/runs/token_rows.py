@@ -122,12 +122,7 @@ class Choice:
 
 
 def token_rows(
-    dump: Dump,
-    chosen: ChosenPlan,
-    computing: Computing,
-    choice: Choice,
-    *,
-    tokenizer: TokenizerProcess | None = None,
+    dump: Dump, chosen: ChosenPlan, computing: Computing, choice: Choice, *, tokenizer: TokenizerProcess | None = None
 ) -> TokenRows:
     """Rows of a dump token by token; bad ones are shown only where they are named."""
     check_quarantine(dump)
