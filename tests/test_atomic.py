@@ -14,10 +14,9 @@ import pytest
 from limits import LIMIT_SECONDS, LimitedProcess
 
 from rlcorr_cli.errors import OutputError, UsageError
-from rlcorr_cli.files import temporaries
-from rlcorr_cli.files.destinations import DUMP, Destination, check_run
+from rlcorr_cli.files import destinations
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run, sweep, temporary_name
 from rlcorr_cli.files.outputs import Outputs
-from rlcorr_cli.files.temporaries import sweep, temporary_name
 
 WAYS = ("links", "renames")
 """How a new file is given its name, and how where a file system has no links."""
@@ -416,7 +415,7 @@ def gone() -> int:
 def named(folder: Path, *, host: str | None = None, pid: int | None = None, state: str = "part") -> Path:
     """A temporary as another process would call it."""
     pid = gone() if pid is None else pid
-    return folder / f".rlcorr-{host or temporaries._host()}-{pid}-{os.urandom(8).hex()}.{state}"
+    return folder / f".rlcorr-{host or destinations._host()}-{pid}-{os.urandom(8).hex()}.{state}"
 
 
 def test_litter_of_a_process_that_is_gone_is_removed_and_told_of(tmp_path: Path) -> None:
@@ -445,7 +444,7 @@ def test_litter_of_another_host_is_removed_after_a_day(tmp_path: Path) -> None:
     old.touch()
     working.mkdir()
     (working / "part-00000.parquet").touch()
-    long_ago = time.time() - temporaries.OLD_SECONDS - 60
+    long_ago = time.time() - destinations.OLD_SECONDS - 60
     os.utime(old, (long_ago, long_ago))
     os.utime(working, (long_ago, long_ago))  # its part is new
     (note,) = sweep([tmp_path])
@@ -464,7 +463,7 @@ def test_what_is_no_litter_is_not_touched(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     (tmp_path / alike.replace(f"-{dead}-", f"-0{dead}-")).touch()
     before = left(tmp_path)
-    long_ago = time.time() - temporaries.OLD_SECONDS - 60
+    long_ago = time.time() - destinations.OLD_SECONDS - 60
     for name in before:
         os.utime(tmp_path / name, (long_ago, long_ago), follow_symlinks=False)
     assert sweep([tmp_path]) == ()

@@ -22,7 +22,7 @@ from rlcorr_cli.causes.of_tokens import COPIES
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.reading.row_places import resolved
+from rlcorr_cli.reading.batches import resolved
 from rlcorr_cli.totals.lists import first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_sample import Index, RowSample
 

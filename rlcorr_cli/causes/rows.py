@@ -20,7 +20,7 @@ from rlcorr_cli.causes.numbers import once, ratio, weighted_quantile
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
-from rlcorr_cli.reading.row_places import all_resolved
+from rlcorr_cli.reading.batches import all_resolved
 from rlcorr_cli.totals.histogram import Floats
 from rlcorr_cli.totals.lists import starts_of
 from rlcorr_cli.totals.row_sample import RowSample

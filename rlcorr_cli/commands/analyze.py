@@ -55,7 +55,7 @@ from rlcorr_cli.show import forms
 if TYPE_CHECKING:
     from rlcorr_cli.causes.features import Yardstick
     from rlcorr_cli.frameworks.chosen import ChosenPlan
-    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
+    from rlcorr_cli.reading.token_text import TokenizerProcess
     from rlcorr_cli.results.diagnosed import DiagnosedDump
     from rlcorr_cli.results.inspected import Inspected, TokenRows
     from rlcorr_cli.results.report import Report
@@ -175,7 +175,7 @@ def _worst_rows(read: "OpenDump", chosen: "ChosenPlan", tokenizer: "TokenizerPro
     """The rows that the page of a report ends with; None of a dump that would take long to read again, or cannot be."""
     from rlcorr_cli.runs.token_rows import Choice, token_rows
 
-    if read.dump.stdin is not None or sum(source.n_bytes for source in read.dump.sources) > LARGEST_READ_AGAIN:
+    if read.dump.is_piped or sum(source.n_bytes for source in read.dump.sources) > LARGEST_READ_AGAIN:
         return None
     bad_rows = replace(read.dump.request.bad_rows, action="skip", quarantine=None, max_fraction=1.0)
     dump = read.dump.with_request(group_by=(), bad_rows=bad_rows)
@@ -316,7 +316,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
 
 def _tokenizer(source: str | Path) -> "TokenizerProcess":
     """The tokenizer of that name."""
-    from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
+    from rlcorr_cli.reading.token_text import TokenizerProcess
 
     if not str(source) or "\0" in str(source):
         raise UsageError(f"⟦tokenizer⟧ should name a file, not {shortened(source)}.", "Name a tokenizer.json.")

@@ -74,10 +74,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     args = sys.argv[1:] if args is None else args
     if not {"ray", "--engine=ray"} & {*args}:
         _end(run(args, interrupt.install))
-    from rlcorr_cli.engines import ray_guard
+    from rlcorr_cli.engines import ray_cluster
 
     said = mmap.mmap(-1, 1)
-    _end(run(args, partial(ray_guard.fork, said, args)), said)
+    _end(run(args, partial(ray_cluster.fork, said, args)), said)
 
 
 def _end(status: int, said: mmap.mmap | None = None) -> NoReturn:

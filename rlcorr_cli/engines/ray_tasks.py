@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.in_order import AHEAD, Engine, cores, in_order
+from rlcorr_cli.engines.processes import MOST_RUNS, lost, packed, unpacked
 from rlcorr_cli.engines.ray_cluster import Cluster, broken, connected
 from rlcorr_cli.engines.ray_worker import NodeView, Reading, packed_shard, run_shard
-from rlcorr_cli.engines.remote import MOST_RUNS, lost, packed, unpacked
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.files.disk import DISK
 from rlcorr_cli.files.services import SERVICES

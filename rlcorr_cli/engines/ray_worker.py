@@ -58,7 +58,7 @@ def run_shard(reading: Reading, packed: bytes) -> tuple[NodeView, list[bytes]]:
     lacks = tuple(name for name in reading.needed if find_spec(name) is None)
     if lacks:
         return NodeView(node=_node(), lacks=lacks), []
-    from rlcorr_cli.engines.remote import outcomes
+    from rlcorr_cli.engines.processes import outcomes
 
     with _as_driver(reading):
         shard, view = _as_seen_here(pickle.loads(packed))

@@ -1,9 +1,9 @@
 """Where files lie, on a disk or in an object store, and how a run's outputs get there.
 
 To read: `filesystem(path)` gives the file system of a path or URI (`disk`, `stores`), which containers, sources and
-searches ask, and never `os`.  `services` knows the kinds of stores, `buckets` and `hub` ask them, `search` has globs.
-To write: `destinations` compares all paths of a run before it starts; `outputs` writes under temporary names and gives
-the final ones together; `temporaries` finds what killed runs left.
+searches ask, and never `os`.  `services` knows the kinds of stores, `buckets` and `hub` ask them.
+To write: `destinations` compares all paths of a run before it starts, and finds what killed runs left; `outputs` writes
+under temporary names and gives the final ones together.
 """
 
 from typing import TYPE_CHECKING

@@ -119,14 +119,15 @@ class Bucket:
 
     def __init__(self, reading: Any, writing: Any, other_region: Callable[[], str]) -> None:
         """reading, writing: obstore's clients.  other_region: that the bucket is in, if it is not the one asked."""
+        import obstore
+
+        self._obstore: Any = obstore
         self._reading, self._writing, self._other_region = reading, writing, other_region
 
     def found(self, key: str) -> Found:
         """An object as it is now."""
-        import obstore
-
         with self._as_os_error():
-            return _found(obstore.head(self._reading, key))
+            return _found_object(self._obstore.head(self._reading, key))
 
     def is_folder(self, key: str) -> bool:
         """Whether anything lies below it."""
@@ -134,54 +135,47 @@ class Bucket:
 
     def pages(self, folder: str, *, recursive: bool, at_once: int = PAGE) -> Iterator[tuple[list[Found], list[str]]]:
         """Files and folders in a folder, some at a time as they come; or all files below, whose names tell folders."""
-        import obstore
-
         below = f"{folder}/".lstrip("/")
         with self._as_os_error():
             if not recursive:
-                listed = obstore.list_with_delimiter(self._reading, below)
-                yield _files(listed["objects"], folder), list(listed["common_prefixes"])
+                listed = self._obstore.list_with_delimiter(self._reading, below)
+                yield _files_of_page(listed["objects"], folder), list(listed["common_prefixes"])
                 return
-            for page in obstore.list(self._reading, below, chunk_size=at_once):
-                yield _files(page, folder), []
+            for page in self._obstore.list(self._reading, below, chunk_size=at_once):
+                yield _files_of_page(page, folder), []
 
     def reader(self, found: Found) -> Callable[[int, int], Any]:
         """What gives the bytes of an object from a place on, so many, as a buffer."""
-        import obstore
 
         def read(start: int, n: int) -> Any:
             with self._as_os_error():
-                return obstore.get_range(self._reading, found.key, start=start, length=n)
+                return self._obstore.get_range(self._reading, found.key, start=start, length=n)
 
         return read
 
     def upload(self, key: str, size: int | None) -> Upload:
         """size: of the object, if it is known: then no more than one part is under way, and the last `write` returns
         when all the others have come."""
-        import obstore
-
         # What is left for the end is less than a byte for each part, and never nothing.
         part, at_once = PART_BYTES, PARTS_AT_ONCE
         if size is not None and size > PART_BYTES:
             part, at_once = (size - 1) // min(size // PART_BYTES, MOST_PARTS), 1
         with self._as_os_error():
-            writer = obstore.open_writer(self._writing, key, buffer_size=part, max_concurrency=at_once)
+            writer = self._obstore.open_writer(self._writing, key, buffer_size=part, max_concurrency=at_once)
         aborted = InterruptedError()
         return Upload(writer, self._as_os_error, partial(writer.__exit__, type(aborted), aborted, None))
 
     def put(self, key: str, data: bytes, *, new: bool) -> None:
         """A whole object in one request.  new: a FileExistsError where another has the name."""
-        import obstore
-
         with self._as_os_error():
             try:
                 mode = "create" if new else "overwrite"
-                obstore.put(self._writing, key, data, use_multipart=False, mode=mode)
-            except obstore.exceptions.BaseError as error:
+                self._obstore.put(self._writing, key, data, use_multipart=False, mode=mode)
+            except self._obstore.exceptions.BaseError as error:
                 if not new or "501 Not Implemented" not in str(error):
                     raise
                 # Some servers of S3's kind do not know the condition; it was looked a moment before.
-                obstore.put(self._writing, key, data, use_multipart=False)
+                self._obstore.put(self._writing, key, data, use_multipart=False)
 
     def delete(self, key: str) -> None:
         """Remove an object; some stores raise a FileNotFoundError where it is not there."""
@@ -193,10 +187,8 @@ class Bucket:
             self._delete([file.key for file in files])
 
     def _delete(self, keys: Sequence[str]) -> None:
-        import obstore
-
         with self._as_os_error():
-            obstore.delete(self._writing, keys)
+            self._obstore.delete(self._writing, keys)
 
     @contextmanager
     def _as_os_error(self) -> Generator[None]:
@@ -214,14 +206,14 @@ class Bucket:
             raise OSError(text) from error
 
 
-def _found(told: Mapping[str, Any]) -> Found:
-    time = told["last_modified"]
-    return Found(told["path"], told["size"], (told["e_tag"] or "", int(time.timestamp())), time)
+def _found_object(entries: Mapping[str, Any]) -> Found:
+    time = entries["last_modified"]
+    return Found(entries["path"], entries["size"], (entries["e_tag"] or "", int(time.timestamp())), time)
 
 
-def _files(told: Iterable[Mapping[str, Any]], folder: str) -> list[Found]:
+def _files_of_page(entries: Iterable[Mapping[str, Any]], folder: str) -> list[Found]:
     """Without the empty object that some tools leave for the folder itself."""
-    return [_found(each) for each in told if each["path"] != folder]
+    return [_found_object(each) for each in entries if each["path"] != folder]
 
 
 def bucket(scheme: str, place: str, query: str) -> Bucket:
@@ -309,12 +301,12 @@ def _profile() -> tuple[str, dict[str, str]]:
 
 def _aws_credentials(command: Sequence[str]) -> dict[str, Any]:
     """Keys that a command prints, as AWS's own tools ask for them."""
-    told = json.loads(_printed(command))
-    expires = told.get("Expiration")
+    entries = json.loads(_printed(command))
+    expires = entries.get("Expiration")
     return {
-        "access_key_id": told["AccessKeyId"],
-        "secret_access_key": told["SecretAccessKey"],
-        "token": told.get("SessionToken"),
+        "access_key_id": entries["AccessKeyId"],
+        "secret_access_key": entries["SecretAccessKey"],
+        "token": entries.get("SessionToken"),
         "expires_at": datetime.fromisoformat(expires) if expires else None,
     }
 
@@ -354,7 +346,7 @@ def _google(place: str, asked: dict[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"base_url": endpoint} if endpoint else {}
     file = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if place.startswith("anonymous@") or (endpoint and not file):
-        # To write, obstore asks the machine for a token, even where it is told to use none.
+        # To write, obstore asks the machine for a token, even where it is entries to use none.
         return settings | ({"bearer_token": "anonymous"} if endpoint else {"skip_signature": True})
     with suppress(OSError, ValueError):
         if file and json.loads(Path(file).read_bytes()).get("type") not in GOOGLE_FILES:

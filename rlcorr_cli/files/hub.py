@@ -36,7 +36,7 @@ class Hub:
         info = self._info(key)
         if info["type"] != "file":
             raise FileNotFoundError(key)
-        return _found(key, info)
+        return _found_file(key, info)
 
     def is_folder(self, key: str) -> bool:
         """Whether a folder is there; git has no empty ones."""
@@ -59,7 +59,7 @@ class Hub:
         if not entries:
             self._check_repository()
         infos = {path.removeprefix(start): info for path, info in entries.items() if path.strip("/") != name}
-        files = [_found(key, info) for key, info in infos.items() if info["type"] == "file"]
+        files = [_found_file(key, info) for key, info in infos.items() if info["type"] == "file"]
         yield files, [key for key, info in infos.items() if info["type"] != "file"]
 
     def reader(self, found: Found) -> Callable[[int, int], bytes]:
@@ -120,7 +120,7 @@ class Hub:
             return self._files.info(f"{self._repository}/{key}".rstrip("/"), refresh=True, expand_info=bool(key))
 
 
-def _found(key: str, info: Mapping[str, Any]) -> Found:
+def _found_file(key: str, info: Mapping[str, Any]) -> Found:
     state = tuple(str(info[name]) for name in STATES if info.get(name))
     return Found(key, info.get("size") or 0, state, getattr(info.get("last_commit"), "date", None))
 

@@ -1,6 +1,6 @@
 """The outputs of one run: each appears whole or not at all.
 
-Each is written under a temporary name beside its place, or, where it is meant for a store, in the folder for temporary
+Item is written under a temporary name beside its place, or, where it is meant for a store, in the folder for temporary
 files.  `publish` looks whether any place was taken meanwhile, sends what is large to its store, and then gives all of
 them their names: in stores first, where it may still fail.  Whoever reads a place sees the old content or the new.
 
@@ -23,12 +23,20 @@ import stat
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from rlcorr_cli.errors import OutputError
-from rlcorr_cli.files.destinations import Destination, folder_here, is_remote, names_in, store_of
-from rlcorr_cli.files.temporaries import ASIDE, NAME, discard, temporary_name
+from rlcorr_cli.files.destinations import (
+    ASIDE,
+    NAME,
+    Destination,
+    discard,
+    folder_here,
+    is_remote,
+    names_in,
+    store_of,
+    temporary_name,
+)
 from rlcorr_cli.frozen import frozen
 
 if TYPE_CHECKING:
@@ -45,7 +53,7 @@ LARGE_BYTES = 1 << 23
 AT_ONCE = 8
 """Objects of a folder that are under way at a time."""
 
-Each = TypeVar("Each")
+Item = TypeVar("Item")
 
 _has_begun = False
 
@@ -93,7 +101,7 @@ class Outputs:
     def __enter__(self) -> "Outputs":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for upload in self._uploads.values():
             upload.abort()
         for staged in self._staged:
@@ -196,7 +204,7 @@ class Outputs:
         for staged in self._staged:
             if is_remote(staged.place) and not staged.goes and not staged.shared:
                 with as_output_error(staged.destination):
-                    _each(self._send, [one for one in staged.objects if one[0].stat().st_size > LARGE_BYTES])
+                    _several_at_once(self._send, [one for one in staged.objects if one[0].stat().st_size > LARGE_BYTES])
         global _has_begun
         _has_begun = _has_begun or bool(self._staged)
         here = [staged for staged in self._staged if not is_remote(staged.place)]
@@ -273,7 +281,7 @@ class Outputs:
             try:
                 for name in older[-1:]:
                     store.delete(f"{uri}/{name}")
-                _each(show, objects[:-1])
+                _several_at_once(show, objects[:-1])
                 for name in {*older[:-1]} - {path.name for _, path in objects[:-1]}:
                     store.delete(f"{uri}/{name}")
                 show(objects[-1])
@@ -450,7 +458,7 @@ def _discard(staged: _Staged) -> None:
 
     with suppress(OutputError):
         if not staged.replaces:
-            _each(delete_own, names_in(staged.place))
+            _several_at_once(delete_own, names_in(staged.place))
         _delete(staged.temporary)
 
 
@@ -464,7 +472,7 @@ def _seal_last(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (name.startswith("_"), name))
 
 
-def _each(act: Callable[[Each], None], ones: Collection[Each]) -> None:
+def _several_at_once(act: Callable[[Item], None], ones: Collection[Item]) -> None:
     """Do it with each, several at a time, as nearly all of it is waiting; whatever fails, none is under way after."""
     if len(ones) < 2:
         for one in ones:

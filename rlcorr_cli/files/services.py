@@ -77,14 +77,7 @@ HUGGING_FACE = Service(
     example="hf://datasets/OWNER/NAME/PATH",
     unseen="A private one is not seen without HF_TOKEN.",
 )
-SERVICES = {
-    "s3": AWS,
-    "gs": GOOGLE,
-    "gcs": GOOGLE,
-    "abfs": AZURE,
-    "abfss": AZURE,
-    "hf": HUGGING_FACE,
-}
+SERVICES = {"s3": AWS, "gs": GOOGLE, "gcs": GOOGLE, "abfs": AZURE, "abfss": AZURE, "hf": HUGGING_FACE}
 """Scheme of a URI -> what it names."""
 
 AZURE_FOLDERS = ".dfs.core.windows.net"

@@ -25,8 +25,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files.buckets import Bucket, Found, Upload, bucket
-from rlcorr_cli.files.disk import Contents, Status, changed, utc_minute
-from rlcorr_cli.files.search import literal_start, matches
+from rlcorr_cli.files.disk import Contents, Placed, Status, changed, literal_start, matches, utc_minute
 from rlcorr_cli.files.services import SERVICES, StoreRequest, missing, refused, uri_parts
 from rlcorr_cli.places import Stamp, Uri
 
@@ -79,27 +78,18 @@ class Kept:
         return self.start
 
 
-class Ranges(io.RawIOBase):
-    """A file with a place of its own, as Arrow asks for it: what it asks for is one request, and comes as a buffer."""
+class Ranges(Placed):
+    """As Arrow asks for a file: what it asks for is one request, and comes as a buffer."""
 
     def __init__(self, kept: Kept) -> None:
-        self._kept, self._at = kept, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._kept.found.n_bytes}[whence] + offset
-        return self._at
+        super().__init__(kept.found.n_bytes)
+        self._kept = kept
 
     def read_buffer(self, n: int, /) -> Any:
         """From its place on, and no more than there is."""
-        n = min(n, self._kept.found.n_bytes - self._at)
-        data = self._kept.read(self._at, n) if n > 0 else b""
-        self._at += len(data)
+        n = min(n, self.n_bytes - self.at)
+        data = self._kept.read(self.at, n) if n > 0 else b""
+        self.at += len(data)
         return data
 
     def read(self, n: int = -1, /) -> bytes:
@@ -118,21 +108,21 @@ class Bytes(Ranges):
         self._first, self._piece, self._ahead = 0, b"", 0
 
     def readinto(self, buffer: Any, /) -> int:
-        at = self._at
+        at = self.at
         if not 0 <= at - self._first < len(self._piece):
             goes_on = at == self._first + len(self._piece)
             self._ahead = min(2 * self._ahead, MOST_BYTES) if goes_on and self._ahead else FIRST_BYTES
-            self._first, self._piece = at, self._asked_for(max(self._ahead, len(buffer)))
+            self._first, self._piece = at, self._bytes_asked_for(max(self._ahead, len(buffer)))
         start = at - self._first
         piece = self._piece[start : start + len(buffer)]
         buffer[: len(piece)] = piece
-        self._at = at + len(piece)
+        self.at = at + len(piece)
         return len(piece)
 
-    def _asked_for(self, n: int) -> bytes:
+    def _bytes_asked_for(self, n: int) -> bytes:
         try:
-            if self._at < FIRST_BYTES or self._kept.found.n_bytes <= SMALL_BYTES:
-                return self._kept.first()[self._at :]
+            if self.at < FIRST_BYTES or self.n_bytes <= SMALL_BYTES:
+                return self._kept.first()[self.at :]
             return bytes(self.read_buffer(n))
         except OSError as error:
             raise self._explained(error) or error from error
@@ -181,7 +171,7 @@ class Store:
         self._lock = threading.Lock()
 
     def status(self, path: str) -> Status:
-        found = self._asked_again(path).found
+        found = self._fresh(path).found
         return Status(found.n_bytes, found.stamp, None if found.time is None else utc_minute(found.time.timestamp()))
 
     def stamp(self, path: str) -> Stamp:
@@ -204,7 +194,7 @@ class Store:
         return {path: stamp for path, stamp in found.items() if not _is_hidden(path, directory)}
 
     def _stamps(self, folder: str) -> dict[str, Stamp]:
-        files, _ = self._found(folder, recursive=True)
+        files, _ = self._found_below(folder, recursive=True)
         return {self._uri(file.key): file.stamp for file in files}
 
     def is_directory(self, path: str) -> bool:
@@ -222,13 +212,13 @@ class Store:
         return self.is_file(path) or self.is_folder(path)
 
     def below(self, directory: str) -> Iterator[str]:
-        files, _ = self._listed(directory, True)
+        files, _ = self._uris_below(directory, True)
         return (path for path in files if not _is_hidden(path, directory))
 
     def matches(self, pattern: str) -> tuple[set[str], set[str]]:
         _, _, path = uri_parts(pattern)
         folder, parts = literal_start(path)
-        files, folders = matches(f"{self._start}/{folder}".rstrip("/"), parts, self._listed)
+        files, folders = matches(f"{self._start}/{folder}".rstrip("/"), parts, self._uris_below)
         if not any(part.startswith("_") for part in path.split("/")):
             files, folders = ({hit for hit in hits if "/_" not in hit} for hits in (files, folders))
         return files, {hit for folder in folders for hit in self.below(folder)}
@@ -277,7 +267,7 @@ class Store:
             kept = self._kept.get(path)
             if kept is not None and self._is_other(path, kept.found.stamp):
                 return changed(path)
-        return refused(self._asked(path), error) if isinstance(error, OSError) else None
+        return refused(self._request(path), error) if isinstance(error, OSError) else None
 
     def upload(self, path: str, size: int | None = None) -> Upload:
         """A new object to be written; size: if it is known."""
@@ -301,13 +291,13 @@ class Store:
 
     def names(self, directory: str) -> list[str]:
         """What is in a directory, hidden or not, sorted; a folder's name ends in a /."""
-        files, folders = self._listed(directory, False)
+        files, folders = self._uris_below(directory, False)
         start = len(directory) + 1
         return sorted([*(file[start:] for file in files), *(f"{folder[start:]}/" for folder in folders)])
 
     def size_and_time(self, path: str) -> tuple[int, float]:
         """Bytes of an object or of all below a directory, and when the newest was written, in seconds."""
-        files = [self._asked_for(path).found] if self.is_file(path) else self._found(path, recursive=True)[0]
+        files = [self._looked_up(path).found] if self.is_file(path) else self._found_below(path, recursive=True)[0]
         times = [file.time.timestamp() for file in files if file.time]
         return sum(file.n_bytes for file in files), max(times, default=0.0)
 
@@ -324,16 +314,16 @@ class Store:
         except FileExistsError:
             raise
         except OSError as error:
-            raise refused(self._asked(path), error) from error
+            raise refused(self._request(path), error) from error
 
     def _is_other(self, path: str, stamp: Stamp) -> bool:
         """Whether another file than that of the stamp is there now, or none."""
         try:
-            return self._asked_for(path).found.stamp != stamp
+            return self._looked_up(path).found.stamp != stamp
         except DataError:
             return True
 
-    def _asked(self, path: str) -> StoreRequest:
+    def _request(self, path: str) -> StoreRequest:
         return StoreRequest(path, self._query)
 
     def _key(self, path: str) -> str:
@@ -342,11 +332,11 @@ class Store:
     def _opened(self, path: str) -> Kept:
         with self._lock:
             kept = self._kept.get(path)
-        return kept or self._asked_again(path)
+        return kept or self._fresh(path)
 
-    def _asked_again(self, path: str) -> Kept:
+    def _fresh(self, path: str) -> Kept:
         """The file as it is now; the one that is kept, if it is still the same."""
-        opened = self._asked_for(path)
+        opened = self._looked_up(path)
         with self._lock:
             kept = self._kept.pop(path, opened)
             self._kept[path] = kept = kept if kept.found.stamp == opened.found.stamp else opened
@@ -354,23 +344,23 @@ class Store:
                 self._kept.popitem(last=False)
         return kept
 
-    def _asked_for(self, path: str) -> Kept:
+    def _looked_up(self, path: str) -> Kept:
         key = self._key(path)
         with self._with_cause(path):
             try:
                 found = self._objects.found(key)
                 return Kept(found=found, read=self._objects.reader(found))
             except FileNotFoundError as error:  # of no such key, or no such bucket, which a request does not tell
-                files, folders = self._found(path.rpartition("/")[0], path)
+                files, folders = self._found_below(path.rpartition("/")[0], path)
                 beside = (file.key for file in files), folders
-                raise missing(self._asked(path), map(os.path.basename, chain(*beside))) from error
+                raise missing(self._request(path), map(os.path.basename, chain(*beside))) from error
 
-    def _listed(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
+    def _uris_below(self, directory: str, recursive: bool) -> tuple[list[str], list[str]]:
         """The URIs of the files and of the folders below, sorted; none where there is no such folder."""
-        files, folders = self._found(directory, recursive=recursive)
+        files, folders = self._found_below(directory, recursive=recursive)
         return sorted(self._uri(file.key) for file in files), sorted(map(self._uri, folders))
 
-    def _found(self, directory: str, asked: str = "", *, recursive: bool = False) -> tuple[list[Found], set[str]]:
+    def _found_below(self, directory: str, asked: str = "", *, recursive: bool = False) -> tuple[list[Found], set[str]]:
         """The files and the folders in a folder, or all below, none where it is not there.
 
         asked: what errors name, if it is not the folder.
@@ -415,7 +405,7 @@ class Store:
             raise self._endless(directory, f"for {quiet_s} s no page brought a new key") from error
 
     def _endless(self, directory: str, fault: str) -> DataError:
-        what = f"{directory}: its listing does not end: {fault} ({self._asked(directory).where})."
+        what = f"{directory}: its listing does not end: {fault} ({self._request(directory).where})."
         return DataError(what, "Name the files, or a folder further below. Does the endpoint page as S3 does?")
 
     def _uri(self, key: str) -> Uri:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.dtypes import NUMPY_DTYPES
+from rlcorr_cli.files.arrow_files import NUMPY_DTYPES
 from rlcorr_cli.layouts.layout import Sample
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT
@@ -55,7 +55,7 @@ def record_batch(samples: Sequence[Sample], schema: pa.Schema) -> pa.RecordBatch
     arrays: list[pa.Array] = []
     for field in schema:
         try:
-            arrays.append(_column([sample.get(field.name) for sample in samples], field.type))
+            arrays.append(_arrow_column([sample.get(field.name) for sample in samples], field.type))
         except (ValueError, TypeError, OverflowError) as error:  # NumPy's and Arrow's, of values of other kinds
             raise DataError(f"what becomes its {field.name} is not {field.type} in every row.", HINT) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -76,23 +76,23 @@ def portions(samples: Iterable[Sample], tokens: int) -> Iterator[list[Sample]]:
         yield portion
 
 
-def _column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+def _arrow_column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     if not pa.types.is_list(type):
-        return pa.array([_scalar(value, type) for value in values], type)
+        return pa.array([_fitting_scalar(value, type) for value in values], type)
     if pa.types.is_string(type.value_type):
         return pa.array(values, type)
     kind = NUMPY_DTYPES[type.value_type]
-    lists = [None if value is None else _numbers(value, kind) for value in values]
+    lists = [None if value is None else _fitting_numbers(value, kind) for value in values]
     sizes = [0 if value is None else len(value) for value in lists]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     filled = [value for value in lists if value is not None]
-    flat = _joined(filled, kind)
+    flat = _concatenated(filled, kind)
     missing = np.array([value is None for value in lists])
     mask = pa.array(missing) if missing.any() else None
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat, type.value_type), mask=mask)
 
 
-def _joined(lists: Sequence[Array], kind: Any) -> Array:
+def _concatenated(lists: Sequence[Array], kind: Any) -> Array:
     """Lists one after the other, in memory of Arrow's pool: that keeps its pages from one portion to the next, where
     NumPy would ask the system for new ones, which takes three times as long as the copy."""
     if any(numbers.dtype == object for numbers in lists):
@@ -102,7 +102,7 @@ def _joined(lists: Sequence[Array], kind: Any) -> Array:
     return np.concatenate(lists, out=flat) if lists else flat
 
 
-def _numbers(values: Array, kind: Any) -> Array:
+def _fitting_numbers(values: Array, kind: Any) -> Array:
     """The numbers of one list, as objects where some are null; a DataError where its column would not hold them as
     they are."""
     if values.dtype == object:
@@ -115,7 +115,7 @@ def _numbers(values: Array, kind: Any) -> Array:
     return held
 
 
-def _scalar(value: Any, type: pa.DataType) -> Any:
+def _fitting_scalar(value: Any, type: pa.DataType) -> Any:
     """One value as its column has it: what is of several types in a framework is text."""
     if value is None:
         return None

@@ -2,6 +2,8 @@
 
 A place is a path of keys, ITEMS for each item of a list, 0 for the log-prob of a token that is written as [log-prob,
 token id, text], and TOKEN for an object whose keys are token ids.  Only the first items of long lists are looked at.
+
+`unfinished` tells a response that has not ended by what its object says.
 """
 
 import json
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from rlcorr_cli.layouts.left_out import sign_of_unfinished
+from rlcorr_cli.layouts.layout import LeftOut
 
 ROLLOUT, OLD = "rollout_log_probs", "old_log_probs"
 ITEMS, TOKEN = "[]", "{token id}"
@@ -31,11 +33,17 @@ PIECES = "hold parts of a response: put them together, or leave them out where i
 """Goes on after 'Lines with KEY VALUE '."""
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
 """How many items of a list and keys of an object are looked at, and how deep."""
+UNFINISHED = {
+    "finish_reason": (None,),
+    **dict.fromkeys(("finished", "done", "stop"), (False,)),
+    "status": ("queued", "in_progress", "incomplete"),
+}
+"""A response's key -> its values before the response has ended."""
 
 
 def log_probs_in(value: Any, path: Path = (), called: re.Pattern[str] = NAME) -> Iterator[Path]:
     """The places of numbers under a key that is called so, as log-probs of the tokens that were sampled are."""
-    if isinstance(value, float) and called.search(_keys(path)[-1]):
+    if isinstance(value, float) and called.search(_keys_of_place(path)[-1]):
         yield path
     elif isinstance(value, dict) and len(path) < DEEPEST:
         keys = [key for key in islice(value, MOST_KEYS) if not OTHERS & words_of(key)]
@@ -68,7 +76,8 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
         places = [
             path
             for path in log_probs_in(row)
-            if path[1:] != (ITEMS,) and any(words_of(key) & TRAINED for key in _keys(path)) == (name != ROLLOUT)
+            if path[1:] != (ITEMS,)
+            and any(words_of(key) & TRAINED for key in _keys_of_place(path)) == (name != ROLLOUT)
         ]
         if places:
             path = max(places, key=lambda path: path.count(ITEMS))
@@ -105,10 +114,31 @@ def _jq(path: Path, name: str) -> str:
     return f"{each_item}: jq -c '{rows}{row}' FILE > dump.jsonl"
 
 
-def _keys(path: Path) -> list[str]:
+def _keys_of_place(path: Path) -> list[str]:
     """The keys of a place, "" before them."""
     return ["", *(step for step in path if isinstance(step, str) and step not in (ITEMS, TOKEN))]
 
 
 def _quoted(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) or key == TOKEN else json.dumps(key)
+
+
+def sign_of_unfinished(*objects: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The key and the value, as JSON has it, by which one of these says that it has not ended.  A response that is
+    incomplete for a reason, such as its length, has."""
+    signs = (
+        (key, json.dumps(part[key]))
+        for part in objects
+        for key, values in UNFINISHED.items()
+        if key in part and part[key] in values and not part.get("incomplete_details")
+    )
+    return next(signs, None)
+
+
+def unfinished(pieces: str, response: str | None, log_probs: Any, *objects: Mapping[str, Any]) -> LeftOut | None:
+    """A response one of whose objects says that it has not ended; None of one that has."""
+    if (sign := sign_of_unfinished(*objects)) is None:
+        return None
+    note, none = f"left out as unfinished: {' is '.join(sign)}", f"is finished: {' is '.join(sign)} in all"
+    hint = f"Name the finished ones. If this engine never sets it: jq -c 'del(.. | .{sign[0]}?)' FILE > dump.jsonl"
+    return LeftOut(note=note, none=none, hint=hint, pieces=pieces, response=response, log_probs=log_probs)

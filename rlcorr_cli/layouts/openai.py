@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.layouts.json_layouts import ENGINE_HINT, MISCOUNTED
-from rlcorr_cli.layouts.json_rows import made_of_rows
-from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.left_out import LeftOut, survey, unfinished
-from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of
+from rlcorr_cli.layouts.json_layouts import ENGINE_HINT
+from rlcorr_cli.layouts.json_rows import MISCOUNTED, made_of_rows, survey
+from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
+from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
@@ -66,7 +65,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     import pyarrow as pa
 
     (path,) = paths
-    dump = survey(lambda: made_of_rows(path, _samples), "response")
+    dump = survey(lambda: made_of_rows(path, _rows_of_request), "response")
     if "rollout_log_probs" not in dump.columns:
         raise DataError(
             "its responses have no choice with log-probs.",
@@ -85,7 +84,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     )
 
 
-def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
+def _rows_of_request(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
     body, name = row, text(row, "id")
     if "custom_id" in row:
         body, name = inner(inner(row, "response"), "body"), text(row, "custom_id")
@@ -95,7 +94,7 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
         index = whole(choice, "index")
         number = place if index is None else index
         sample_id = None if name is None else f"{name}/{number}"
-        parts.append(_sample(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
+        parts.append(_row_of_choice(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
     yield from parts or [FAILED]
     lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
     known = [len(values) for values in lists if values is not None]
@@ -106,7 +105,7 @@ def _samples(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
         yield LeftOut(note=f"with log-probs in {text_of(unread)}, too, which are not read")
 
 
-def _sample(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
+def _row_of_choice(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
     """A choice's row, with what `about` tells of it, or why there is none."""
     log_probs, tokens = _sampled(choice)
     if "delta" in choice:
@@ -115,13 +114,13 @@ def _sample(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, An
         return left_out
     if unread := next((path for path in log_probs_in(choice) if path not in READ), ()):
         return replace(UNPLACED, note=f"left out: {text_of(unread)} {UNPLACED.note}")
-    prompt_tokens = _ids(choice, "prompt_token_ids", body)
+    prompt_tokens = _token_ids(choice, "prompt_token_ids", body)
     prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
     if log_probs is not None:
         echoed = _echoed(choice, body, len(log_probs))
         prompt = log_probs[:echoed] if echoed else prompt
         log_probs, tokens = log_probs[echoed:], tokens[echoed:]
-    ids = _ids(choice, "token_ids")
+    ids = _token_ids(choice, "token_ids")
     ids = _named_ids(tokens) if ids is None else ids
     if log_probs is not None and ids is not None:
         aligned(token_ids=ids, log_probs=log_probs)
@@ -154,7 +153,7 @@ def _sampled(choice: Mapping[str, Any]) -> tuple[NDArray[Any] | None, list[Any]]
 
 def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], n_values: int) -> int:
     """How many of a completion's tokens are the prompt's."""
-    ids = _ids(choice, "token_ids")
+    ids = _token_ids(choice, "token_ids")
     if "token_logprobs" not in inner(choice, "logprobs"):
         return 0
     if ids is not None:
@@ -177,7 +176,7 @@ def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any], ids: NDArray[np.
     return floats({"logprob": [entry.get("logprob") for entry in own]}, "logprob")
 
 
-def _ids(choice: Mapping[str, Any], key: str, body: Mapping[str, Any] | None = None) -> NDArray[np.int64] | None:
+def _token_ids(choice: Mapping[str, Any], key: str, body: Mapping[str, Any] | None = None) -> NDArray[np.int64] | None:
     """Token ids of a choice, or of the whole response; None where neither has them."""
     holder = next((holder for holder in (choice, body or {}) if holder.get(key) is not None), None)
     return None if holder is None else integers(holder, key)

@@ -51,24 +51,28 @@ WHOLE_BYTES = {0xCC: 2, 0xD0: 2, 0xCD: 3, 0xD1: 3, 0xCE: 5, 0xD2: 5, 0xCF: 9, 0x
 DOUBLE = np.dtype([("tag", np.uint8), ("value", ">f8")])
 """A float of 64 bits, tag 0xcb, as msgpack has it."""
 DOUBLE_TAG = 0xCB
-COLUMNS = ("rollout_log_probs", "response_mask", "token_ids", "advantages", "source", "micro_batch", "sequence")
-OPTIONAL = {
-    "ref_logprobs": ("ref_log_probs",),
-    "trace_ids": ("sample_id",),
-    "branch_indices": ("branch",),
-    "sampling_mask": ("kept_set_size",),
+COLUMNS = {
+    "inference_logprobs": "rollout_log_probs",
+    "loss_mask": "response_mask",
+    "input_ids": "token_ids",
+    "advantages": "advantages",
+    "ref_logprobs": "ref_log_probs",
+    "sampling_mask": "kept_set_size",
+    "trace_ids": "sample_id",
+    "branch_indices": "branch",
 }
-"""Columns that a file has where a micro batch of it has that field."""
+"""Field -> column, of tokens and then of sequences; the last four only where a micro batch of the file has them."""
+OPTIONAL = ("ref_logprobs", "trace_ids", "branch_indices", "sampling_mask")
 NOTES = ("Micro batches that only fill up, and sequences without a trained token, give no row.",)
 
 
 def recognise(start: FileStart) -> str | None:
     """By how the outer array, its first micro batch and that one's token ids begin."""
-    count = _count(memoryview(start.first_bytes))
+    count = _array_size(memoryview(start.first_bytes))
     if count is None or count[0] == 0:
         return None
     inside = memoryview(start.first_bytes)[count[1] :]
-    fields = _count(inside)
+    fields = _array_size(inside)
     if fields is None or not N_FIELDS <= fields[0] <= MOST_FIELDS:
         return None
     return f"msgpack arrays of {fields[0]} fields" if _begins_as_a_micro_batch(inside[fields[1] :]) else None
@@ -76,7 +80,7 @@ def recognise(start: FileStart) -> str | None:
 
 def _begins_as_a_micro_batch(data: memoryview) -> bool:
     """Whether token ids are first, then flags, as far as it goes."""
-    count = _count(data)
+    count = _array_size(data)
     if count is None:
         return False
     at = count[1]
@@ -87,7 +91,7 @@ def _begins_as_a_micro_batch(data: memoryview) -> bool:
         if size is None:
             return False
         at += size
-    flags = _count(data[at:])
+    flags = _array_size(data[at:])
     if flags is None or not flags[0]:
         return at >= len(data)
     return data[at + flags[1] : at + flags[1] + 1].tobytes() in (b"", bytes([TRUE]), bytes([FALSE]))
@@ -99,25 +103,23 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
 
     (path,) = paths
     step, rank = re.search(r"step_(\d{1,15})\D", path), re.search(r"rank_(\d{1,15})\.bin$", path)
-    places = {
-        **({"step": int(step[1])} if step else {}),
-        **({"worker": int(rank[1])} if rank else {}),
-    }
+    places = {**({"step": int(step[1])} if step else {}), **({"worker": int(rank[1])} if rank else {})}
     seen: set[str] = set()
     for fields in _micro_batches(path):
         seen |= _added(fields).keys()
         if memoryview(fields[FIELDS["ref_logprobs"]])[0] != NIL:
             seen.add("ref_logprobs")
-    optional = [name for key, names in OPTIONAL.items() if key in seen for name in names]
+    always = [column for key, column in COLUMNS.items() if key not in OPTIONAL]
+    optional = [COLUMNS[key] for key in OPTIONAL if key in seen]
 
     def samples() -> Iterator[Sample]:
         for place, fields in enumerate(_micro_batches(path)):
             with naming(f"micro batch {place}"):
-                for sample in _samples(fields):
+                for sample in _sequences(fields):
                     yield {**places, "micro_batch": place, **sample}
 
     return OpenedDump(
-        columns=[*COLUMNS, *places, *optional],
+        columns=[*always, "source", "micro_batch", "sequence", *places, *optional],
         samples=samples,
         notes=(*NOTES, *([KEPT_SETS] if "sampling_mask" in seen else [])),
         types={
@@ -131,43 +133,43 @@ def open_rank(paths: Sequence[str]) -> OpenedDump:
 def _micro_batches(path: str) -> Iterator[list[msgspec.Raw]]:
     """The fields of each micro batch, undecoded."""
     data = opened(path)[:]
-    count = _count(data)
+    count = _array_size(data)
     if count is None or count[0] > len(data) // MIN_BYTES:
         raise DataError("it is not a msgpack array of micro batches, or is incomplete.", HALF_WRITTEN)
     if count[0] > MAX_MICRO_BATCHES:
         raise DataError(f"it has {count[0]:,} micro batches; at most {MAX_MICRO_BATCHES:,} are read.", HINT)
     for micro_batch in _decoded(data, list[msgspec.Raw]):
         content = memoryview(micro_batch)
-        n_fields = _count(content)
+        n_fields = _array_size(content)
         if n_fields is None or not N_FIELDS <= n_fields[0] <= MOST_FIELDS:
             raise DataError(f"a micro batch is not an array of {N_FIELDS} fields or more.", HINT)
         yield _decoded(content, list[msgspec.Raw])
 
 
-def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
+def _sequences(fields: list[msgspec.Raw]) -> Iterator[Sample]:
     raw = {name: memoryview(fields[place]) for name, place in FIELDS.items()}
-    n_tokens, _ = _header(raw["input_ids"], "input_ids")
+    n_tokens, _ = _list_header(raw["input_ids"], "input_ids")
     valid = _flags(raw["loss_mask"])
     if not valid.any():
         return
     lists: dict[str, Any] = {
-        "input_ids": integers({"input_ids": _values(raw["input_ids"], "input_ids", list[int])}, "input_ids"),
+        "input_ids": integers({"input_ids": _decoded_list(raw["input_ids"], "input_ids", list[int])}, "input_ids"),
         "loss_mask": valid,
-        "advantages": _floats(raw["advantages"], "advantages"),
-        "inference_logprobs": _floats(raw["inference_logprobs"], "inference_logprobs"),
+        "advantages": _float_list(raw["advantages"], "advantages"),
+        "inference_logprobs": _float_list(raw["inference_logprobs"], "inference_logprobs"),
     }
-    names = _values(raw["env_names"], "env_names", list[str])
+    names = _decoded_list(raw["env_names"], "env_names", list[str])
     added = _added(fields)
     if raw["ref_logprobs"][0] != NIL:
-        lists["ref_logprobs"] = _floats(raw["ref_logprobs"], "ref_logprobs")
+        lists["ref_logprobs"] = _float_list(raw["ref_logprobs"], "ref_logprobs")
     if "sampling_mask" in added:
-        lists["sampling_mask"] = _kept(added["sampling_mask"])
+        lists["sampling_mask"] = _kept_sizes(added["sampling_mask"])
     aligned(**lists)
-    lengths = _values(raw["sequence_lengths"], "sequence_lengths", list[int])
+    lengths = _decoded_list(raw["sequence_lengths"], "sequence_lengths", list[int])
     if any(length < 0 for length in lengths) or sum(lengths) != n_tokens:
         raise DataError(f"sequence_lengths do not add up to its {n_tokens:,} tokens.", HINT)
     ids = {
-        name: _values(added[name], name, list[kind | None])
+        name: _decoded_list(added[name], name, list[kind | None])
         for name, kind in (("trace_ids", str), ("branch_indices", int))
         if name in added
     }
@@ -180,14 +182,9 @@ def _samples(fields: list[msgspec.Raw]) -> Iterator[Sample]:
         tokens = slice(start + cut.start, start + cut.stop)
         if cut.stop:
             yield {
-                "rollout_log_probs": lists["inference_logprobs"][tokens],
-                "response_mask": valid[tokens],
-                "token_ids": lists["input_ids"][tokens],
-                "advantages": lists["advantages"][tokens],
-                "ref_log_probs": lists["ref_logprobs"][tokens] if "ref_logprobs" in lists else None,
-                "kept_set_size": lists["sampling_mask"][tokens] if "sampling_mask" in lists else None,
-                "sample_id": ids["trace_ids"][place] if "trace_ids" in ids else None,
-                "branch": ids["branch_indices"][place] if "branch_indices" in ids else None,
+                **dict.fromkeys(COLUMNS[name] for name in OPTIONAL),
+                **{COLUMNS[name]: values[tokens] for name, values in lists.items()},
+                **{COLUMNS[name]: values[place] for name, values in ids.items()},
                 "source": names[place if len(names) == len(lengths) else tokens.start],
                 "sequence": place,
             }
@@ -206,7 +203,7 @@ def _added(fields: list[msgspec.Raw]) -> dict[str, memoryview]:
 
 def _kind_inside(data: memoryview) -> str:
     """Of a list, what its first value is that is not nil: 'bytes', 'texts', 'wholes'; '' of anything else."""
-    count = _count(data)
+    count = _array_size(data)
     if count is None:
         return ""
     values = bytes(data[count[1] : count[1] + count[0] + 1]).lstrip(bytes([NIL]))
@@ -218,10 +215,10 @@ def _kind_inside(data: memoryview) -> str:
     return "wholes" if first < 0x80 or first >= 0xE0 or 0xCC <= first <= 0xD3 else ""
 
 
-def _kept(data: memoryview) -> NDArray[np.int32]:
+def _kept_sizes(data: memoryview) -> NDArray[np.int32]:
     """How many tokens the sampler chose among, at each token: [ids, counts, log-probs or nil], of int32 and float32; 0
     where nothing was sampled."""
-    parts = _values(data, "sampling_mask", list[bytes | None])
+    parts = _decoded_list(data, "sampling_mask", list[bytes | None])
     counts = parts[1] if len(parts) > 1 else None
     if counts is None or len(counts) % 4:
         raise DataError("sampling_mask is not [ids, counts, log-probs], each as bytes of 32-bit numbers.", HINT)
@@ -231,35 +228,35 @@ def _kept(data: memoryview) -> NDArray[np.int32]:
     return sizes
 
 
-def _floats(data: memoryview, name: str) -> NDArray[Any]:
+def _float_list(data: memoryview, name: str) -> NDArray[Any]:
     """A list of floats, by NumPy where each is of 64 bits, as the framework writes them."""
-    n_values, n_read = _header(data, name)
+    n_values, n_read = _list_header(data, name)
     body = data[n_read:]
     if len(body) == n_values * DOUBLE.itemsize:
         records = np.frombuffer(body, DOUBLE)
         if np.all(records["tag"] == DOUBLE_TAG):
             return records["value"].astype(np.float64)
-    return floats({name: _values(data, name, list[float | None])}, name)
+    return floats({name: _decoded_list(data, name, list[float | None])}, name)
 
 
 def _flags(data: memoryview) -> NDArray[np.bool_]:
-    _, n_read = _header(data, "loss_mask")
+    _, n_read = _list_header(data, "loss_mask")
     flags = np.frombuffer(data[n_read:], np.uint8)
     if not np.all((flags == TRUE) | (flags == FALSE)):
         raise DataError("loss_mask is not a list of true and false.", HINT)
     return flags == TRUE
 
 
-def _values(data: memoryview, name: str, type: Any) -> Any:
-    _header(data, name)  # that it is a list, and not too long
+def _decoded_list(data: memoryview, name: str, type: Any) -> Any:
+    _list_header(data, name)  # that it is a list, and not too long
     try:
         return _decoded(data, type)
     except msgspec.ValidationError as error:
         raise DataError(f"{name} is not a list of one kind of value.", HINT) from error
 
 
-def _header(data: memoryview, name: str) -> tuple[int, int]:
-    count = _count(data)
+def _list_header(data: memoryview, name: str) -> tuple[int, int]:
+    count = _array_size(data)
     if count is None:
         raise DataError(f"{name} is not a list.", HINT)
     if count[0] > MAX_TOKENS:
@@ -267,7 +264,7 @@ def _header(data: memoryview, name: str) -> tuple[int, int]:
     return count
 
 
-def _count(data: memoryview) -> tuple[int, int] | None:
+def _array_size(data: memoryview) -> tuple[int, int] | None:
     """How many values an array says that it has, and how many bytes that took; None of another value."""
     first = data[0] if len(data) else NIL
     if first & 0xF0 == 0x90:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.pickled_batches import Batch, data_proto, training_input, transfer_queue
-from rlcorr_cli.layouts.tensordicts import Jagged
+from rlcorr_cli.layouts.pickled_batches import Batch, Jagged, data_proto, training_input, transfer_queue
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_whole
 
@@ -91,7 +90,7 @@ class PaddedLayout:
             dense = {name: values for name, values in batch.tensors.items() if not isinstance(values, Jagged)}
             starts, ends = self.response(dense, mask)
             bounds = starts.tolist(), ends.tolist()
-        values = _values(self, path, batch, n_rows)
+        values = _row_values(self, path, batch, n_rows)
 
         def samples() -> Iterator[Sample]:
             rows = zip(*tokens.values(), strict=True)
@@ -100,7 +99,7 @@ class PaddedLayout:
                 lists = {name: array[part] for name, array in zip(tokens, arrays, strict=True)}
                 yield {**lists, **{name: column[row] for name, column in values.items()}}
 
-        flat = {name: _flat(tokens[name]) for name in (*POLICIES, "advantages") if name in tokens}
+        flat = {name: _all_values(tokens[name]) for name in (*POLICIES, "advantages") if name in tokens}
         narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
         return OpenedDump(
             columns=(*tokens, *values),
@@ -119,7 +118,7 @@ def _lined_up(values: Array | Jagged, mask: Array | Jagged) -> Array | Jagged:
     return np.pad(values, ((0, 0), (1, 0))) if fits else values
 
 
-def _flat(values: Array | Jagged) -> Array:
+def _all_values(values: Array | Jagged) -> Array:
     return values.values if isinstance(values, Jagged) else values
 
 
@@ -133,7 +132,7 @@ def _check(tokens: Tensors) -> None:
             raise DataError(f"its {name} has the shape {values.shape}, its response_mask {mask.shape}.", HINT)
         if len(values) != len(mask):
             raise DataError(f"its {name} has {len(values):,} rows, its response_mask {len(mask):,}.", HINT)
-        flat = _flat(values)
+        flat = _all_values(values)
         if name in POLICIES and flat.dtype.kind != "f":
             raise DataError(f"its {name} holds {flat.dtype}, which log-probs are not.", HINT)
         if name == "token_ids" and flat.dtype.kind not in "iu":
@@ -144,16 +143,16 @@ def _check(tokens: Tensors) -> None:
 
 def _is_copy(tokens: Tensors) -> bool:
     """Whether old_log_probs are rollout_log_probs on every token of the mask, of which there is one at least."""
-    old, rollout, mask = (_flat(tokens[name]) for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
+    old, rollout, mask = (_all_values(tokens[name]) for name in ("old_log_probs", "rollout_log_probs", "response_mask"))
     valid = mask != 0
     return bool(valid.any() and not np.any(valid & (old != rollout)))
 
 
-def _values(layout: PaddedLayout, path: str, batch: Batch, n_rows: int) -> dict[str, Sequence[Any]]:
+def _row_values(layout: PaddedLayout, path: str, batch: Batch, n_rows: int) -> dict[str, Sequence[Any]]:
     """What is one value a row."""
     values: dict[str, Sequence[Any]] = {}
     for reward in [batch.tensors[name] for name in layout.rewards if name in batch.tensors][:1]:
-        flat = _flat(reward)
+        flat = _all_values(reward)
         fits = isinstance(reward, Jagged) or reward.ndim == 2
         if not fits or len(reward) != n_rows or flat.dtype.kind not in "biuf":
             raise DataError(f"its rewards have the shape {reward.shape}, for {n_rows:,} rows.", HINT)

@@ -174,6 +174,28 @@ class _Machine:
         del stack[place:]
         return above
 
+    def popped(self, n: int) -> list[Any]:
+        """The last values, which go."""
+        values = [self.stack.pop() for _ in range(n)]
+        return values[::-1]
+
+    def put(self, pairs: list[Any]) -> None:
+        """Keys and their values into what is last now."""
+        mapping = self.stack[-1]
+        if len(pairs) % 2:
+            raise IndexError
+        if isinstance(mapping, UnbuiltObject):
+            mapping.items.extend(zip(pairs[::2], pairs[1::2], strict=True))
+            return
+        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+            if isinstance(key, PLAIN_KEYS):  # no dump's own keys are others, and others may take for ever to hash
+                mapping[key] = value
+
+    def extend(self, more: list[Any]) -> None:
+        """Values into what is last now."""
+        values = self.stack[-1]
+        (values.items if isinstance(values, UnbuiltObject) else values).extend(more)
+
     def name(self, module: str, name: str) -> None:
         full = f"{module}.{name}"
         if self.allowed is not None and full not in self.allowed:
@@ -189,38 +211,17 @@ class _Machine:
         self.stack.append(UnbuiltObject(name, args if isinstance(args, tuple) else (args,)))
 
 
-def _put(mapping: Any, pairs: list[Any]) -> None:
-    if len(pairs) % 2:
-        raise IndexError
-    if isinstance(mapping, UnbuiltObject):
-        mapping.items.extend(zip(pairs[::2], pairs[1::2], strict=True))
-        return
-    for key, value in zip(pairs[::2], pairs[1::2], strict=True):
-        if isinstance(key, PLAIN_KEYS):  # no dump's own keys are others, and others may take for ever to hash
-            mapping[key] = value
-
-
-def _extend(values: Any, more: list[Any]) -> None:
-    (values.items if isinstance(values, UnbuiltObject) else values).extend(more)
-
-
 def _proto(machine: _Machine) -> None:
     if machine.size(1) > 5:
         raise DataError("its pickle is of a protocol above 5.", HINT)
 
 
-def _text(width: int) -> Callable[[_Machine], None]:
-    def step(machine: _Machine) -> None:
-        machine.stack.append(str(machine.take(machine.size(width)), "utf-8", "surrogatepass"))
-
-    return step
-
-
 def _bytes(width: int) -> Callable[[_Machine], None]:
-    def step(machine: _Machine) -> None:
-        machine.stack.append(machine.take(machine.size(width)))
+    return lambda machine: machine.stack.append(machine.take(machine.size(width)))
 
-    return step
+
+def _text(width: int) -> Callable[[_Machine], None]:
+    return lambda machine: machine.stack.append(str(machine.take(machine.size(width)), "utf-8", "surrogatepass"))
 
 
 def _long(width: int) -> Callable[[_Machine], None]:
@@ -243,10 +244,6 @@ def _tuple_of(n: int) -> Callable[[_Machine], None]:
     return step
 
 
-def _memoize(machine: _Machine) -> None:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
-
-
 def _stack_global(machine: _Machine) -> None:
     name, module = machine.stack.pop(), machine.stack.pop()
     # Not made text of: tuples that hold each other twice are a text of any length, and so are long names put together.
@@ -261,7 +258,7 @@ def _reduce(machine: _Machine) -> None:
 
 def _new_with_names(machine: _Machine) -> None:
     machine.stack.pop()
-    machine.called(machine.stack.pop())
+    _reduce(machine)
 
 
 def _build(machine: _Machine) -> None:
@@ -272,30 +269,10 @@ def _build(machine: _Machine) -> None:
     made.state = state
 
 
-def _append(machine: _Machine) -> None:
-    value = machine.stack.pop()
-    _extend(machine.stack[-1], [value])
-
-
-def _appends(machine: _Machine) -> None:
-    values = machine.marked()
-    _extend(machine.stack[-1], values)
-
-
-def _set_item(machine: _Machine) -> None:
-    value, key = machine.stack.pop(), machine.stack.pop()
-    _put(machine.stack[-1], [key, value])
-
-
-def _set_items(machine: _Machine) -> None:
-    pairs = machine.marked()
-    _put(machine.stack[-1], pairs)
-
-
 def _dict(machine: _Machine) -> None:
-    mapping: dict[Any, Any] = {}
-    _put(mapping, machine.marked())
-    machine.stack.append(mapping)
+    pairs = machine.marked()
+    machine.stack.append(dict[Any, Any]())
+    machine.put(pairs)
 
 
 def _push(make: Callable[[], Any]) -> Callable[[_Machine], None]:
@@ -330,11 +307,11 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x87: _tuple_of(3),
     ord("l"): lambda machine: machine.stack.append(machine.marked()),
     ord("d"): _dict,
-    ord("a"): _append,
-    ord("e"): _appends,
-    ord("s"): _set_item,
-    ord("u"): _set_items,
-    0x90: _appends,
+    ord("a"): lambda machine: machine.extend(machine.popped(1)),
+    ord("e"): lambda machine: machine.extend(machine.marked()),
+    ord("s"): lambda machine: machine.put(machine.popped(2)),
+    ord("u"): lambda machine: machine.put(machine.marked()),
+    0x90: lambda machine: machine.extend(machine.marked()),
     0x91: lambda machine: machine.stack.append(machine.marked()),
     ord("c"): lambda machine: machine.name(machine.line(), machine.line()),
     0x93: _stack_global,
@@ -343,7 +320,7 @@ _STEPS: dict[int, Callable[[_Machine], None]] = {
     0x81: _reduce,  # NEWOBJ: a class called with its arguments
     0x92: _new_with_names,
     ord("Q"): lambda machine: machine.stack.append(Persistent(machine.stack.pop())),
-    0x94: _memoize,
+    0x94: lambda machine: machine.memo.__setitem__(len(machine.memo), machine.stack[-1]),
     ord("j"): lambda machine: machine.stack.append(machine.memo[machine.size(4)]),
 }
 """What each opcode of protocols 2 to 5 does but those of `run`.  Not there: text numbers and instances of protocol 0,

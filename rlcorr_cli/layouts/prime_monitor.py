@@ -13,7 +13,9 @@ file without a name; what is held of each branch is where.  The stream is then r
 A branch is a path from a root to a leaf, numbered in the order of the leaves.
 """
 
+import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -28,12 +30,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rlcorr_cli.errors import DataError, PartOfStep, naming
+from rlcorr_cli.errors import DataError, PartOfStep, naming, plural
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.disk import HALF_WRITTEN
-from rlcorr_cli.layouts.json_parts import tree_paths
+from rlcorr_cli.layouts.json_rows import tree_paths
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.monitor_files import SEALED, MonitorFile, monitor_file
+from rlcorr_cli.layouts.recognise import SEALED, MonitorFile, monitor_file
 from rlcorr_cli.layouts.values import HINT, aligned, span
 
 SPOOLED_BYTES = 1 << 28
@@ -46,19 +48,10 @@ DECIMALS = 4
 ROUNDED_VALUES = 10_000
 """Log-probs that are looked at for that."""
 COLUMNS = (
-    "rollout_log_probs",
-    "response_mask",
-    "token_ids",
-    "group_id",
-    "sample_id",
-    "policy_version",
-    "policy_version_end",
-    "source",
-    "episode_id",
-    "branch",
-    "kind",
+    *("rollout_log_probs", "response_mask", "token_ids", "group_id", "sample_id", "policy_version"),
+    *("policy_version_end", "source", "episode_id", "branch", "kind"),
 )
-TOLD = ("advantages", "entropies", "is_masked")
+TOKEN_NUMBERS = ("advantages", "entropies", "is_masked")
 """Numbers of each token that annotations have beside the log-probs."""
 TYPES = {"episode_id": pa.string(), "branch": pa.int64(), "kind": pa.string()}
 BRANCHES = (
@@ -220,7 +213,7 @@ class Annotations:
             trained = zip(branch.is_masked or (), values, strict=False)
             if n_lost := sum(flag is not None and value != value for flag, value in trained):
                 self.not_finite[trace, branch.index] = n_lost
-        for name in TOLD:
+        for name in TOKEN_NUMBERS:
             if values := getattr(branch, name):
                 self._keep((trace, branch.index, name), values)
 
@@ -290,6 +283,36 @@ class Counts:
     torn: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
 
 
+def monitor_units(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """The streams of each run, in the order of their chunks: of what was sampled, then of what was learnt of it.
+
+    A chunk that is being sealed is there twice; its plain file is the one that may still grow.
+    """
+    runs: dict[str, dict[tuple[str, int], MonitorFile]] = {}
+    for file in filter(None, map(monitor_file, paths)):
+        chunks = runs.setdefault(file.folder, {})
+        key = file.stream, file.chunk
+        if key not in chunks or chunks[key].path.endswith(SEALED):
+            chunks[key] = file
+    order = ("stream", "orch", "trainer")
+    return [
+        tuple(chunks[key].path for key in sorted(chunks, key=lambda key: (order.index(key[0]), key[1])))
+        for chunks in runs.values()
+    ]
+
+
+def annotations_beside(paths: Sequence[str]) -> list[str]:
+    """What is read with these files: the annotations of their runs, and their stream where none of it is named."""
+    runs: dict[str, set[str]] = {}
+    for file in filter(None, map(monitor_file, paths)):
+        runs.setdefault(file.folder, set()).add(file.stream)
+    others: list[str] = []
+    for folder, named in runs.items():
+        of_run = (monitor_file(path) for path in filesystem(folder).below(folder))
+        others += [file.path for file in of_run if file and (file.stream != "stream" or "stream" not in named)]
+    return [path for path in others if path not in set(paths)]
+
+
 def open_run(paths: Sequence[str]) -> OpenedDump:
     """The streams of one run."""
     files = [file for path in paths if (file := monitor_file(path))]
@@ -303,14 +326,14 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
         if file.stream != "stream":
             annotations.read(file.path, sizes[file.path])
     counts = _counted(stream, sizes, annotations)
-    optional = [name for name in ("current_log_probs", *TOLD) if annotations.has(name)]
+    optional = [name for name in ("current_log_probs", *TOKEN_NUMBERS) if annotations.has(name)]
 
     def samples() -> Iterator[Sample]:
         for file in stream:
             n_rows = 0
             for episode, number in _records(file.path, sizes[file.path], _Episode, {}):
                 with naming(f"{file.path}: line {number}"):
-                    for row in _rows(episode, annotations):
+                    for row in _rows_of_episode(episode, annotations):
                         yield {**row, "source_file": file.path, "source_row": n_rows}
                         n_rows += 1
 
@@ -322,13 +345,13 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
             *(["reward"] if counts.rewarded else []),
         ],
         samples=samples,
-        notes=tuple(_notes(annotations, counts)),
+        notes=tuple(_notes_of_run(annotations, counts)),
         types=TYPES,
         missing_policy_hint=NO_RECORDS,
     )
 
 
-def _notes(annotations: Annotations, counts: Counts) -> Iterator[str]:
+def _notes_of_run(annotations: Annotations, counts: Counts) -> Iterator[str]:
     yield BRANCHES
     if counts.untrained and annotations.has("current_log_probs"):
         rest = counts.untrained - counts.evaluation
@@ -339,11 +362,10 @@ def _notes(annotations: Annotations, counts: Counts) -> Iterator[str]:
             f"({', '.join(kinds)}). Commands that compare policies leave them out; convert writes them."
         )
     if n_unknown := len(annotations.traces - counts.traces):
-        subject = "1 trace" if n_unknown == 1 else f"{n_unknown:,} traces"
-        yield f"The trainer has records of {subject} that the files of the stream do not hold."
+        yield f"The trainer has records of {plural(n_unknown, 'trace')} that the files of the stream do not hold."
     if n_lost := sum(annotations.not_finite.values()):
-        subject = "1 token" if n_lost == 1 else f"{n_lost:,} tokens"
-        yield f"The trainer had no finite log-prob of {subject} that it trained on; the mask is 0 there."
+        lost = plural(n_lost, "token")
+        yield f"The trainer had no finite log-prob of {lost} that it trained on; the mask is 0 there."
     if annotations.rounded:
         yield ROUNDED
     for path, lines in (annotations.torn | counts.torn).items():
@@ -359,28 +381,24 @@ def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotation
         for episode, number in _records(file.path, sizes[file.path], _EpisodeSketch, counts.torn):
             with naming(f"{file.path}: line {number}"):
                 for trace in episode.traces or ():
-                    _count(trace, counts, annotations, of_evaluation=episode.kind == "eval")
+                    counts.traces.add(trace.id or "")
+                    counts.rewarded |= not _is_empty(trace.rewards)
+                    nodes = trace.nodes or []
+                    sampled = [not _is_empty(node.logprobs) for node in nodes]
+                    for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
+                        if any(sampled[node] for node in path):
+                            is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
+                            counts.branches += 1
+                            counts.untrained += not is_trained
+                            counts.evaluation += not is_trained and episode.kind == "eval"
     return counts
-
-
-def _count(trace: _TraceSketch, counts: Counts, annotations: Annotations, *, of_evaluation: bool) -> None:
-    counts.traces.add(trace.id or "")
-    counts.rewarded |= not _is_empty(trace.rewards)
-    nodes = trace.nodes or []
-    sampled = [not _is_empty(node.logprobs) for node in nodes]
-    for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
-        if any(sampled[node] for node in path):
-            is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
-            counts.branches += 1
-            counts.untrained += not is_trained
-            counts.evaluation += not is_trained and of_evaluation
 
 
 def _is_empty(value: msgspec.Raw) -> bool:
     return bytes(value) in (b"{}", b"[]", b"null")
 
 
-def _rows(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any]]:
+def _rows_of_episode(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any]]:
     """The branches of an episode's traces that have sampled tokens."""
     policy = episode.work.policy or _Policy()
     about = {
@@ -396,21 +414,21 @@ def _rows(episode: _Episode, annotations: Annotations) -> Iterator[dict[str, Any
         rewards = (trace.rewards or {}).values()
         total = sum((reward.score or 0.0) * (reward.weight or 0.0) for reward in rewards) if rewards else None
         nodes = trace.nodes or []
-        lists = [_lists(node) for node in nodes]
+        lists = [_node_arrays(node) for node in nodes]
         about |= {"sample_id": trace.id, "reward": total, "step": annotations.steps.get(name)}
         for branch, path in enumerate(tree_paths([node.parent for node in nodes])):
             if (n_tokens := sum(len(lists[node][0]) for node in path)) > MAX_TOKENS:
                 raise DataError(f"a branch has {n_tokens:,} tokens; at most {MAX_TOKENS:,} are read.", HINT)
             if any(lists[node][1].any() for node in path):
                 parts = [np.concatenate(columns) for columns in zip(*(lists[node] for node in path), strict=True)]
-                row = {**about, "branch": branch, **_row(name, branch, parts, annotations)}
+                row = {**about, "branch": branch, **_row_of_branch(name, branch, parts, annotations)}
                 yield row if any(nodes[node].logprobs for node in path) else {**row, "rollout_log_probs": None}
 
 
-def _row(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: Annotations) -> dict[str, Any]:
+def _row_of_branch(trace: str, branch: int, parts: Sequence[NDArray[Any]], annotations: Annotations) -> dict[str, Any]:
     tokens, sampled, log_probs = parts
     current = annotations.values(trace, branch, "current_log_probs", len(tokens))
-    told = {name: annotations.values(trace, branch, name, len(tokens)) for name in TOLD}
+    told = {name: annotations.values(trace, branch, name, len(tokens)) for name in TOKEN_NUMBERS}
     mask = sampled if current is None else sampled & ~np.isnan(current)
     cut = span(mask)
     return {
@@ -432,7 +450,7 @@ def _nulled(values: Values) -> NDArray[Any]:
     return nulled
 
 
-def _lists(node: _Node) -> tuple[NDArray[np.int64], NDArray[np.bool_], Values]:
+def _node_arrays(node: _Node) -> tuple[NDArray[np.int64], NDArray[np.bool_], Values]:
     """A node's tokens, which of them were sampled, and their log-probs: 0.0 of the others, NaN of what the engine gave
     none of."""
     try:
@@ -457,7 +475,7 @@ def _records(path: str, size: int, kind: type[Decoded], torn: dict[str, list[int
     is the first of its file, the file is not what its name says: a DataError.
     """
     decoder = msgspec.json.Decoder(kind)
-    for number, line in enumerate(_lines(path, size), 1):
+    for number, line in enumerate(_lines_of(path, size), 1):
         if line.isspace():
             continue
         try:
@@ -479,7 +497,8 @@ def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:
         return decoder.decode(msgspec.json.encode(json.loads(line)))
 
 
-def _lines(path: str, size: int) -> Iterator[bytes]:
+def _lines_of(path: str, size: int) -> Iterator[bytes]:
+    """With their ends, of a file's first bytes; of a sealed one all."""
     with filesystem(path).open(path) as file:
         if not path.endswith(SEALED):
             yield from _bounded(file, path, size)
@@ -487,7 +506,7 @@ def _lines(path: str, size: int) -> Iterator[bytes]:
         try:
             # It goes on where a frame ends, which need not be at a line's end.
             with pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd") as text:
-                yield from _bounded(text, path)
+                yield from _bounded(io.BufferedReader(text, PIECE_BYTES), path)
         except (pa.ArrowInvalid, OSError) as error:
             explained = filesystem(path).explained(path, error)
             raise explained or DataError(f"{path} cannot be decompressed: {error}.", HALF_WRITTEN) from error
@@ -496,18 +515,10 @@ def _lines(path: str, size: int) -> Iterator[bytes]:
 PIECE_BYTES = 1 << 20
 
 
-def _bounded(stream: Any, path: str, size: int | None = None) -> Iterator[bytes]:
-    """Lines with their ends, of a stream that gives bytes.  size: how many of them are read, None for all."""
-    rest = b""
-    while piece := stream.read(PIECE_BYTES if size is None else min(PIECE_BYTES, size)):
-        size = None if size is None else size - len(piece)
-        *lines, last = piece.split(b"\n")
-        if lines:
-            yield rest + lines[0] + b"\n"
-            yield from (line + b"\n" for line in lines[1:])
-            rest = b""
-        rest += last
-        if len(rest) > LINE_LIMIT:
+def _bounded(stream: Any, path: str, size: float = math.inf) -> Iterator[bytes]:
+    """size: how many bytes of them are read."""
+    while line := stream.readline(int(min(LINE_LIMIT + 1, size))):
+        size -= len(line)
+        if len(line) > LINE_LIMIT:
             raise DataError(f"{path} has a line of over {LINE_LIMIT >> 20} MiB.", HINT)
-    if rest:
-        yield rest
+        yield line

@@ -12,6 +12,8 @@ from itertools import pairwise
 from typing import Any, BinaryIO
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.frozen import frozen
+from rlcorr_cli.places import Uri, scheme
 
 LOOKED_AT = 1 << 16
 LONGEST_LINE = 32 << 20
@@ -85,10 +87,10 @@ class FileStart:
         # torch writes the pickle first, so that it need not be looked up among thousands of members.
         header = FIRST_MEMBER.match(self.first_bytes)
         if self.first_bytes[:1] == b"\x80":
-            return _values(self.first_bytes)
+            return _first_values(self.first_bytes)
         if header is not None:
-            return _values(self.first_bytes[header.end() + int.from_bytes(header["extra"], "little") :])
-        return _values(bytes(self._pickle[:LOOKED_AT]))
+            return _first_values(self.first_bytes[header.end() + int.from_bytes(header["extra"], "little") :])
+        return _first_values(bytes(self._pickle[:LOOKED_AT]))
 
     @cached_property
     def _pickle(self) -> memoryview:
@@ -108,7 +110,7 @@ class FileStart:
             return _arrow_columns(self.first_bytes)
         if self.first_bytes[:4] != b"PAR1":
             return ()
-        from rlcorr_cli.files.parquet_files import parquet_file
+        from rlcorr_cli.files.arrow_files import parquet_file
 
         try:
             with parquet_file(self.path) as file:
@@ -128,7 +130,7 @@ def _arrow_columns(start: bytes) -> tuple[str, ...]:
         return ()
 
 
-def _values(pickled: bytes) -> list[str | int]:
+def _first_values(pickled: bytes) -> list[str | int]:
     """The first texts, names and whole numbers of a pickle, without the numbers of its own bookkeeping."""
     import pickletools
 
@@ -178,6 +180,53 @@ def by_capture(start: FileStart) -> str | None:
     if start.row.get("kind") == "sample":
         return by_keys("scope", "prompt_tokens", "sampling_params")(start)
     return by_keys(*WIRE_COLUMNS)(start)
+
+
+SEALED = ".zst"
+MONITOR_STREAM = re.compile(r"stream(?:\.jsonl|/(?P<chunk>\d{1,9})\.jsonl(?:\.zst)?)")
+ANNOTATIONS = re.compile(r"annotations/(?P<kind>trainer|orch)(?:\.jsonl|/(?P<chunk>\d{1,9})\.jsonl(?:\.zst)?)")
+STARTS = {"stream": rb'\s*\{"id":', "trainer": rb'\s*\{"version":', "orch": rb'\s*\{"version":'}
+"""What the first record of each stream begins with."""
+ZSTD = re.escape(b"\x28\xb5\x2f\xfd")
+
+
+@frozen
+class MonitorFile:
+    """A file of a monitor.  folder: of its run's traces.  stream: 'stream', 'trainer' or 'orch'."""
+
+    path: str
+    folder: str
+    stream: str
+    chunk: int
+
+
+def monitor_file(path: str) -> MonitorFile | None:
+    """What a file is by its name and folders; None of a file that lies elsewhere."""
+    full = path if scheme(path) else os.path.abspath(path)
+    parts = re.split(r"[\\/]", full)
+    for depth in (1, 2, 3):
+        name = "/".join(parts[-depth:])
+        match = MONITOR_STREAM.fullmatch(name) or ANNOTATIONS.fullmatch(name)
+        if match:
+            kind = match.groupdict().get("kind") or "stream"
+            folder = "/".join(parts[:-depth])
+            if len(re.split(r"[\\/]", path)) > depth:  # as it was named, where that names the folder
+                folder = path[: len(path) - len(name) - 1] or "/"
+            if isinstance(path, Uri):
+                folder = path.beside(folder)
+            return MonitorFile(path, folder, kind, int(match["chunk"] or 0))
+    return None
+
+
+def by_monitor(start: FileStart) -> str | None:
+    """By its place, and by how its first record begins; a file that waits for its first record has none."""
+    file = monitor_file(start.path)
+    if file is None:
+        return None
+    begins, right = start.first_bytes, ZSTD if start.path.endswith(SEALED) else STARTS[file.stream]
+    if begins and not re.match(right, begins):
+        return None
+    return "its place in the folder of prime-rl's file monitor"
 
 
 def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:

@@ -150,9 +150,7 @@ REFUSED: tuple[Refused, ...] = (
         lambda start: start.first_bytes[:6] == b"\x93NUMPY" or start.name.lower().endswith(".npz"),
     ),
     Refused(
-        "a file of safetensors, which are weights",
-        f"Log-probs are what is wanted. {SAVE_DUMP}",
-        _named(".safetensors"),
+        "a file of safetensors, which are weights", f"Log-probs are what is wanted. {SAVE_DUMP}", _named(".safetensors")
     ),
     Refused(
         "a file of torch, and no framework's dump of rollouts",

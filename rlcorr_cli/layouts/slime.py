@@ -7,9 +7,15 @@ trainer made of them, of a whole step (slime's format 2) or of one rank (slime's
 Either is read alone, or both of one step joined: then a row is a sequence that was trained on, with reward, versions,
 status and group from the rollout file, log-probs, mask and advantages from the training file.  The tokens of both have
 to be the same.
+
+miles has two more.  policy_loss_debug/rank_{rank}_call_{call}.pt has three policies of a micro batch as its loss saw
+it, over the response, without tokens; its old_log_probs are the trainer's before the update and train_log_probs those
+in the loss.  A sequence has no id there but its place in the micro batch, which comes again in every file: sample_id is
+rank.call.place.  dashboard_columns/rollout_{id}.parquet has a rollout's columns, which know nothing of remove_sample.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -20,24 +26,14 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, NoRollouts
 from rlcorr_cli.files import filesystem
+from rlcorr_cli.files.arrow_files import parquet_file
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import slime_train
-from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample
-from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.slime_train import (
-    KEPT,
-    TrainRow,
-    first_version,
-    kept_set_sizes,
-    last_version,
-    read_ranks,
-    read_step,
-    token_versions,
-    turn_versions,
-)
-from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array
+from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample, each_alone
+from rlcorr_cli.layouts.recognise import DASHBOARD_COLUMNS, DASHBOARD_NAME, FileStart
+from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, is_tensor
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
-from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, sequence
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, length, mapping, numbers, rows_of_lists, sequence
 
 ROLLOUT, STEP, RANK, TRAJECTORY = "rollout", "step", "rank", "trajectory"
 FIRST_KEYS = {
@@ -167,12 +163,12 @@ FROM_ROLLOUT = (
 """What a joined row has of the rollout file, where the training file has no such column."""
 ENGINE = "rollout_log_probs"
 ALWAYS = ("response_mask", "token_ids", "step", "sample_id")
-TOLD_OF_TOKENS = ("kept_set_size", "policy_versions")
+TOKEN_FACTS = ("kept_set_size", "policy_versions")
 """What a rollout file may tell of each token beside its log-prob."""
 TYPES = {
     "status": pa.string(),
     "remove_sample": pa.bool_(),
-    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOLD_OF_TOKENS, *slime_train.ENGINE_FACTS)},
+    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOKEN_FACTS, *slime_train.ENGINE_FACTS)},
 }
 REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
 REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."
@@ -208,7 +204,7 @@ class RolloutFile:
         """What is told of each sequence beside its tokens, by column."""
         samples = self.samples
         step = length(self.file.value, "rollout_id")
-        return [{**_facts(sample), "step": step} for sample in samples]
+        return [{**_sample_facts(sample), "step": step} for sample in samples]
 
     def tokens(self, number: int) -> Array:
         """The prompt's and the response's tokens of a sequence."""
@@ -229,14 +225,18 @@ class RolloutFile:
             return np.ones(n_tokens, np.int8)
         return numbers(mask, f"loss_mask of sample {number}", self.file, are_whole=True)
 
-    def told_of_tokens(self, number: int) -> dict[str, Array | None]:
+    def token_facts(self, number: int) -> dict[str, Array | None]:
         """TOLD_OF_TOKENS of a sequence."""
-        sample, mask, kept = self.samples[number], self.mask(number), None
-        if all(sample.get(key) is not None for key in KEPT):
-            what = f"sample {number}"
-            ids, offsets = (numbers(sample[key], f"{key} of {what}", self.file, are_whole=True) for key in KEPT)
-            kept = kept_set_sizes(offsets, len(ids), length(sample, "response_length", what), what)
-        return {"kept_set_size": kept, "policy_versions": token_versions(sample.get("weight_versions"), mask)}
+        sample, mask, what = self.samples[number], self.mask(number), f"sample {number}"
+
+        def numbers_of(key: str) -> Array:
+            return numbers(sample[key], f"{key} of {what}", self.file, are_whole=True)
+
+        n_tokens = length(sample, "response_length", what)
+        return {
+            "kept_set_size": slime_train.kept_set_sizes(sample, numbers_of, n_tokens, what),
+            "policy_versions": slime_train.token_versions(sample.get("weight_versions"), mask),
+        }
 
     def rows(self) -> Iterator[Sample]:
         """Its sequences, in order.  A mask that is null counts every token; remove_sample takes a sequence out of
@@ -251,7 +251,7 @@ class RolloutFile:
                 "rollout_log_probs": self.log_probs(number),
                 "response_mask": np.zeros(n_tokens, np.int8) if removed else self.mask(number),
                 "token_ids": tokens[len(tokens) - n_tokens :],
-                **self.told_of_tokens(number),
+                **self.token_facts(number),
             }
             yield {**self.facts[number], **lists}
 
@@ -259,9 +259,9 @@ class RolloutFile:
     def columns(self) -> list[str]:
         """Those that some sequence has."""
         filled = {name for facts in self.facts for name, value in facts.items() if value is not None} | set(ALWAYS)
-        theirs = {ENGINE: ENGINE, "kept_set_size": KEPT[1], "policy_versions": "weight_versions"}
+        theirs = {ENGINE: ENGINE, "kept_set_size": slime_train.KEPT[1], "policy_versions": "weight_versions"}
         filled |= {name for name, key in theirs.items() if any(sample.get(key) is not None for sample in self.samples)}
-        named = (ENGINE, *ALWAYS, *TOLD_OF_TOKENS, *_facts({}))
+        named = (ENGINE, *ALWAYS, *TOKEN_FACTS, *_sample_facts({}))
         return [name for name in named if name in filled or not self.samples]
 
     @property
@@ -277,7 +277,7 @@ class RolloutFile:
         )
 
 
-def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
+def _sample_facts(sample: dict[Any, Any]) -> dict[str, Any]:
     metadata = sample.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     return {
@@ -285,9 +285,9 @@ def _facts(sample: dict[Any, Any]) -> dict[str, Any]:
         "group_id": as_text(sample.get("group_index")),
         "sample_id": as_text(sample.get("index")),
         "rollout_ids": as_text(sample.get("rollout_id")),
-        "policy_version": first_version(sample.get("weight_versions")),
-        "policy_version_end": last_version(sample.get("weight_versions")),
-        "weight_versions": turn_versions(sample.get("weight_versions")),
+        "policy_version": slime_train.first_version(sample.get("weight_versions")),
+        "policy_version_end": slime_train.last_version(sample.get("weight_versions")),
+        "weight_versions": slime_train.turn_versions(sample.get("weight_versions")),
         "source": next((metadata[key] for key in SOURCES if isinstance(metadata.get(key), str)), None),
         "status": as_text(sample.get("status")),
         "remove_sample": sample.get("remove_sample") is True,
@@ -314,8 +314,8 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
             types=TYPES,
             missing_policy_hint=BEFORE_TRAINING,
         )
-    rows, notes = read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
-    rows += [row for path in kinds.get(STEP, ()) for row in read_step(path)]
+    rows, notes = slime_train.read_ranks(kinds[RANK]) if RANK in kinds else ([], ())
+    rows += [row for path in kinds.get(STEP, ()) for row in slime_train.read_step(path)]
     columns, hint = slime_train.columns(rows), ""
     if rows and "old_log_probs" not in columns:
         hint = slime_train.REUSED if "advantages" in columns else slime_train.STAGE
@@ -326,14 +326,14 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
         types=slime_train.TYPES,
         missing_policy_hint=hint,
     )
-    return _joined(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
+    return _joined_dump(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
 
 
-def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile) -> OpenedDump:
+def _joined_dump(trained: OpenedDump, rows: Sequence[slime_train.TrainRow], rollout: RolloutFile) -> OpenedDump:
     """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
     tell."""
     generated = rollout.columns
-    of_rollout = (*FROM_ROLLOUT, ENGINE, *TOLD_OF_TOKENS)
+    of_rollout = (*FROM_ROLLOUT, ENGINE, *TOKEN_FACTS)
     added = [name for name in of_rollout if name in generated and name not in trained.columns]
     types = {**TYPES, **{name: type for name, type in trained.types.items() if name not in added}}
 
@@ -351,7 +351,7 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
                 raise DataError(f"{what}, or has other tokens there.", hint)
             facts = rollout.facts[number]
             about = {name: facts[name] for name in FROM_ROLLOUT if facts[name] is not None}
-            lists = {ENGINE: rollout.log_probs(number), **rollout.told_of_tokens(number)}
+            lists = {ENGINE: rollout.log_probs(number), **rollout.token_facts(number)}
             yield {**row.sample(), **about, **{name: lists[name] for name in lists if name in added}}
 
     untrained = (UNTRAINED,) if len(rollout.samples) > len(rows) else ()
@@ -362,3 +362,98 @@ def _joined(trained: OpenedDump, rows: Sequence[TrainRow], rollout: RolloutFile)
         notes=tuple(dict.fromkeys((*trained.notes, *rollout.notes, *untrained))),
         types=types,
     )
+
+
+IN_LOSS = {
+    "rollout_log_probs": "rollout_log_probs",
+    "old_log_probs": "old_log_probs",
+    "current_log_probs": "train_log_probs",
+    "advantages": "advantages",
+    "response_mask": "local_loss_mask",
+}
+OF_A_SLICE = "It is a slice of context parallelism, whose place its file does not say; read train_data instead."
+
+
+def open_policy_loss(paths: Sequence[str]) -> OpenedDump:
+    """A micro batch as one rank's loss saw it."""
+    (path,) = paths
+    file = read_torch(opened(path), TENSORS)
+    value = mapping(file.value, "its pickle")
+    rank, call = length(value, "rank"), length(value, "call")
+    samples = [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
+    columns = [name for name, key in IN_LOSS.items() if any(sample.get(key) is not None for sample in samples)]
+
+    def rows() -> Iterator[Sample]:
+        for number, sample in enumerate(samples):
+            lists: dict[str, Array] = {}
+            n_tokens = length(sample, "response_length", f"sample {number}")
+            for name, key in IN_LOSS.items():
+                if sample.get(key) is None:
+                    continue
+                if not is_tensor(sample[key]):
+                    raise DataError(f"{key} of sample {number} is not a tensor.", HINT)
+                lists[name] = file.array(sample[key])
+                if lists[name].shape != (n_tokens,):
+                    what = f"sample {number} has {lists[name].size:,} {key} for a response of {n_tokens:,} tokens."
+                    raise DataError(what, OF_A_SLICE)
+            yield {"worker": rank, "call": call, "sample_id": f"{rank}.{call}.{number}", **lists}
+
+    log_probs = {name: pa.list_(pa.float32()) for name in IN_LOSS if name != "response_mask"}
+    return OpenedDump(
+        columns=[*columns, "sample_id", "worker", "call"], samples=rows, types={**log_probs, "call": pa.int64()}
+    )
+
+
+LISTS = {"token_ids": "tokens", "response_mask": "loss_mask", "rollout_log_probs": "rollout_log_probs"}
+DASHBOARD_TYPES = {"rollout_log_probs": pa.list_(pa.float32()), "token_ids": pa.list_(pa.int32())}
+IGNORES_REMOVED = "miles' dashboard does not record remove_sample: sequences that training left out count."
+ROLLOUT_ALONE = (
+    "The dashboard's columns are of the rollout alone. Name rollout_data/{id}.pt and train_data/{id}_{rank}.pt, which "
+    "--dump-details has written beside it, unless there is --no-dump-train-data."
+)
+DASHBOARD_ROWS = 64
+"""Rows of the dashboard's that are read at once."""
+
+
+def open_dashboard(paths: Sequence[str]) -> OpenedDump:
+    """A step's columns for the dashboard."""
+    (path,) = paths
+    with parquet_file(path) as file:
+        absent = [name for name in DASHBOARD_COLUMNS if name not in file.schema_arrow.names]
+    if absent:
+        raise DataError(f"it has no column {absent[0]}, which miles' dashboard has.", HINT)
+    step = DASHBOARD_NAME.search(path)
+    columns = ["rollout_log_probs", "response_mask", "token_ids", *(("step",) if step else ()), "sample_id"]
+
+    def rows() -> Iterator[Sample]:
+        with parquet_file(path) as file:
+            for batch in file.iter_batches(DASHBOARD_ROWS, columns=list(DASHBOARD_COLUMNS), use_threads=False):
+                for row in _dashboard_rows(batch):
+                    yield {**row, "step": int(step[1]) if step else None}
+
+    return OpenedDump(
+        columns=columns,
+        samples=rows,
+        types=DASHBOARD_TYPES,
+        notes=(IGNORES_REMOVED,),
+        missing_policy_hint=ROLLOUT_ALONE,
+    )
+
+
+def _dashboard_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    indices, lengths = (batch.column(key).to_pylist() for key in DASHBOARD_COLUMNS[:2])
+    for index, n_tokens, lists in zip(indices, lengths, rows_of_lists(batch, LISTS.values()), strict=True):
+        row: dict[str, Any] = {"sample_id": index, **{name: lists[key] for name, key in LISTS.items()}}
+        tokens = row["token_ids"]
+        if not isinstance(n_tokens, int) or tokens is None or not 0 <= n_tokens <= len(tokens):
+            raise DataError(f"a response_length is {n_tokens}, and its tokens are fewer, or none.", HINT)
+        row["token_ids"] = tokens[len(tokens) - n_tokens :]
+        if row["response_mask"] is None:
+            row["response_mask"] = np.ones(n_tokens, np.int8)
+        yield row
+
+
+def dashboards(paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Each alone; evaluations only where there is nothing else."""
+    trained = [path for path in paths if not re.search(r"rollout_eval_[^/]*$", path)]
+    return each_alone(trained or paths)

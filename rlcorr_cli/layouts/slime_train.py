@@ -6,6 +6,7 @@ context-parallel rank has a slice of each sequence, two chunks of 2 x cp_size th
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,16 @@ def token_versions(values: Any, mask: Array) -> Array | None:
     return of_tokens
 
 
-def kept_set_sizes(offsets: Array, n_ids: int, n_tokens: int, what: str) -> Array:
+def kept_set_sizes(
+    values: Mapping[Any, Any], numbers_of: Callable[[str], Array], n_tokens: int, what: str
+) -> Array | None:
     """How many tokens the sampler chose among, at each token of a response, by where each token's set begins among all
-    ids and the last ends."""
+    ids and the last ends; None where a sequence's values do not tell.  numbers_of: a list of it, by its key."""
+    if any(values.get(key) is None for key in KEPT):
+        return None
+    ids, offsets = map(numbers_of, KEPT)
     sizes = np.diff(offsets)
-    if len(offsets) != n_tokens + 1 or offsets[0] != 0 or offsets[-1] != n_ids or np.any(sizes < 0):
+    if len(offsets) != n_tokens + 1 or offsets[0] != 0 or offsets[-1] != len(ids) or np.any(sizes < 0):
         raise DataError(f"{what} has kept sets that do not fit its response of {n_tokens:,} tokens.", HINT)
     return sizes
 
@@ -142,7 +148,7 @@ class TrainRow:
     def sample(self) -> dict[str, Any]:
         """The sequence in canonical columns."""
         response = length(self.values, "response_lengths", self._what)
-        tokens, mask = self.tokens(), self._list(0, "loss_masks")
+        tokens, mask = self.tokens(), self._numbers_of(0, "loss_masks")
         if response > len(tokens):
             raise DataError(f"{self._what} has {len(tokens):,} tokens and a response of {response:,}.", HINT)
         lists = {name: self._per_token(key, response, len(tokens)) for name, key in PER_TOKEN.items()}
@@ -152,7 +158,7 @@ class TrainRow:
         return {
             **lists,
             "response_mask": mask,
-            "kept_set_size": self._kept(response),
+            "kept_set_size": kept_set_sizes(self.values, partial(self._numbers_of, 0), response, self._what),
             "policy_versions": token_versions(self.values.get("weight_versions"), mask),
             "token_ids": tokens[len(tokens) - response :],
             **{name: plain(self.values.get(key)) for name, (key, plain) in PER_SEQUENCE.items()},
@@ -164,31 +170,25 @@ class TrainRow:
 
     def tokens(self) -> Array:
         """The prompt's and the response's tokens."""
-        return self._list(0, "tokens")
+        return self._numbers_of(0, "tokens")
 
     def _per_token(self, key: str, response: int, total: int) -> Array | None:
         if self.values.get(key) is None:
             return None
         if len(self.pieces) == 1:
-            values = self._list(0, key)
+            values = self._numbers_of(0, key)
             if len(values) != response:
                 what = f"{self._what} has {len(values):,} {key} for a response of {response:,} tokens."
                 raise DataError(what, "It may be a slice of context parallelism, whose place its file does not say.")
             return values
         chunked = length(self.values, "max_seq_lens", self._what) if self.bshd else total
-        slices = [self._list(i, key) for i in range(len(self.pieces))]
+        slices = [self._numbers_of(i, key) for i in range(len(self.pieces))]
         assembled = assemble(slices, total, response, chunked)
         if assembled is None:
             raise DataError(f"{self._what} has {key} in slices that do not fit together.", HINT)
         return assembled
 
-    def _kept(self, response: int) -> Array | None:
-        if any(self.values.get(key) is None for key in KEPT):
-            return None
-        ids, offsets = (self._list(0, key) for key in KEPT)
-        return kept_set_sizes(offsets, len(ids), response, self._what)
-
-    def _list(self, piece: int, key: str) -> Array:
+    def _numbers_of(self, piece: int, key: str) -> Array:
         values, file = self.pieces[piece]
         return numbers(values.get(key), f"{key} of {self._what}", file)
 
@@ -255,12 +255,12 @@ def read_ranks(paths: Sequence[str]) -> tuple[list[TrainRow], tuple[str, ...]]:
         alike.setdefault(rank.sequences, []).append(rank)
     rows: list[TrainRow] = []
     notes: set[str] = set()
-    chosen = [_chosen(ranks) for ranks in alike.values()]
+    chosen = [_one_of_each_slice(ranks) for ranks in alike.values()]
     trained = [rank.is_last_stage for slices in chosen for rank in slices]
     if any(trained) and not all(trained):
         raise PartOfStep("some of its sequences are only in files without log-probs.", ALL_RANKS)
     for ranks, slices in zip(alike.values(), chosen, strict=True):
-        rows += _rows(slices)
+        rows += _train_rows(slices)
         stages = [rank for rank in ranks if rank.is_last_stage != slices[0].is_last_stage]
         notes |= {STAGES} if stages else set()
         notes |= {COPIES} if len(ranks) - len(stages) > len(slices) else set()
@@ -315,7 +315,7 @@ def _read_rank(path: str) -> _Rank:
     )
 
 
-def _chosen(ranks: Sequence[_Rank]) -> list[_Rank]:
+def _one_of_each_slice(ranks: Sequence[_Rank]) -> list[_Rank]:
     """Of ranks with the same sequences one for each slice, of the last pipeline stage where there is one."""
     by_slice: dict[int, _Rank] = {}
     for rank in sorted(ranks, key=lambda rank: not rank.is_last_stage):
@@ -330,7 +330,7 @@ def _chosen(ranks: Sequence[_Rank]) -> list[_Rank]:
     return [by_slice[number] for number in sorted(by_slice)]
 
 
-def _rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
+def _train_rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
     first = slices[0]
     n_rows = len(first.sequences[0])
     for number in range(n_rows):
@@ -339,12 +339,12 @@ def _rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
             number=number,
             step=first.step,
             worker=first.rank,
-            pieces=tuple((_row(rank.columns, number, n_rows), rank.file) for rank in slices),
+            pieces=tuple((_values_of_sequence(rank.columns, number, n_rows), rank.file) for rank in slices),
             bshd=first.bshd,
         )
 
 
-def _row(columns: Mapping[Any, Any], number: int, n_rows: int) -> dict[Any, Any]:
+def _values_of_sequence(columns: Mapping[Any, Any], number: int, n_rows: int) -> dict[Any, Any]:
     """One sequence's values; columns that are of the whole batch, such as miles' raw_reward, are of no sequence."""
     theirs = {*PER_TOKEN.values(), *KEPT, *(key for key, _ in PER_SEQUENCE.values())} - {"sample_index"}
     of_sequences = {key: key for key in (*theirs, "tokens", "loss_masks", "response_lengths", "max_seq_lens")}

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
 from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
-from rlcorr_cli.layouts.recognise import FileStart, by_capture, by_dashboard, by_pickle, by_torch_keys
+from rlcorr_cli.layouts.recognise import FileStart, by_capture, by_dashboard, by_monitor, by_pickle, by_torch_keys
 
 
 def _transfer_queue(start: FileStart) -> str | None:
@@ -36,8 +36,8 @@ BINARY_LAYOUTS = (
         title="miles' dashboard_columns/rollout_{id}.parquet",
         suffixes=(".parquet",),
         recognise=by_dashboard,
-        open=later("miles.open_dashboard"),
-        files_of_a_step=later("miles.dashboards"),
+        open=later("slime.open_dashboard"),
+        files_of_a_step=later("slime.dashboards"),
         left_out="evaluations are read only where no others are named.",
     ),
     Layout(
@@ -46,14 +46,13 @@ BINARY_LAYOUTS = (
         title="miles' policy_loss_debug/rank_{rank}_call_{call}.pt",
         suffixes=(".pt",),
         recognise=by_torch_keys("rank", "call", "samples"),
-        open=later("miles.open_policy_loss"),
+        open=later("slime.open_policy_loss"),
         trained=True,
     ),
     Layout(
         name="openai",
         framework="vLLM and OpenAI",
         title="responses of vLLM, SGLang or OpenAI",
-        suffixes=(".jsonl",),
         recognise=later("openai.recognise"),
         open=later("openai.open_responses"),
     ),
@@ -71,11 +70,11 @@ BINARY_LAYOUTS = (
         framework="prime-rl",
         title="prime-rl's monitors/file/traces",
         suffixes=(".jsonl", ".jsonl.zst"),
-        recognise=later("monitor_files.recognise"),
+        recognise=by_monitor,
         open=later("prime_monitor.open_run"),
-        files_of_a_step=later("monitor_files.units"),
+        files_of_a_step=later("prime_monitor.monitor_units"),
         left_out="the chunk that it was sealed from is beside it.",
-        beside=later("monitor_files.beside"),
+        beside=later("prime_monitor.annotations_beside"),
         covers=("prime-rl-batches",),
         added_to=True,
         trained=True,
@@ -137,15 +136,13 @@ BINARY_LAYOUTS = (
         open=later("padded.VERL_TQ.open"),
     ),
 )
-LAYOUTS: tuple[Layout, ...] = tuple(
-    sorted((*BINARY_LAYOUTS, *(row.layout for row in JSON_LAYOUTS)), key=lambda layout: layout.name)
-)
+LAYOUTS = tuple(sorted((*BINARY_LAYOUTS, *JSON_LAYOUTS), key=lambda layout: layout.name))
 BATCHES = {
     "trl": BatchLayout(
         title="a batch of GRPOTrainer",
         keys=("prompt_ids", "completion_ids", "completion_mask"),
         columns=later("padded.trl_columns"),
-    ),
+    )
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)

@@ -16,31 +16,21 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.pickled import HINT, Global, Persistent, UnbuiltObject
 
 Array = NDArray[Any]
-DTYPES = {
-    "Float": np.dtype("<f4"),
-    "Double": np.dtype("<f8"),
-    "Half": np.dtype("<f2"),
-    "BFloat16": np.dtype("<u2"),
-    "Long": np.dtype("<i8"),
-    "Int": np.dtype("<i4"),
-    "Short": np.dtype("<i2"),
-    "Char": np.dtype("<i1"),
-    "Byte": np.dtype("<u1"),
-    "Bool": np.dtype("?"),
+TORCH_TYPES = {
+    "float32": ("Float", "<f4"),
+    "float64": ("Double", "<f8"),
+    "float16": ("Half", "<f2"),
+    "bfloat16": ("BFloat16", "<u2"),
+    "int64": ("Long", "<i8"),
+    "int32": ("Int", "<i4"),
+    "int16": ("Short", "<i2"),
+    "int8": ("Char", "<i1"),
+    "uint8": ("Byte", "<u1"),
+    "bool": ("Bool", "?"),
 }
-"""torch's storages -> NumPy's types; a bfloat16 is the upper half of a float32."""
-TORCH_DTYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-}
+"""torch's types -> its storages, and NumPy's types; a bfloat16 is the upper half of a float32."""
+DTYPES = {kind: np.dtype(code) for kind, code in TORCH_TYPES.values()}
+"""By storage."""
 TEXTS = re.compile(r"U([1-9]\d{0,3})")
 """NumPy's texts of a fixed length, in characters."""
 NUMPY_DTYPES = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
@@ -51,12 +41,12 @@ REBUILT = "torch._utils._rebuild_tensor_v2"
 TENSORS = (REBUILT, "collections.OrderedDict", *(f"torch.{name}Storage" for name in DTYPES))
 """What a pickle with tensors names."""
 NUMPY_GLOBALS = (
-    *(f"{module}.multiarray._reconstruct" for module in ("numpy.core", "numpy._core")),
-    *(f"{module}.multiarray.scalar" for module in ("numpy.core", "numpy._core")),
-    *(f"{module}.numeric._frombuffer" for module in ("numpy.core", "numpy._core")),
-    "numpy.ndarray",
-    "numpy.dtype",
-    "_codecs.encode",
+    *(
+        f"{module}.{function}"
+        for module in ("numpy.core", "numpy._core")
+        for function in ("multiarray._reconstruct", "multiarray.scalar", "numeric._frombuffer")
+    ),
+    *("numpy.ndarray", "numpy.dtype", "_codecs.encode"),
 )
 """What a pickle with NumPy's arrays names."""
 Storage = Callable[[str], memoryview]
@@ -65,10 +55,10 @@ Storage = Callable[[str], memoryview]
 
 def of_bytes(data: Any, dtype: Any, shape: Any = None) -> Array:
     """An array over raw little-endian bytes.  dtype: torch's name, with or without 'torch.' before it."""
-    kind = TORCH_DTYPES.get(dtype.removeprefix("torch.")) if isinstance(dtype, str) else None
-    if kind is None:
+    kind, _ = TORCH_TYPES.get(dtype.removeprefix("torch."), ("", "")) if isinstance(dtype, str) else ("", "")
+    if not kind:
         raise DataError(f"its tensors are of {_word(dtype)}, which is not read.", HINT)
-    values = _widened(_flat(data, DTYPES[kind]), kind)
+    values = _widened(_values_of_bytes(data, DTYPES[kind]), kind)
     return values if shape is None else _shaped(values, _shape(shape))
 
 
@@ -83,7 +73,7 @@ def tensor(value: Any, storage: Storage) -> Array:
         raise DataError("its pickle holds something else where a tensor should be.", HINT)
     persistent, offset, size, stride = value.args[:4]
     kind, key, numel = _storage_of(persistent)
-    flat = _flat(storage(key), DTYPES[kind])
+    flat = _values_of_bytes(storage(key), DTYPES[kind])
     if len(flat) != numel:
         raise DataError(
             f"its storage {key} holds {len(flat):,} values instead of {numel:,}.", "It may be half-written."
@@ -109,7 +99,7 @@ def array(value: Any) -> Array | list[Any]:
     """The array of a NumPy ndarray; of one of objects or of texts the list of them."""
     if isinstance(value, UnbuiltObject) and value.name.endswith("._frombuffer") and len(value.args) == 4:
         buffer, dtype, shape, order = value.args
-        return _shaped(_flat(_raw(buffer), _dtype(dtype)), _shape(shape), fortran=order == "F")
+        return _shaped(_values_of_bytes(_raw(buffer), _dtype(dtype)), _shape(shape), fortran=order == "F")
     if not isinstance(value, UnbuiltObject) or not isinstance(value.state, tuple) or len(value.state) != 5:
         raise DataError("its pickle holds something else where an array should be.", HINT)
     _, shape, dtype, fortran, data = value.state
@@ -118,7 +108,7 @@ def array(value: Any) -> Array | list[Any]:
     width = TEXTS.fullmatch(_name(dtype))
     if width:
         return _texts(_raw(data), 4 * int(width[1]))
-    return _shaped(_flat(_raw(data), _dtype(dtype)), _shape(shape), fortran=fortran is True)
+    return _shaped(_values_of_bytes(_raw(data), _dtype(dtype)), _shape(shape), fortran=fortran is True)
 
 
 def scalar(value: Any) -> Any:
@@ -126,7 +116,7 @@ def scalar(value: Any) -> Any:
     if not isinstance(value, UnbuiltObject) or not value.name.endswith(".multiarray.scalar") or len(value.args) != 2:
         return value
     dtype, data = value.args
-    values = _flat(_raw(data), _dtype(dtype))
+    values = _values_of_bytes(_raw(data), _dtype(dtype))
     return values[0].item() if len(values) == 1 else None
 
 
@@ -143,7 +133,7 @@ def _raw(data: Any) -> Any:
         return None
 
 
-def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
+def _values_of_bytes(data: Any, dtype: np.dtype[Any]) -> Array:
     """The values of raw bytes."""
     if not isinstance(data, bytes | bytearray | memoryview) or len(data) % dtype.itemsize:
         raise DataError("its pickle holds something else where the bytes of an array should be.", HINT)
@@ -152,7 +142,7 @@ def _flat(data: Any, dtype: np.dtype[Any]) -> Array:
 
 def _texts(data: Any, width: int) -> list[Any]:
     """Texts of a fixed length, filled up with NULs, four bytes a character."""
-    flat = _flat(data, np.dtype(np.uint8)).tobytes()
+    flat = _values_of_bytes(data, np.dtype(np.uint8)).tobytes()
     try:
         texts = [flat[at : at + width].decode("utf-32-le") for at in range(0, len(flat), width)]
     except UnicodeDecodeError as error:

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, naming
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.files.arrow_files import arrow_file, batches
-from rlcorr_cli.files.parquet_files import parquet_file
+from rlcorr_cli.files.arrow_files import arrow_file, batches, parquet_file
 from rlcorr_cli.layouts.json_rows import made_of_rows
 from rlcorr_cli.layouts.layout import OpenedDump, Sample, each_alone
 from rlcorr_cli.layouts.recognise import FileStart
@@ -35,21 +34,8 @@ LISTS = {"logprobs": "rollout_log_probs", "sampled_tokens": "token_ids", "prompt
 WHOLES = ("run_attempt", "traj_idx", "sample_idx")
 TEXTS = ("run_id", "split", "purpose", "policy_version")
 COLUMNS = (
-    "rollout_log_probs",
-    "response_mask",
-    "token_ids",
-    "step",
-    "group_id",
-    "sample_id",
-    "policy_version",
-    "split",
-    "run_id",
-    "run_attempt",
-    "purpose",
-    "traj_idx",
-    "sample_idx",
-    "finish_reason",
-    "prompt_length",
+    *("rollout_log_probs", "response_mask", "token_ids", "step", "group_id", "sample_id", "policy_version", "split"),
+    *("run_id", "run_attempt", "purpose", "traj_idx", "sample_idx", "finish_reason", "prompt_length"),
     "prompt_token_ids",
 )
 TYPES = {
@@ -72,12 +58,12 @@ KINDS = (".sqlite", "wire", ".arrow", ".parquet", "sample")
 
 def one_form(paths: Sequence[str]) -> list[tuple[str, ...]]:
     """Each alone; where there are several forms, the files of the first."""
-    kinds = {path: _kind(path) for path in paths}
+    kinds = {path: _form(path) for path in paths}
     first = next(kind for kind in KINDS if kind in kinds.values())
     return each_alone([path for path in paths if kinds[path] == first])
 
 
-def _kind(path: str) -> str:
+def _form(path: str) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if suffix != ".jsonl":
         return suffix if suffix in KINDS else ".sqlite"
@@ -87,13 +73,9 @@ def _kind(path: str) -> str:
 def open_capture(paths: Sequence[str]) -> OpenedDump:
     """One file of sequences."""
     (path,) = paths
-    read = {"sample": _of_requests, "wire": _of_lines, ".sqlite": _of_database}.get(_kind(path), _of_columns)
+    read = {"sample": _of_requests, "wire": _of_lines, ".sqlite": _of_database}.get(_form(path), _of_columns)
     return OpenedDump(
-        columns=COLUMNS,
-        samples=lambda: read(path),
-        notes=NOTES,
-        types=TYPES,
-        missing_policy_hint=MISSING_POLICY,
+        columns=COLUMNS, samples=lambda: read(path), notes=NOTES, types=TYPES, missing_policy_hint=MISSING_POLICY
     )
 
 
@@ -103,13 +85,13 @@ def _of_requests(path: str) -> Iterator[Sample]:
         about = {**scope, **request, "policy_version": request.get("model_path")}
         for place, sample in enumerate(objects(request, "samples")):
             row = {**about, "sampled_tokens": sample.get("tokens"), "logprobs": sample.get("logprobs")}
-            yield _row({**row, "sample_idx": place, "metadata": sample})
+            yield _wire_row({**row, "sample_idx": place, "metadata": sample})
 
     return made_of_rows(path, rows)
 
 
 def _of_lines(path: str) -> Iterator[Sample]:
-    return made_of_rows(path, lambda row, number: [_row(row)])
+    return made_of_rows(path, lambda row, number: [_wire_row(row)])
 
 
 def _of_database(path: str) -> Iterator[Sample]:
@@ -122,7 +104,7 @@ def _of_database(path: str) -> Iterator[Sample]:
         for number, values in enumerate(rows):
             row = dict(zip(NAMES, values, strict=True))
             with naming(f"row {number} of wire_rows"):
-                yield _row({**row, **{name: _json(row, name) for name in LISTS}})
+                yield _wire_row({**row, **{name: _decoded_json(row, name) for name in LISTS}})
 
 
 NAMES = (
@@ -158,36 +140,36 @@ def _of_columns(path: str) -> Iterator[Sample]:
     for batch in _batches(path):
         others = batch.select([name for name in batch.schema.names if name not in LISTS])
         for row, lists in zip(others.to_pylist(), rows_of_lists(batch, LISTS), strict=True):
-            yield _row({**row, **lists})
+            yield _wire_row({**row, **lists})
 
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:
     """With those of NAMES that the file has, the lists at least."""
     if path.lower().endswith(".parquet"):
         with parquet_file(path) as file:
-            for batch in file.iter_batches(64, columns=_read(file.schema_arrow.names), use_threads=False):
+            for batch in file.iter_batches(64, columns=_names_there(file.schema_arrow.names), use_threads=False):
                 batch.validate(full=True)  # a text need not be UTF-8
                 yield batch
         return
     with arrow_file(path) as reader:
-        names = _read(reader.schema.names)
+        names = _names_there(reader.schema.names)
         yield from (batch.select(names) for batch in batches(reader))
 
 
-def _read(columns: Sequence[str]) -> list[str]:
+def _names_there(columns: Sequence[str]) -> list[str]:
     lacking = next((name for name in LISTS if name not in columns), None)
     if lacking is not None:
         raise DataError(f"it has no column {lacking}, which wire_rows have.", HINT)
     return [name for name in NAMES if name in columns]
 
 
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _wire_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """A wire row, its lists as lists or arrays."""
-    metadata = _json(row, "metadata")
+    metadata = _decoded_json(row, "metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise other("metadata", "an object")
-    tokens, prompt = (_array(row, name, integers) for name in ("sampled_tokens", "prompt_tokens"))
-    log_probs = None if row.get("logprobs") is None else _array(row, "logprobs", floats)
+    tokens, prompt = (_wire_array(row, name, integers) for name in ("sampled_tokens", "prompt_tokens"))
+    log_probs = None if row.get("logprobs") is None else _wire_array(row, "logprobs", floats)
     if log_probs is not None:
         aligned(sampled_tokens=tokens, logprobs=log_probs)
     step, group = whole(row, "iteration"), whole(row, "group_idx")
@@ -207,12 +189,12 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _array(row: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any], str], Any]) -> Any:
+def _wire_array(row: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any], str], Any]) -> Any:
     """A list as an array, which one out of a table of Arrow's is already."""
     return row[name] if isinstance(row.get(name), np.ndarray) else read(row, name)
 
 
-def _json(row: Mapping[str, Any], name: str) -> Any:
+def _decoded_json(row: Mapping[str, Any], name: str) -> Any:
     """What is JSON text in a database or a column, and has been decoded in a line."""
     value = row.get(name)
     if not isinstance(value, str):

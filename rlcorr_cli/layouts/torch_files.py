@@ -4,7 +4,6 @@
 classes and the machine's own kind of GPU.
 """
 
-import io
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem
-from rlcorr_cli.files.disk import HALF_WRITTEN, AnyBytes
+from rlcorr_cli.files.disk import HALF_WRITTEN, AnyBytes, Placed
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.pickled import HINT, unpickle
 from rlcorr_cli.layouts.tensors import Array, tensor
@@ -114,27 +113,12 @@ def _stored(data: AnyBytes, start: int, size: int) -> memoryview:
     return data[first : first + size]
 
 
-class _Bytes(io.RawIOBase):
+class _Bytes(Placed):
     """Bytes as a file, not copied as `BytesIO` would."""
 
     def __init__(self, data: AnyBytes) -> None:
-        self.data, self.at = data, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: len(self.data)}[whence]
-        if start + offset < 0:
-            raise ValueError("before the first byte")
-        self.at = start + offset
-        return self.at
+        super().__init__(len(data))
+        self.data = data
 
     def readinto(self, buffer: Any, /) -> int:
         part = self.data[self.at : self.at + len(buffer)]

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 """Halves of characters, which JSON and pickles can write, and UTF-8 cannot."""
 
 Row = Mapping[str, Any]
+Found = TypeVar("Found", int, float, str)
 
 
 def as_number(value: Any) -> float | None:
@@ -70,26 +71,29 @@ def as_version(value: Any) -> int | None:
 def number(row: Row, key: str) -> float | None:
     """One number."""
     value = row.get(key)
-    found = as_number(value)
-    if found is None and value is not None:
-        raise other(key, "a number of double precision" if isinstance(value, int) else "a number")
-    return found
+    return _taken(
+        as_number(value), value, key, "a number of double precision" if isinstance(value, int) else "a number"
+    )
 
 
 def whole(row: Row, key: str) -> int | None:
     """One whole number."""
     value = row.get(key)
-    if value is not None and (not isinstance(value, int) or not -LARGEST <= value < LARGEST):
-        raise other(key, "a whole number")
-    return value
+    fits = isinstance(value, int) and -LARGEST <= value < LARGEST
+    return _taken(value if fits else None, value, key, "a whole number")
 
 
 def text(row: Row, key: str) -> str | None:
     """One text; of a number, its digits."""
     value = row.get(key)
-    found = as_text(value)
+    kind = "a string of complete characters" if isinstance(value, str) else "a text"
+    return _taken(as_text(value), value, key, kind)
+
+
+def _taken(found: Found | None, value: Any, key: str, kind: str) -> Found | None:
+    """What was found in a value; an error where that is nothing, and the value is not null."""
     if found is None and value is not None:
-        raise other(key, "a string of complete characters" if isinstance(value, str) else "a text")
+        raise other(key, kind)
     return found
 
 
@@ -119,7 +123,7 @@ def objects(row: Row, key: str) -> list[dict[str, Any]]:
 def floats(row: Row, key: str) -> NDArray[Any]:
     """Log-probs and the like: float64, or objects where some are null."""
     try:
-        values = _floats(_list(row, key))
+        values = _as_floats(_list_of(row, key))
     except OverflowError as error:
         raise other(key, "a list of numbers of double precision") from error
     if values is None:
@@ -129,7 +133,7 @@ def floats(row: Row, key: str) -> NDArray[Any]:
 
 def integers(row: Row, key: str) -> NDArray[np.int64]:
     """Token ids, places and the like."""
-    values = _integers(_list(row, key))
+    values = _as_integers(_list_of(row, key))
     if values is None:
         raise other(key, "a list of whole numbers")
     return values
@@ -138,7 +142,7 @@ def integers(row: Row, key: str) -> NDArray[np.int64]:
 def mask(row: Row, key: str) -> NDArray[np.bool_]:
     """Which tokens count: true and false, or 1 and 0."""
     with suppress(ValueError, TypeError):
-        return np.frombuffer(bytes(_list(row, key)), np.uint8) != 0
+        return np.frombuffer(bytes(_list_of(row, key)), np.uint8) != 0
     values = floats(row, key)
     if values.dtype == object:
         raise other(key, "a list of true and false")
@@ -180,8 +184,8 @@ def numbers(value: Any, what: str, file: "TorchFile", *, are_whole: bool = False
     elif isinstance(value, UnbuiltObject):
         value = array(value)
     if isinstance(value, list):
-        integers = _integers(value) if are_whole else None
-        value = _floats(value) if integers is None else integers
+        integers = _as_integers(value) if are_whole else None
+        value = _as_floats(value) if integers is None else integers
     if not isinstance(value, np.ndarray) or value.ndim != 1:
         raise DataError(f"{what} is not a list of numbers.", HINT)
     return value
@@ -207,14 +211,14 @@ def other(key: str, kind: str) -> DataError:
     return DataError(f"{key} is not {kind}.", HINT)
 
 
-def _list(row: Row, key: str) -> list[Any]:
+def _list_of(row: Row, key: str) -> list[Any]:
     values = row.get(key)
     if not isinstance(values, list):
         raise other(key, "a list")
     return values
 
 
-def _floats(values: list[Any]) -> NDArray[Any] | None:
+def _as_floats(values: list[Any]) -> NDArray[Any] | None:
     """Numbers as float64, as objects where some are null; None where a value is neither.  An OverflowError where a
     number is beyond any float."""
     with suppress(struct.error, OverflowError):
@@ -224,7 +228,7 @@ def _floats(values: list[Any]) -> NDArray[Any] | None:
     return np.array([None if value is None else float(value) for value in values], object)
 
 
-def _integers(values: list[Any]) -> NDArray[np.int64] | None:
+def _as_integers(values: list[Any]) -> NDArray[np.int64] | None:
     """Whole numbers; None where a value is none, or beyond int64."""
     with suppress(struct.error):
         return np.frombuffer(struct.pack(f"{len(values)}q", *values), np.int64)

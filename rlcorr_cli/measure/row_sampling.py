@@ -12,7 +12,7 @@ from rlcorr_cli.reading.arrow_values import as_numpy, call, take
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.token_context import prefill, token_context
+from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.totals.lists import offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, joined, keys_of_floats
@@ -101,10 +101,10 @@ class RowSampler:
         trained, _ = trained_policies(batch, self.sampling.mode)
         # Of three policies a prefill stands between the two, updates after them.
         rollout, train, _ = columns = self._columns
-        third, legs = prefill(rows, roles, at), ()
-        if third is not None and roles.prefill is not None:
+        third, legs = around.prefill, ()
+        if third is not None:
             third = third if around.valid is None else third[around.valid]
-            legs = rollout, roles.prefill, train
+            legs = rollout, roles.of_tokens["prefill"], train
         elif roles.current is not None and roles.current != train and batch.current_logp is not None:
             third = batch.current_logp[tokens]
             legs = rollout, train, roles.current

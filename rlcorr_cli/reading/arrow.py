@@ -1,7 +1,7 @@
-"""Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files.
+"""Arrow's own files and streams: what Hugging Face datasets lie in, and Feather files; and tables in memory.
 
 A record batch is in memory as a whole, of a file the needed columns alone.  A file tells how many there are, so that
-runs of them are shards; a stream is read from end to end.
+runs of them are shards, as runs of a table's rows are; a stream is read from end to end.
 """
 
 import struct
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.arrow_files import FILE, arrow_file, batches
+from rlcorr_cli.reading.arrow_values import portions, written_out
 from rlcorr_cli.reading.batch import Shard, Stamp
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.portions import portions, written_out
-from rlcorr_cli.reading.streams import Stdin
+from rlcorr_cli.reading.tables import InMemory
 
 CONTINUED = b"\xff" * 4
 """What a header begins with, since release 0.15 of Arrow; its length follows."""
@@ -35,7 +35,7 @@ WHOLE_ROWS = 1 << 9
 PEEKED_ROWS = 1 << 9
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """The schema, and of a file how many rows each record batch has."""
     with arrow_file(source.path) as reader:
         schema = reader.schema
@@ -48,18 +48,16 @@ def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> 
 
 def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     """Runs of record batches; a stream is one part."""
-    if index.in_one:
-        return [(None, source.n_bytes)]
-    n = len(index.group_rows)
-    return [
-        ((first, min(first + BATCHES, n)), source.n_bytes * (min(first + BATCHES, n) - first) // n)
-        for first in range(0, n, BATCHES)
-    ]
+    return [(None, source.n_bytes)] if index.in_one else _runs_of(len(index.group_rows), BATCHES, source.n_bytes)
 
 
-def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Generator[Rows]:
+def _runs_of(n: int, length: int, n_bytes: int) -> Sequence[Piece]:
+    """So many in runs of a length, each with its share of the bytes."""
+    ends = ((first, min(first + length, n)) for first in range(0, n, length))
+    return [((first, end), n_bytes * (end - first) // n) for first, end in ends]
+
+
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:
     """The part's rows, at most a record batch at a time; whole: with all columns."""
     with arrow_file(shard.path, None if whole else roles.needed) as reader:
         row = _first_rows(shard.path, shard.stamp)[shard.part[0]] if shard.part else 0
@@ -74,7 +72,7 @@ def read(
             row += batch.num_rows
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     with closing(read(shard, roles)) as portions:
         rows = next(portions, None)
@@ -130,3 +128,45 @@ def _field(data: bytes, table: int, number: int) -> int:
 
 
 READER = Reader(index, parts, read, peek)
+
+
+ROWS = 1 << 13
+"""Of one shard."""
+STEP_ROWS = 1 << 9
+
+
+def index_of_table(source: Source, needed: NeededColumns) -> Index:
+    """The schema, and the notes on what the table is."""
+    name = _named(source.path)
+    needed(name.table.schema)
+    return Index(schema=name.table.schema, notes=name.notes, group_rows=(name.table.num_rows,))
+
+
+def runs_of_rows(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
+    """Runs of rows."""
+    return _runs_of(index.group_rows[0], ROWS, source.n_bytes)
+
+
+def read_table(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:
+    """The part's rows; whole: with all columns."""
+    table = _named(shard.path).table
+    first, stop = shard.part or (0, table.num_rows)
+    row = first
+    for batch in table.slice(first, stop - first).to_batches(max_chunksize=STEP_ROWS):
+        batch = batch if whole else batch.select(roles.needed)
+        for numbers, portion in portions(batch, written_out(table.schema), shard.path, row, whole=whole):
+            yield Rows.of(portion, shard.path, numbers, roles.needed, whole=whole)
+        row += batch.num_rows
+
+
+def peek_table(shard: Shard, roles: Roles) -> Rows | None:
+    """The first rows."""
+    return next(read_table(shard, roles), None)
+
+
+def _named(path: str) -> InMemory:
+    assert isinstance(path, InMemory), "a table in memory is named by itself"
+    return path
+
+
+IN_MEMORY = Reader(index_of_table, runs_of_rows, read_table, peek_table)

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from rlcorr_cli.errors import plural
+from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
 from rlcorr_cli.records.fields import Form
@@ -149,6 +149,11 @@ class FirstBadRow:
 def worded(problem: str, place: str, message: str) -> str:
     """'dump.jsonl, line 3 is not JSON', 'dump.parquet, row 3: old_log_probs is null'."""
     return f"{place}{' ' if problem == 'unreadable_line' else ': '}{message}"
+
+
+def first_bad_row(problem: str, place: str, message: str, fix: str) -> DataError:
+    """The error of a row that ends a run.  fix: what to do, if that is not the same for all of the class."""
+    return DataError(f"{worded(problem, place, message)}.", f"{fix or FIXES[problem]} {GO_ON}.")
 
 
 @frozen

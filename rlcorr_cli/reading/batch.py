@@ -29,32 +29,40 @@ Partition = Any
 
 
 @frozen(kw_only=True)
-class Shard:
-    """A small description of work: one part of one input.
+class Unit:
+    """Files that are read together.
 
-    index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
-    plain JSON-lines file; None is the whole file.  n_bytes: what reading it costs, for progress.
-    stamp: which state of the file was found.  companions: files that are read together with it, such as the other
-    ranks of a step, each with its state.
-    schema: its needed columns, whole_schema: all that are made of it, partition: the columns that its folders name;
-    only io looks into these.
+    path: of the first.  format: of all.  n_bytes: what reading them costs.  stamp: which state of the first was found.
+    companions: the others, such as the other ranks of a step, each with its state.
     """
 
-    index: int
     path: str
     format: str
-    part: tuple[int, int] | None
     n_bytes: int
     stamp: Stamp | None = None
     companions: tuple[tuple[str, Stamp | None], ...] = ()
-    schema: Schema = None
-    whole_schema: Schema = None
-    partition: Partition = None
 
     @property
     def files(self) -> tuple[tuple[str, Stamp | None], ...]:
         """All that is read together, each with its state."""
         return ((self.path, self.stamp), *self.companions)
+
+
+@frozen(kw_only=True)
+class Shard(Unit):
+    """A small description of work: one part of one input.
+
+    index: its place in the dump's order.  part: Parquet row groups (first, past the last), or a byte range of a
+    plain JSON-lines file; None is the whole file.
+    schema: its needed columns, whole_schema: all that are made of it, partition: the columns that its folders name;
+    only io looks into these.
+    """
+
+    index: int
+    part: tuple[int, int] | None
+    schema: Schema = None
+    whole_schema: Schema = None
+    partition: Partition = None
 
     @property
     def id(self) -> ShardId:
@@ -135,7 +143,8 @@ class TokenContext:
     offsets: i64[B+1] into all T tokens, masked ones included.  valid: bool[T], None where all are.  token_ids: i64[T],
     -1 in rows without; None where no row has any.  kept_sizes, versions: the same of how many tokens each was chosen
     among, and of the weights that sampled it.  kept_by_rollout, kept_by_train: f64[T], the log of what each policy
-    gives to these, and head_tv, head_kl: f64[T], as of `Heads`, NaN of unknown ones; None where the dump has none.
+    gives to these, prefill: f64[T], the rollout engine's log-probs in one forward pass, and head_tv, head_kl: f64[T],
+    as of `head_distances`, NaN of unknown ones; None where the dump has none.
     levels: column -> (i64[B] codes, the levels they stand for).
     prompts: u64[B], a hash of each row's prompt; None where the dump does not tell.  advantages: f64[B], the mean of
     each row's, NaN of none; None where the dump has no such column.
@@ -151,6 +160,7 @@ class TokenContext:
     kept_by_rollout: Floats | None = None
     kept_by_train: Floats | None = None
     versions: NDArray[np.int64] | None = None
+    prefill: Floats | None = None
     head_tv: Floats | None = None
     head_kl: Floats | None = None
 

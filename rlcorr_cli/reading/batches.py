@@ -14,28 +14,82 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.places import Place, Unit
 from rlcorr_cli.reading import checks
 from rlcorr_cli.reading.arrow_values import is_list, take
-from rlcorr_cli.reading.bad_rows import (
-    ABOVE_ZERO,
-    CLAMPED,
-    FIXES,
-    GO_ON,
-    BadRowCounts,
-    BadRowPolicy,
-    FirstBadRow,
-    worded,
-)
+from rlcorr_cli.reading.bad_rows import ABOVE_ZERO, CLAMPED, BadRowCounts, BadRowPolicy, FirstBadRow, first_bad_row
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.reading.checks import Fault, Lists, Valid
 from rlcorr_cli.reading.columns import Lag, Roles, read_for
-from rlcorr_cli.reading.ids import SeenIds, cluster_keys, keys
-from rlcorr_cli.reading.row_places import Places, resolved
-from rlcorr_cli.reading.values import coded, coded_lags, texts
+from rlcorr_cli.reading.values import SeenIds, cluster_keys, coded, coded_lags, row_keys, texts
 from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.totals import GroupKey
+
+PIECE_BYTES = 16 << 20
+
+
+@frozen
+class Places:
+    """Where the rows of a part are.  numbers: of each row, counted from byte `start`, as in Place."""
+
+    path: str
+    unit: Unit
+    numbers: Sequence[int] | NDArray[np.int64]
+    start: int = 0
+
+    def __getitem__(self, row: int) -> Place:
+        return Place(self.path, self.unit, int(self.numbers[row]), self.start)
+
+    def part(self, first: int, last: int) -> "Places":
+        """Rows first..last-1."""
+        return replace(self, numbers=self.numbers[first:last])
+
+    def take(self, rows: NDArray[np.int64]) -> "Places":
+        """These rows, in order."""
+        return replace(self, numbers=np.asarray(self.numbers, np.int64)[rows])
+
+    def row_of(self, number: int, lines: "LineCounter") -> int | None:
+        """The row that has a number in the whole file, if one of these has.  lines: of the reading, so far."""
+        at = np.flatnonzero(np.asarray(self.numbers, np.int64) == number - lines.before(self.path, self.start))
+        return int(at[0]) if len(at) else None
+
+
+def resolved(place: Place) -> Place:
+    """The same place counted from the file's start: reads the file up to it where that is not known yet."""
+    (counted,) = all_resolved([place])
+    return counted
+
+
+def all_resolved(places: Sequence[Place]) -> list[Place]:
+    """The same of many places, in their order; each file is read once."""
+    counter = LineCounter()
+    starts = sorted({(place.path, place.start) for place in places})
+    before = {(path, start): counter.before(path, start) for path, start in starts}
+    return [replace(place, number=place.number + before[place.path, place.start], start=0) for place in places]
+
+
+class LineCounter:
+    """Counts the line ends before bytes of files; where the bytes of a file ascend, it is read once."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, tuple[int, int]] = {}
+
+    def before(self, path: str, end: int) -> int:
+        """Line ends before byte `end`; nothing is opened where all are counted."""
+        start, count = self._counted.get(path, (0, 0))
+        if start > end:
+            start = count = 0
+        if start < end:
+            with filesystem(path).open(path) as file:
+                file.seek(start)
+                while (left := end - file.tell()) > 0 and (piece := file.read(min(left, PIECE_BYTES))):
+                    count += piece.count(b"\n")
+        self._counted[path] = (end, count)
+        return count
+
 
 ROW_TOKENS = 1 << 22
 """The most of one sequence; far beyond any model's, and still far from filling a memory."""
@@ -139,7 +193,7 @@ def checked_batches(
         fitting = int(np.searchsorted(offsets, offsets[first] + batch_tokens, side="right")) - 1
         last = min(max(fitting, first + 1), first + BATCH_ROWS)
         cut = {name: whole.rows(first, last) for name, whole in lists.items()}
-        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows), bad_rows, seen)
+        yield from _checked(_Cut(rows.part(first, last), cut, roles, bad_rows), seen)
         first = last
 
 
@@ -208,7 +262,7 @@ class _Cut:
     def row_keys(self) -> Keys | None:
         """A hash of each row's own id, 0 of a row without one; None where the dump has no ids."""
         names = self.roles.drawn_by
-        return keys([self.rows.data.column(name) for name in names]) if names else None
+        return row_keys([self.rows.data.column(name) for name in names]) if names else None
 
     @cached_property
     def cluster_keys(self) -> Keys | None:
@@ -218,7 +272,7 @@ class _Cut:
         return cluster_keys(self.rows.data.column(self.roles.cluster))
 
 
-def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
+def _checked(cut: _Cut, seen: SeenIds | None) -> Iterator[CheckedRows | BadRows]:
     """The rows of one batch, those that fail a check before them."""
     # The order counts.  A line must be an object before its values are looked at; and an id counts as seen once it was
     # asked for, so only sound rows are asked: a bad row must not make a later good one with its id a duplicate.
@@ -226,9 +280,9 @@ def _checked(cut: _Cut, bad_rows: BadRowPolicy, seen: SeenIds | None) -> Iterato
     for find_faults in (_unreadable, _unsound, partial(_repeated, seen=seen)):
         faults = find_faults(cut)
         if faults:
-            rows, set_aside = _set_aside(cut.rows, faults, bad_rows)
+            rows, set_aside = _set_aside(cut.rows, faults, cut.policy)
             yield set_aside
-            cut = _Cut(rows, lists_of(rows, cut.roles), cut.roles, bad_rows)
+            cut = replace(cut, rows=rows, lists=lists_of(rows, cut.roles))
     valid, n_cleared = cut.tokens
     n_unscored = 0 if cut.unscored is None else int(valid.of(cut.unscored).sum())
     n_clamped = sum(int(valid.of(above).sum()) for above in cut.clamped.values())
@@ -285,9 +339,7 @@ def _set_aside(rows: Rows, faults: Iterable[Fault], bad_rows: BadRowPolicy) -> t
     if bad_rows.stops:
         fault = next(iter(fault_of.values()))
         place = resolved(rows.places[fault.row]).text
-        raise DataError(
-            f"{worded(fault.problem, place, fault.message)}.", f"{fault.fix or FIXES[fault.problem]} {GO_ON}."
-        )
+        raise first_bad_row(fault.problem, place, fault.message, fault.fix)
     counts: dict[str, int] = {}
     first: dict[str, FirstBadRow] = {}
     for row, fault in fault_of.items():
@@ -325,7 +377,7 @@ def _checked_rows(cut: _Cut, valid: Valid) -> CheckedRows:
         if roles.row_advantage
         else None,
         unscored=None if cut.unscored is None else valid.of(cut.unscored),
-        rollout_keys=keys([rows.data.column(name) for name in roles.rollouts]) if roles.rollouts else None,
+        rollout_keys=row_keys([rows.data.column(name) for name in roles.rollouts]) if roles.rollouts else None,
     )
     return CheckedRows(
         batch=batch,

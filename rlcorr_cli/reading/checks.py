@@ -122,7 +122,7 @@ def valid(
     finite: Flags | None = None,
 ) -> Valid:
     """The tokens that the mask leaves, unchecked.  advantages: f64[T].  finite: what else must hold of a token."""
-    keep, sound = (None, True) if mask is None else _kept(lists[mask].values)
+    keep, sound = (None, True) if mask is None else _mask_as_flags(lists[mask].values)
     if finite is not None:
         keep = finite if keep is None else keep & finite
     chosen = Valid(keep, {}, None)
@@ -139,11 +139,11 @@ def structural(lists: Mapping[str, Lists], rollout: str) -> Iterator[Fault]:
     base = lists[rollout]
     for column in lists.values():
         if column.nulls is not None:
-            yield from (Fault(row, "null_list", f"{column.column} is null") for row in _where(column.nulls))
+            yield from (Fault(row, "null_list", f"{column.column} is null") for row in _places(column.nulls))
     for column in lists.values():
         if not np.array_equal(column.offsets, base.offsets):
             ours, theirs = np.diff(column.offsets), np.diff(base.offsets)
-            for row in _where(ours != theirs):
+            for row in _places(ours != theirs):
                 says = f"{column.column} has {plural(ours[row], 'token')}, {rollout} has {theirs[row]}"
                 yield Fault(row, "unequal_lengths", says)
 
@@ -161,7 +161,7 @@ def of_values(
     if mask is not None:
         values = lists[mask].values
         wrong = ~((values == 1) | (values == 0))
-        yield from _first(lists[mask], wrong, "mask_values", "; a mask holds 0 and 1")
+        yield from _first_faults(lists[mask], wrong, "mask_values", "; a mask holds 0 and 1")
     tests: tuple[tuple[str, Callable[[NDArray[Any]], Flags]], ...] = (
         ("not_finite", lambda x: ~np.isfinite(x)),
         ("above_zero", lambda x: (x > ABOVE_ZERO) & np.isfinite(x)),
@@ -172,7 +172,7 @@ def of_values(
             values = lists[name].values
             bad = test(values) if keep is None else test(values) & keep
             more, fix = _above_zero(values if keep is None else values[keep]) if problem == "above_zero" else ("", "")
-            yield from _first(lists[name], bad, problem, f" on a valid token{more}", fix=fix)
+            yield from _first_faults(lists[name], bad, problem, f" on a valid token{more}", fix=fix)
 
 
 def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
@@ -194,12 +194,12 @@ def _above_zero(values: NDArray[Any]) -> tuple[str, str]:
 def of_advantages(lists: Lists, keep: Flags | None) -> Iterator[Fault]:
     """Rows with an advantage that is not finite on a valid token."""
     bad = ~np.isfinite(lists.values)
-    yield from _first(lists, bad if keep is None else bad & keep, "not_finite", " on a valid token")
+    yield from _first_faults(lists, bad if keep is None else bad & keep, "not_finite", " on a valid token")
 
 
 def of_scalars(name: str, column: pa.Array, counts: Flags) -> Iterator[Fault]:
     """Rows without a finite advantage.  counts: bool[B], rows with a valid token."""
-    for row in _where(counts & ~np.isfinite(numbers(column))):
+    for row in _places(counts & ~np.isfinite(numbers(column))):
         value = column[row].as_py()
         yield Fault(row, "not_finite", f"{name} is {'null' if value is None else value}")
 
@@ -210,14 +210,14 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     return as_numpy(values, null=np.nan)
 
 
-def _first(lists: Lists, bad: Flags, problem: str, more: str, *, fix: str = "") -> Iterator[Fault]:
+def _first_faults(lists: Lists, bad: Flags, problem: str, more: str, *, fix: str = "") -> Iterator[Fault]:
     tokens = np.flatnonzero(bad)
     rows, first = np.unique(lists.row_of(tokens), return_index=True)
     for row, token in zip(rows.tolist(), tokens[first].tolist(), strict=True):
         yield Fault(row, problem, lists.says(token) + more, fix)
 
 
-def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
+def _mask_as_flags(values: NDArray[Any]) -> tuple[Flags | None, bool]:
     """The mask as booleans, None where it leaves out nothing, and whether it holds 0 and 1 only."""
     if values.size == 0:
         return None, True
@@ -227,5 +227,5 @@ def _kept(values: NDArray[Any]) -> tuple[Flags | None, bool]:
     return (None if low == 1 and sound else keep), sound
 
 
-def _where(flags: Flags) -> list[int]:
+def _places(flags: Flags) -> list[int]:
     return np.flatnonzero(flags).tolist()

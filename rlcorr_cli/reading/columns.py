@@ -4,7 +4,7 @@ The names are in `reading/names.py`.  A mapping is a plain dict, canonical name 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 
 from rlcorr_cli.errors import (
@@ -21,6 +21,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import nested
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
+from rlcorr_cli.reading.request import PlanColumns
 
 # A framework multiplies these by a second mask, which is not read here.
 SECOND_MASKS: dict[str, str] = {"token_loss_mask": "sample_loss_mask", "completion_mask": "tool_mask"}
@@ -56,11 +57,8 @@ class Roles:
     asked for.  ids: what tells rows apart, sample_id first.  drawn_by: those of them by which the bootstrap knows rows.
     cluster: the column whose rows of one value are drawn together; draws_rows: whether, without such a column, every
     row is drawn by itself even where a rollout is there twice.
-    levels: (name, column) of what a gap may sit in.  token_ids: of what names the tokens, for a diagnosis; kept_sets,
-    versions: of each token's kept set and weights, for the same; kept_parts: what belongs to kept_sets, as in
-    KEPT_PARTS, () without it; prefill: of the rollout engine's log-probs in one forward pass.  heads: the log-probs of
-    each token's likeliest tokens under rollout and training, and their ids under both, as in HEADS; () unless both have
-    log-probs.
+    levels: (name, column) of what a gap may sit in.  of_tokens: what a diagnosis looks at of each token, a key of
+    `schema.OF_TOKENS` -> its column.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
     rollout a row is a sample of, its id first, then the step.
     """
@@ -76,12 +74,7 @@ class Roles:
     ids: tuple[str, ...] = ()
     drawn_by: tuple[str, ...] = ()
     levels: tuple[tuple[str, str], ...] = ()
-    token_ids: str | None = None
-    kept_sets: str | None = None
-    kept_parts: tuple[str | None, ...] = ()
-    versions: str | None = None
-    prefill: str | None = None
-    heads: tuple[str | None, ...] = ()
+    of_tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     row_advantage: str | None = None
     cluster: str | None = None
     draws_rows: bool = False
@@ -116,15 +109,9 @@ class Roles:
         return [column for column in (self.rollout, self.old, self.current) if column]
 
     @property
-    def of_each_token(self) -> tuple[str | None, ...]:
-        """The columns that tell of each token what a diagnosis looks at."""
-        return self.token_ids, self.kept_sets, self.versions
-
-    @property
     def needed(self) -> list[str]:
         """Every column to read, each once."""
-        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_each_token, self.prefill)
-        of_tokens += (*self.heads, *self.kept_parts)
+        of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_tokens.values())
         of_rows = (self.row_advantage, self.batch, *read_for(self.group_keys), *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
         return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
@@ -149,42 +136,39 @@ class Roles:
 def resolve(
     available: Sequence[str],
     overrides: Mapping[str, str],
-    mode: Mode,
-    *,
-    needs: Sequence[str] = (),
-    wanted: Sequence[str] = (),
-    compares: bool = True,
+    plan_columns: PlanColumns,
     lists: Collection[str] | None = None,
 ) -> dict[str, str]:
     """Canonical -> column for the two policies, then current_log_probs, response_mask and reward where there are any,
     what the plan needs, and what is wanted where there is any.
 
     The training side is old_log_probs; in bypass mode, and nowhere else, it is current_log_probs.  A decoupled dump
-    that has only a current policy lends it as the old one, and then has no current one.  compares: as of PlanColumns;
-    without, nothing is lent.  lists: the columns of lists of numbers, which alone an error names; None of all.
+    that has only a current policy lends it as the old one, and then has no current one; not where policies are not
+    compared.  lists: the columns of lists of numbers, which alone an error names; None of all.
     """
+    mode, needs, compares = plan_columns.mode, plan_columns.needed, plan_columns.compares
     check_names(overrides)
     for canonical, column in overrides.items():
         if column not in available:
             near = nearest(column, available)
             raise UsageError(f"⟦map {canonical}={column}⟧: there is no column '{column}'.", f"Similar columns: {near}.")
-    chosen: dict[str, str | None] = {"rollout_log_probs": _one("rollout_log_probs", available, overrides)}
-    current = _one("current_log_probs", available, overrides)
+    chosen: dict[str, str | None] = {"rollout_log_probs": _only_column("rollout_log_probs", available, overrides)}
+    current = _only_column("current_log_probs", available, overrides)
     if mode == "bypass":
         chosen["current_log_probs"] = current
     else:
-        old = _one("old_log_probs", available, overrides)
+        old = _only_column("old_log_probs", available, overrides)
         lent = current if compares and not old else None
         chosen["old_log_probs"] = old or lent
         if (current and not lent) or "current_log_probs" in needs:
             chosen["current_log_probs"] = None if lent else current
     if "advantages" in needs:
-        chosen["advantages"] = _one("advantages", available, overrides)
+        chosen["advantages"] = _only_column("advantages", available, overrides)
     for canonical, column in chosen.items():
         if column is None and (compares or canonical == "rollout_log_probs"):
             raise _missing(canonical, available, overrides, mode, lists=available if lists is None else lists)
-    for canonical in ("response_mask", "reward", *wanted):
-        chosen[canonical] = _one(canonical, available, overrides)
+    for canonical in ("response_mask", "reward", *plan_columns.optional):
+        chosen[canonical] = _only_column(canonical, available, overrides)
     return {canonical: column for canonical, column in chosen.items() if column}
 
 
@@ -203,7 +187,7 @@ def key_column(name: str, available: Sequence[str], overrides: Mapping[str, str]
     """The column a group key stands for.  purpose: what it is wanted for, as an error says."""
     if name in available and name not in ALIASES:
         return name
-    column = _one(name, available, overrides)
+    column = _only_column(name, available, overrides)
     if column is None and name == "lag":
         message = f"There is no lag {purpose}: it is the step less the version of the weights that sampled."
         raise DataError(message, "Name the columns: ⟦map step=COLUMN⟧ ⟦map policy_version=COLUMN⟧.")
@@ -232,13 +216,13 @@ def check_names(overrides: Mapping[str, str]) -> None:
         taken[column] = canonical
 
 
-def listed(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """Names as text, at most SHOWN of them."""
     names = list(names)
     return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
-def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
+def _only_column(canonical: str, available: Sequence[str], overrides: Mapping[str, str]) -> str | None:
     columns = candidates(canonical, available, overrides)
     if len(columns) > 1:
         raise DataError(
@@ -250,10 +234,10 @@ def _one(canonical: str, available: Sequence[str], overrides: Mapping[str, str])
 def _missing(
     canonical: str, available: Sequence[str], overrides: Mapping[str, str], mode: Mode, *, lists: Collection[str]
 ) -> DataError:
-    message = f"There is no column for {canonical}; the columns are {listed(available)}."
+    message = f"There is no column for {canonical}; the columns are {first_names(available)}."
     if mode == "bypass" and canonical == "current_log_probs" and candidates("old_log_probs", available, {}):
         return NoCurrentPolicy(message, "⟦mode decoupled⟧ compares old_log_probs, which the dump has.")
-    if mode == "decoupled" and canonical == "current_log_probs" and _one(canonical, available, overrides):
+    if mode == "decoupled" and canonical == "current_log_probs" and _only_column(canonical, available, overrides):
         return DataError(
             "The plan compares the current policy with another, and the dump has but one trained policy.",
             "⟦mode bypass⟧ takes the rollout policy for the old one.",

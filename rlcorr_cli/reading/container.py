@@ -1,16 +1,22 @@
 """What a container's module offers: four functions under one name, READER, and what they pass on.
 
 `index` opens a file once, and what that told is its Index: enough to settle its columns and to cut the work without
-opening it again.  `parts` cuts it, `read` yields the rows of one part, and `peek` the first ones.  Columns that stand
-in the names of folders (`step=3/worker=a/part.parquet`, as Spark, Hive and polars write them) are its Partition; one
-is a column where every file of the dump is below a folder of that name, and a file's own column goes first.
+opening it again.  `parts` cuts it, `read` yields the rows of one part, and `peek` the first ones.
+
+Columns that stand in the names of folders (`step=3/worker=a/part.parquet`, as Spark, Hive and polars write them) are a
+file's Partition; one is a column where every file of the dump is below a folder of that name, and a file's own column
+goes first.  Where no column tells the step, the file's name may (`steps_of`).  A number is a step where it is all that
+a name holds (`12.jsonl`, `000012.rank0.parquet`) or follows a word for steps (`step_12`, `iter-0012`,
+`global_step_40/rollout.jsonl`).  Numbers of shards, ranks, workers and dates are none, and so is a step that begins
+anew with each epoch.  Three files or more whose names are the same but for one number are numbered by step, too
+(`data_7`), unless the word before it says that it is another number.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
-from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -22,8 +28,6 @@ from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.reading.numbered_files import steps_of
-from rlcorr_cli.reading.streams import Stdin
 
 FILE = "file"
 """What rows of one file are grouped by where no column has that name."""
@@ -170,29 +174,97 @@ Piece = tuple[tuple[int, int] | None, int]
 """What Shard calls part and n_bytes."""
 
 
-class Read(Protocol):
-    """How the rows of one part are read.
-
-    batch_tokens: how many tokens a batch will hold; what is yielded may be more or less.  whole: whether the rows come
-    with all columns, or their own lines.
-    """
-
-    def __call__(
-        self, shard: Shard, roles: Roles, stdin: Stdin | None, batch_tokens: int, *, whole: bool
-    ) -> Iterator[Rows]: ...
-
-
 @frozen
 class Reader:
     """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,
-    peek the first rows of a file's first part."""
+    peek the first rows of a file's first part.
 
-    index: Callable[[Source, NeededColumns, Stdin | None], Index]
+    Of `read`, batch_tokens: how many tokens a batch will hold; what is yielded may be more or less.  whole: whether the
+    rows come with all columns, or their own lines.
+    """
+
+    index: Callable[[Source, NeededColumns], Index]
     parts: Callable[[Source, Index, Roles], Sequence[Piece]]
-    read: Read
-    peek: Callable[[Shard, Roles, Stdin | None], Rows | None]
+    read: Callable[..., Iterator[Rows]]
+    peek: Callable[[Shard, Roles], Rows | None]
 
 
 def reader(format: str) -> Reader:
     """How files of a format are read; loads the container's module."""
-    return import_module(container(format).module).READER
+    module, _, name = container(format).reader.partition(".")
+    return getattr(import_module(f"rlcorr_cli.reading.{module}"), name)
+
+
+WORDS = ("step", "iter(?:ation)?", "update", "rollout", "checkpoint|ckpt", "batch", "gen(?:eration)?", "dump")
+"""What stands before a step, the surest first."""
+_LABELLED = [
+    re.compile(rf"(?:(?<![a-z])|global)(?:{word})s?[-_=. ]*(\d+)(?!\d)(?![-_. ]*of[-_. ]*\d)") for word in WORDS
+]
+_LABEL = re.compile(rf"(?<![a-z])(?:global)?[-_ ]*(?:{'|'.join(WORDS)})s?(?![a-z])")
+_SHARD = "(?<![a-z])(?:rank|worker|shard|part|dp|tp|pp|gpu|node|host|engine|replica|proc)"
+_OF_SHARD = re.compile(rf"{_SHARD}[-_ ]*\d+")
+_NO_STEP = re.compile(rf"(?:{_SHARD}|(?<![a-z])(?:[a-z]|chunk|file|fold|run|seed|split|version|vllm|sglang))[-_ ]*$")
+"""What stands before a number that is no step, a single letter (p0, v2) too."""
+_SUFFIXES = re.compile(r"(\.[a-z]\w*)+$")
+_EPOCH = re.compile(r"(?<![a-z])epoch[-_=. ]*\d")
+_DATE = re.compile(r"(?:19|20)\d\d[-_.]?(?:0[1-9]|1[0-2])[-_.]?(?:0[1-9]|[12]\d|3[01])(?!\d)")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+MOST_DIGITS = 9
+"""A longer number is a time."""
+FOLDERS = 3
+"""So many folders above a file are looked at."""
+
+
+def steps_of(paths: Iterable[str]) -> dict[str, int]:
+    """The step of each of a dump's files; empty where the name of one does not tell it."""
+    steps = {path: step_of(path) for path in paths}
+    if None in steps.values():
+        return _apart_by_one_number([*steps])
+    return {path: step for path, step in steps.items() if step is not None}
+
+
+def _apart_by_one_number(paths: Sequence[str]) -> dict[str, int]:
+    """The only number in which the names of three files or more differ; none where it is that of another thing."""
+    names = [re.split(r"(\d+)", path.lower()) for path in paths]
+    if len(paths) < 3 or len({tuple(name[::2]) for name in names}) > 1 or _EPOCH.search(paths[0].lower()):
+        return {}
+    apart = [i for i in range(1, len(names[0]), 2) if len({name[i] for name in names}) > 1]
+    if len(apart) != 1:
+        return {}
+    before, behind = "".join(names[0][: apart[0]]), names[0][apart[0] + 1]
+    is_of_many = re.match(r"[-_. ]*of[-_. ]*$", behind)
+    if "/" in behind or is_of_many or _NO_STEP.search(before) or _DATE.search(os.path.basename(paths[0])):
+        return {}
+    numbers = {path: name[apart[0]] for path, name in zip(paths, names, strict=True)}
+    if any(len(number) > MOST_DIGITS or _DATE.fullmatch(number) for number in numbers.values()):
+        return {}
+    return {path: int(number) for path, number in numbers.items()}
+
+
+def step_of(path: str) -> int | None:
+    """The step of one file: the nearest that its name or those of its folders tell; None where they do not."""
+    file, *folders = path.lower().split("/")[: -FOLDERS - 2 : -1]
+    if any(map(_EPOCH.search, (file, *folders))):
+        return None
+    stem = _SUFFIXES.sub("", file)
+    for step in (_labelled(file), _alone(stem)):
+        if step is not None:
+            return step
+    if folders and folders[0].isdecimal() and not re.search(r"\d", stem) and not _YEAR.fullmatch(folders[0]):
+        return _alone(folders[0])
+    # A folder whose name says more, such as runs_of_step_3, may be of anything.
+    named = (folder for folder in folders if not _LABEL.sub("", folder).strip("-_=. 0123456789"))
+    return next((step for step in map(_labelled, named) if step is not None), None)
+
+
+def _labelled(name: str) -> int | None:
+    """The number behind the surest word for steps."""
+    found = (pattern.findall(_DATE.sub("date", name)) for pattern in _LABELLED)
+    return next((int(numbers[-1]) for numbers in found if numbers and len(numbers[-1]) <= MOST_DIGITS), None)
+
+
+def _alone(name: str) -> int | None:
+    """The number of a name that holds nothing else, apart from a word for steps and numbers of shards."""
+    number = _LABEL.sub("", _OF_SHARD.sub("", name)).strip("-_. ")
+    is_step = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS and not _DATE.fullmatch(number)
+    return int(number) if is_step else None

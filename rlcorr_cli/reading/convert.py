@@ -75,15 +75,17 @@ class Partner:
         for shard, rows in canonical_rows(dump):
             path = shard.path
             wanted = [name for name in PAIRED if name in rows.table.column_names]
-            for key, row in zip(_keys(rows.table, on, path), rows.table.select(wanted).to_pylist(), strict=True):
+            for key, row in zip(_join_keys(rows.table, on, path), rows.table.select(wanted).to_pylist(), strict=True):
                 if key in partner.rows:
-                    raise DataError(f"{path} has two rows of {_said(on, key)}.", "Join on more columns: ⟦on A,B⟧.")
+                    raise DataError(
+                        f"{path} has two rows of {_key_in_words(on, key)}.", "Join on more columns: ⟦on A,B⟧."
+                    )
                 partner.rows[key] = row
         return partner
 
-    def joined(self, rows: ArrowRows, path: str) -> ArrowRows:
+    def with_partners(self, rows: ArrowRows, path: str) -> ArrowRows:
         """The rows that have a partner, with its log-probs as the trained policy's."""
-        keys = _keys(rows.table, self.on, path)
+        keys = _join_keys(rows.table, self.on, path)
         here = [i for i, key in enumerate(keys) if key in self.rows]
         table = take(rows.table, np.array(here, np.int64))
         rows_here = table.to_pylist()
@@ -101,10 +103,10 @@ class Partner:
         """A DataError where the two are not of the same tokens."""
         mine, theirs = (len(side["rollout_log_probs"] or ()) for side in (row, partner))
         if mine != theirs:
-            message = f"{_said(self.on, key)} has {mine:,} tokens in {path} and {theirs:,} in {self.path}"
+            message = f"{_key_in_words(self.on, key)} has {mine:,} tokens in {path} and {theirs:,} in {self.path}"
             raise DataError(f"{message}: these are not the same tokens.", "Check what the two were joined on.")
         if row.get("token_ids") is not None and partner.get("token_ids") not in (None, row["token_ids"]):
-            message = f"{_said(self.on, key)} holds other tokens in {path} than in {self.path}."
+            message = f"{_key_in_words(self.on, key)} holds other tokens in {path} than in {self.path}."
             raise DataError(message, "Check what the two were joined on.")
 
 
@@ -116,7 +118,7 @@ def _scored(row: dict[str, Any], partner: dict[str, Any]) -> dict[str, Any]:
     return {"rollout_log_probs": log_probs[-len(tokens) :], "token_ids": prompt[-len(tokens) :]}
 
 
-def _keys(table: pa.Table, on: Sequence[str], path: str) -> list[tuple[str, ...]]:
+def _join_keys(table: pa.Table, on: Sequence[str], path: str) -> list[tuple[str, ...]]:
     lacking = next((name for name in on if name not in table.column_names), None)
     if lacking is not None:
         raise UsageError(f"{path} has no column {lacking} to join on.", f"It has {', '.join(table.column_names)}.")
@@ -124,5 +126,5 @@ def _keys(table: pa.Table, on: Sequence[str], path: str) -> list[tuple[str, ...]
     return [tuple(str(value) for value in row) for row in zip(*columns, strict=True)]
 
 
-def _said(on: Sequence[str], key: Sequence[str]) -> str:
+def _key_in_words(on: Sequence[str], key: Sequence[str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in zip(on, key, strict=True))

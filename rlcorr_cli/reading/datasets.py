@@ -11,11 +11,11 @@ import hashlib
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,8 +51,8 @@ class OutputFile:
 
 def seal(metadata: str, parts: Sequence[OutputFile]) -> bytes:
     """What SEAL holds.  metadata: a JSON object about all of them."""
-    listed = [{"name": part.name, "rows": part.rows} for part in parts]
-    return f"{json.dumps({**json.loads(metadata), 'parts': listed}, indent=1)}\n".encode()
+    rows_of = [{"name": part.name, "rows": part.rows} for part in parts]
+    return f"{json.dumps({**json.loads(metadata), 'parts': rows_of}, indent=1)}\n".encode()
 
 
 def _state(metadata: str, parts: Sequence[OutputFile]) -> bytes:
@@ -79,19 +79,35 @@ def nothing_left(path: Path) -> DataError:
 SHARED = "Put it on shared storage, which every node sees, or into an object store."
 
 
-class _Parts:
-    """Rows in order, cut over files of at most `rows_per_file` rows, or all in one.
+class _Parts(ABC):
+    """Rows in order, cut over files of at most `rows_per_file` rows, or all in one; a context, at whose end a file that
+    is still being written is discarded.
 
-    begin: makes the file of a number.  about: the metadata of files that are full before the end is known.
+    about: the metadata of files that are full before the end is known.
     """
 
-    def __init__(
-        self, begin: Callable[[int], tuple[Writer, PartFile]], *, rows_per_file: int | None, about: str
-    ) -> None:
+    def __init__(self, rows_per_file: int | None, about: str) -> None:
         self.written: list[OutputFile] = []
-        self._begin, self._rows_per_file, self._about = begin, rows_per_file, about
+        self._rows_per_file, self._about = rows_per_file, about
         self._part: tuple[Writer, PartFile] | None = None
         self._in_part = 0
+
+    @abstractmethod
+    def begun(self, number: int) -> tuple[Writer, PartFile]:
+        """The file of a number."""
+
+    @abstractmethod
+    def write_error(self, error: OSError) -> OutputError:
+        """The error of what the system refused."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._part is not None:
+            part, file = self._part
+            part.abandon()
+            file.discard()
 
     @property
     def n_bytes(self) -> int:
@@ -101,18 +117,18 @@ class _Parts:
     def write(self, rows: OriginalRows) -> None:
         """Some more rows; a file that is full is followed by another."""
         first = 0
-        while first < len(rows):
-            if self._in_part == self._rows_per_file:
-                self.close(self._about)
-            if self._part is None:
-                self._part = self._begin(len(self.written))
-            room = len(rows) if self._rows_per_file is None else self._rows_per_file - self._in_part
-            last = min(len(rows), first + room)
-            self._part[0].write(rows.part(first, last))
-            self._in_part += last - first
-            first = last
+        with self._as_output_error():
+            while first < len(rows):
+                if self._in_part == self._rows_per_file:
+                    self._close(self._about)
+                self._part = self._part or self.begun(len(self.written))
+                room = len(rows) if self._rows_per_file is None else self._rows_per_file - self._in_part
+                last = min(len(rows), first + room)
+                self._part[0].write(rows.part(first, last))
+                self._in_part += last - first
+                first = last
 
-    def close(self, metadata: str) -> None:
+    def _close(self, metadata: str) -> None:
         """Have the file that is being written under its name, if there is one."""
         if self._part is not None:
             part, file = self._part
@@ -120,15 +136,15 @@ class _Parts:
             self.written.append(OutputFile(file.name, self._in_part, file.commit()))
             self._part, self._in_part = None, 0
 
-    def abandon(self) -> None:
-        """Discard the file that is being written, if there is one."""
-        if self._part is not None:
-            part, file = self._part
-            part.abandon()
-            file.discard()
+    @contextmanager
+    def _as_output_error(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self.write_error(error) from error
 
 
-class Output:
+class Output(_Parts):
     """A dataset, one file or a directory of parts; a context, at whose end it is finished or abandoned.
 
     rows, n_bytes: what has been written.  done: the share of the input that it stands for, as its user says.  losses:
@@ -149,6 +165,7 @@ class Output:
         """about: the metadata of parts that are full before the end is known.  columns: as of `Dump.table_columns`.
         untouched: whether NaN stays NaN, which not every reader of JSON lines knows.  sealed: whether a directory gets
         a SEAL."""
+        super().__init__(rows_per_file if destination.directory else None, about)
         self.destination = destination
         self.rows = 0
         self.done = 0.0
@@ -159,40 +176,27 @@ class Output:
         self._staging = staging
         self._temporary: Path | None = None
         self._sealed = sealed and destination.directory
-        self._parts = _Parts(self._begin, rows_per_file=rows_per_file if destination.directory else None, about=about)
-
-    def __enter__(self) -> "Output":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._parts.abandon()
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes so far."""
-        return self._parts.n_bytes
 
     def write(self, rows: OriginalRows) -> None:
         """Rows in order, cut over parts where the output is a directory."""
-        with self._saying_how_much():
-            if self.destination.directory and self._first is None and len(rows):  # all parts are one table
-                self._first = columns_of(rows, self._columns)
-            self._parts.write(rows)
-            self.rows += len(rows)
+        if self.destination.directory and self._first is None and len(rows):  # all parts are one table
+            self._first = columns_of(rows, self._columns)
+        super().write(rows)
+        self.rows += len(rows)
 
     def finish(self, metadata: str) -> None:
         """Have all of it on the disk, for `Outputs.publish` to give it its name."""
         if not self.rows:
             raise nothing_left(self.destination.path)
-        with self._saying_how_much():
-            self._parts.close(metadata)
+        with self._as_output_error():
+            self._close(metadata)
             assert self._temporary is not None
             if is_saved(self.destination):
                 about = {"description": "", "citation": "", "homepage": "", "license": "", MARK: ""}
                 write_file(self._temporary, INFO, f"{json.dumps(about, indent=1)}\n".encode())
-                write_file(self._temporary, STATE, _state(metadata, self._parts.written))
+                write_file(self._temporary, STATE, _state(metadata, self.written))
             elif self._sealed:
-                write_file(self._temporary, SEAL, seal(metadata, self._parts.written))
+                write_file(self._temporary, SEAL, seal(metadata, self.written))
 
     def finish_or_remove(self, metadata: str) -> None:
         """As `finish`; where no row came, none is to be there: an older output is not this run's."""
@@ -201,7 +205,8 @@ class Output:
         else:
             self._staging.remove(self.destination)
 
-    def _begin(self, number: int) -> tuple[Writer, PartFile]:
+    def begun(self, number: int) -> tuple[Writer, PartFile]:
+        """The file of a number, under the temporary name of all of it."""
         path = self._temporary = self._temporary or self._staging.add(self.destination)
         if self.destination.directory:
             path.mkdir(exist_ok=number > 0)
@@ -209,19 +214,15 @@ class Output:
         file = PartFile(path.parent, path.name, shared=False)
         return writer(suffix(self.destination.path), file.file, self._losses, self._columns, first=self._first), file
 
-    @contextmanager
-    def _saying_how_much(self) -> Generator[None]:
-        """Where a disk is full, the error says how much there was to write."""
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-                raise self.destination.write_error(error) from error
-            written = self.n_bytes / 1e6
-            needed = f", of about {written / self.done:,.1f} MB needed" if self.done else ""
-            reason = f"{error.strerror} after {written:,.1f} MB{needed}"
-            hint = f"Free some space, or name another place with {self.destination.option}."
-            raise OutputError(f"Cannot write {self.destination.path}: {reason}.", hint) from error
+    def write_error(self, error: OSError) -> OutputError:
+        """Where a disk is full, how much there was to write."""
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            return self.destination.write_error(error)
+        written = self.n_bytes / 1e6
+        needed = f", of about {written / self.done:,.1f} MB needed" if self.done else ""
+        reason = f"{error.strerror} after {written:,.1f} MB{needed}"
+        hint = f"Free some space, or name another place with {self.destination.option}."
+        return OutputError(f"Cannot write {self.destination.path}: {reason}.", hint)
 
 
 @frozen(kw_only=True)
@@ -261,39 +262,28 @@ class PartsPlace:
         return Destination(path=self.path, option=self.option).write_error(error)
 
 
-class ShardParts:
+class ShardParts(_Parts):
     """The parts of one shard, in a worker; a context, at whose end what is not finished is discarded."""
 
     def __init__(self, place: PartsPlace, shard: int) -> None:
-        self._place = place
-        self._shard = shard
-        self._parts = _Parts(self._begin, rows_per_file=place.rows_per_file, about=place.about)
-
-    def __enter__(self) -> "ShardParts":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._parts.abandon()
-
-    def write(self, rows: OriginalRows) -> None:
-        """Rows in order; a part that is full is followed by another."""
-        try:
-            self._parts.write(rows)
-        except OSError as error:
-            raise self._place.write_error(error) from error
+        super().__init__(place.rows_per_file, place.about)
+        self._place, self._shard = place, shard
 
     def finish(self) -> tuple[OutputFile, ...]:
         """Have all under their names; none where no row came."""
-        try:
-            self._parts.close(self._place.about)
-        except OSError as error:
-            raise self._place.write_error(error) from error
-        return tuple(self._parts.written)
+        with self._as_output_error():
+            self._close(self._place.about)
+        return tuple(self.written)
 
-    def _begin(self, number: int) -> tuple[Writer, PartFile]:
+    def begun(self, number: int) -> tuple[Writer, PartFile]:
+        """The file of a number."""
         place = self._place
         file = PartFile(place.directory, place.name(self._shard, number))
         return writer(".parquet", file.file, None, place.columns, first=place.first), file
+
+    def write_error(self, error: OSError) -> OutputError:
+        """As of its place."""
+        return self._place.write_error(error)
 
 
 class PartsOutput:

@@ -1,30 +1,136 @@
-"""A dump: the files of one run, opened, their columns settled, and the work cut into shards."""
+"""A dump: the files of one run, opened, their columns settled, and the work cut into shards.
+
+A ShardReader reads any of them as checked batches, whatever container its rows are in.
+"""
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, NoRolloutColumn, NoTrainedColumn
+from rlcorr_cli.files import filesystem
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import nested
+from rlcorr_cli.layouts.table import TRAINED_LATER
 from rlcorr_cli.places import STDIN
-from rlcorr_cli.reading.arrow_values import example
+from rlcorr_cli.reading.arrow_values import as_numpy, example
+from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batch import Input, Shard
+from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
-from rlcorr_cli.reading.find import Source, answers, blaming_changes, find, find_noting
+from rlcorr_cli.reading.find import Source, answers, blaming_changes, check_unchanged, find, find_noting
 from rlcorr_cli.reading.formats import container
 from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, PROMPTS, ROLLOUTS, STEPS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
-from rlcorr_cli.reading.schema import joined, needed_columns, resolve_schema
-from rlcorr_cli.reading.shards import ShardReader
+from rlcorr_cli.reading.schema import joined_schema, needed_columns, resolve_schema
 from rlcorr_cli.reading.streams import Stdin
 from rlcorr_cli.reading.tables import InMemory
+from rlcorr_cli.reading.values import SeenIds
+
+USES = {"token_ids": "token ids", "versions": "versions of tokens", "kept_sets": "kept sets"}
+"""What columns of each token are used for, as `inspect` says it."""
+
+
+@dataclass
+class ReadState:
+    """What one reading of a whole dump knows from shard to shard.
+
+    rows_left: how many rows may still be taken, None for no limit.  seen: ids seen so far, None if ids are not checked.
+    """
+
+    rows_left: int | None = None
+    seen: SeenIds | None = None
+
+    def cut(self, rows: Rows) -> Rows:
+        """As many of these rows as may still be taken; counts them off."""
+        if self.rows_left is None:
+            return rows
+        n = min(self.rows_left, rows.data.num_rows)
+        self.rows_left -= n
+        return rows.part(0, n)
+
+
+@frozen(kw_only=True)
+class ShardReader:
+    """How to read any shard of a dump.
+
+    It can be pickled to workers, and does not grow with the number of files: what is one file's own is in its shards.
+    limit: most rows of the whole dump; whether a row is taken then depends on how many were before.
+    """
+
+    roles: Roles
+    bad_rows: BadRowPolicy
+    limit: int | None = None
+
+    @property
+    def leaves_out_repeated(self) -> bool:
+        """Whether a row whose id came before is left out, rather than ending the run."""
+        return bool(self.roles.ids) and not self.bad_rows.stops
+
+    def state(self) -> ReadState:
+        """The state before the first row of a dump is read."""
+        return ReadState(self.limit, SeenIds() if self.roles.ids else None)
+
+    def rows(self, shard: Shard, batch_tokens: int, *, whole: bool = False) -> Iterator[Rows]:
+        """The shard's rows unchecked, about batch_tokens tokens at a time, whatever the limit.
+
+        whole: with all columns, or their lines.
+        """
+        with self._unchanged(shard):
+            yield from self._unchecked_rows(shard, batch_tokens, whole)
+
+    def _unchecked_rows(self, shard: Shard, batch_tokens: int, whole: bool) -> Iterator[Rows]:
+        read = reader(shard.format).read
+        roles = self.roles.without(shard.partition.names)
+        for rows in read(shard, roles, batch_tokens, whole=whole):
+            yield shard.partition.given_to(rows, self.roles.needed)
+
+    def checked(
+        self, shard: Shard, batch_tokens: int, state: ReadState | None = None, *, whole: bool = False
+    ) -> Iterator[CheckedRows | BadRows]:
+        """The shard's rows in order, checked, in batches of at most batch_tokens tokens, masked ones included, and of
+        at most BATCH_ROWS rows.
+
+        A longer row is a batch of its own.  A batch's arrays may be read-only views of what was read.  whole: with all
+        columns, or the rows' lines.  Shards may be read at once from several threads, in any order, unless what is
+        taken depends on those before.
+        """
+        state = state or self.state()
+        if state.rows_left == 0:
+            return
+        with self._unchanged(shard):
+            for rows in self._unchecked_rows(shard, batch_tokens, whole or self.bad_rows.keeps):
+                read = _trained(rows, self.roles) if shard.format in TRAINED_LATER else rows
+                yield from checked_batches(
+                    state.cut(read), self.roles, batch_tokens, bad_rows=self.bad_rows, seen=state.seen
+                )
+                if state.rows_left == 0:
+                    break
+
+    @contextmanager
+    def _unchanged(self, shard: Shard) -> Generator[None]:
+        """Raise a DataError if the files changed since they were found: looked at before (on a disk) and after."""
+        if not filesystem(shard.path).remote:  # each look costs a request there, and the one at the end tells as much
+            check_unchanged(shard.files, shard.format)
+        with blaming_changes(shard.files, shard.format):
+            yield
+        check_unchanged(shard.files, shard.format)
+
+
+def _trained(rows: Rows, roles: Roles) -> Rows:
+    """Without rows that have no log-probs of a trained policy: their sequences are not trained on, or not yet."""
+    if roles.trained is None:
+        return rows
+    known = as_numpy(rows.data.column(roles.trained).is_valid())
+    return rows if known.all() else rows.take(np.flatnonzero(known))
 
 
 @frozen(kw_only=True)
@@ -35,7 +141,6 @@ class Dump:
     notes: what was chosen for the user, in sentences, search_notes among them: on files that are not read.
     available: columns that every file has.
     indexes: path -> what its one opening told.  step: that of steps, where all files have one.
-    stdin: where '-' is among the sources; then the dump can be read once.
     """
 
     request: ReadRequest
@@ -49,7 +154,6 @@ class Dump:
     indexes: Mapping[str, Index]
     search_notes: tuple[str, ...] = ()
     step: str | None = None
-    stdin: Stdin | None = None
 
     def with_request(self, **changes: Any) -> "Dump":
         """The same files by other keys of the request: grouped (`group_by`), known to the bootstrap (`drawn_by`, of
@@ -57,14 +161,12 @@ class Dump:
         request = replace(self.request, **changes)
         if request == self.request:
             return self
-        return _settled(
-            request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes, stdin=self.stdin
-        )
+        return _settled(request, self.plan_columns, self.sources, self.indexes, search_notes=self.search_notes)
 
     @property
     def reader(self) -> ShardReader:
         """What a worker needs to read any shard."""
-        return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit, stdin=self.stdin)
+        return ShardReader(roles=self.roles, bad_rows=self.request.bad_rows, limit=self.request.limit)
 
     @property
     def cluster(self) -> str:
@@ -79,7 +181,12 @@ class Dump:
     @property
     def is_here(self) -> bool:
         """Whether some of it can be read in this process alone: it is piped in, or a table in memory."""
-        return self.stdin is not None or any(isinstance(source.path, InMemory) for source in self.sources)
+        return self.is_piped or any(isinstance(source.path, InMemory) for source in self.sources)
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether standard input is among the sources; then it can be read once."""
+        return any(isinstance(source.path, Stdin) for source in self.sources)
 
     def inputs(self, rows: Mapping[str, int]) -> list[Input]:
         """The sources as a report tells of them.  rows: by path, none where it is not there."""
@@ -110,7 +217,7 @@ class Dump:
         """How one Parquet file is to hold the columns of files whose footers tell; None where these are all the same, a
         DataError where it cannot."""
         paths = [source.path for source in self.sources if container(source.format).fixed_columns]
-        return joined({path: self.indexes[path].all_columns for path in paths}) if paths else None
+        return joined_schema({path: self.indexes[path].all_columns for path in paths}) if paths else None
 
     @property
     def of_rows(self) -> dict[str, str]:
@@ -127,8 +234,7 @@ class Dump:
     def uses(self) -> dict[str, str]:
         """Column -> what it is used for beside its name, of those that are looked at for causes and intervals."""
         roles, others = self.roles, {**self.columns, **self.marks}.values()
-        of_tokens = {"token ids": roles.token_ids, "versions of tokens": roles.versions, "kept sets": roles.kept_sets}
-        uses = {column: use for use, column in of_tokens.items() if column is not None}
+        uses = {roles.of_tokens[name]: use for name, use in USES.items() if name in roles.of_tokens}
         by_name = {"policy_version": "policy version, for lag", "lag": "lag"}
         uses |= {column: by_name.get(name, "compared") for name, column in roles.levels}
         prompts = [column for column in (roles.cluster, *uses) if column in PROMPTS]
@@ -145,7 +251,7 @@ def schema_of(paths: Sequence[str], format: str = "auto") -> dict[str, str]:
     first = find(paths, format)[0]
     if first.path == STDIN:
         return {}
-    index = reader(first.format).index(first, lambda *_: [], None)
+    index = reader(first.format).index(first, lambda *_: [])
     return {field.name: str(field.type) for field in index.schema}
 
 
@@ -157,11 +263,11 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
     """
     check_names(request.columns)
     sources, search_notes = request.found or find_noting(request.paths, request.format)
-    stdin = None
     if any(source.path == STDIN for source in sources):
         if sys.stdin is None:  # closed by the caller: `<&-`
             raise DataError("Standard input is closed.", "Pipe JSON lines to rlcorr, or name a file.")
         stdin = Stdin(sys.stdin.buffer)
+        sources = tuple(replace(source, path=stdin) if source.path == STDIN else source for source in sources)
     plan_columns = plan_columns or PlanColumns()
     paths = [source.path for source in sources]
     folders = named_by_files(paths, file=FILE in request.group_by, step="step" not in request.columns)
@@ -180,7 +286,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):
-            index = reader(source.format).index(source, needed, stdin)
+            index = reader(source.format).index(source, needed)
         return source.path, replace(index, partition=named.beside(index.schema))
 
     indexes = dict(answers(indexed, sources, path=sources[0].path))
@@ -188,7 +294,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
         indexes = {path: replace(each, partition=each.partition.unnumbered()) for path, each in indexes.items()}
     if all(index.made for index in indexes.values()):
         indexes = _with_all_columns(indexes)
-    return _settled(request, plan_columns, sources, indexes, search_notes=search_notes, stdin=stdin)
+    return _settled(request, plan_columns, sources, indexes, search_notes=search_notes)
 
 
 def _with_all_columns(indexes: dict[str, Index]) -> dict[str, Index]:
@@ -212,7 +318,6 @@ def _settled(
     indexes: Mapping[str, Index],
     *,
     search_notes: tuple[str, ...],
-    stdin: Stdin | None,
 ) -> Dump:
     """The dump of files that were indexed.  search_notes: on files that were not."""
     schemas = {path: index.all_columns for path, index in indexes.items()}
@@ -246,7 +351,6 @@ def _settled(
         available=tuple(name for name in first if all(name in names for names in others)),
         indexes=indexes,
         step=resolved.step,
-        stdin=stdin,
     )
 
 

@@ -28,21 +28,12 @@ from rlcorr_cli.layouts.table import ADDED_TO, TRAINED, layout, recognised
 from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
 from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.places import STDIN, Stamp
-from rlcorr_cli.reading.formats import (
-    CONTAINERS,
-    MEMORY,
-    NAMES,
-    STREAMED,
-    SUFFIXES,
-    by_magic,
-    by_suffix,
-    container,
-    is_searched,
-)
+from rlcorr_cli.reading import formats
+from rlcorr_cli.reading.batch import Unit
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.tables import InMemory
 
-SEARCHED = "*" + ", *".join(SUFFIXES)
+SEARCHED = "*" + ", *".join(formats.SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 DESCRIBED = "state.json"
 """By which a dataset of Hugging Face datasets is known."""
@@ -64,8 +55,8 @@ class Hits:
 def within(directory: str) -> Hits:
     """A directory's files with a dump's suffix."""
     files = without_housekeeping(sorted(filesystem(directory).below(directory)))
-    paths = _each_once(directory, [path for path in files if is_searched(path)])
-    others = [path for path in files if not is_searched(path)]
+    paths = _each_once(directory, [path for path in files if formats.is_searched(path)])
+    others = [path for path in files if not formats.is_searched(path)]
     if not paths:
         raise no_dump(
             f"{directory} holds no dump",
@@ -79,7 +70,7 @@ def matching(pattern: str) -> Hits:
     """Files by the glob, and those of the directories that it hits; files without a dump's suffix only where no match
     has one (`part-*`)."""
     named, below = filesystem(pattern).matches(pattern)
-    chosen = {path for path in named | below if is_searched(path)} or named
+    chosen = {path for path in named | below if formats.is_searched(path)} or named
     if not chosen and below:
         hint = f"Directories are searched for {SEARCHED}; name other files one by one."
         raise no_dump(f"{pattern} matches no dump", sorted(below), hint)
@@ -94,16 +85,18 @@ def no_dump(message: str, others: Sequence[str], hint: str) -> DataError:
     """The error of a place without a dump, with what one of its other files is, if any is known."""
     if not others:
         return DataError(f"{message}.", hint)
-    message = f"{message}, but {listed(others)}"
+    message = f"{message}, but {counted_by_suffix(others)}"
     # Descriptions lie beside what they describe.
     first = sorted(others, key=lambda path: path.lower().endswith(".json"))[:LOOKED_AT]
-    path, kind = next(((path, kind) for path, kind in zip(first, map(_known, first), strict=True) if kind), ("", None))
+    path, kind = next(
+        ((path, kind) for path, kind in zip(first, map(_refused_kind, first), strict=True) if kind), ("", None)
+    )
     if kind is None:
         return DataError(f"{message}.", hint)
     return DataError(f"{message}; {os.path.basename(path)} is {kind.what}.", kind.hint)
 
 
-def _known(path: str) -> Refused | None:
+def _refused_kind(path: str) -> Refused | None:
     """What a file without log-probs is; None of one that cannot be read, too: nobody asked for it by its name."""
     files = filesystem(path)
     if not files.remote and not files.is_file(path):  # a FIFO would be waited for
@@ -138,7 +131,7 @@ def in_number_order(path: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if i % 2 else (-1, part) for i, part in parts if part)
 
 
-def listed(paths: Iterable[str]) -> str:
+def counted_by_suffix(paths: Iterable[str]) -> str:
     """Files in a few words: '3 files (2 .json, 1 .txt)'."""
     counts = Counter(map(_suffix, paths))
     kinds = [f"{n:,} {suffix}" for suffix, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
@@ -154,30 +147,19 @@ def _suffix(path: str) -> str:
     return "".join(suffixes[-2:] if suffixes[-1].lower() in COMPRESSED else suffixes[-1:])
 
 
-CONTAINER_SUFFIXES = tuple(suffix for row in CONTAINERS for suffix in row.suffixes)
+CONTAINER_SUFFIXES = tuple(suffix for row in formats.CONTAINERS for suffix in row.suffixes)
 
 
 @frozen(kw_only=True)
-class Source:
-    """One input; path is '-' and n_bytes 0 for standard input.  stamp: which state of the file was found.
+class Source(Unit):
+    """One input; path is '-' and n_bytes 0 for standard input.
 
-    companions: files that are read together with it, each with its state; n_bytes counts them, too.
-    sign: by which a framework's file was recognised.  modified: when the newest of them was last changed, None where
-    nobody knows.
+    sign: by which a framework's file was recognised.  modified: when the newest of its files was last changed, None
+    where nobody knows.
     """
 
-    path: str
-    format: str
-    n_bytes: int
-    stamp: Stamp | None = None
-    companions: tuple[tuple[str, Stamp | None], ...] = ()
     sign: str = ""
     modified: str | None = None
-
-    @property
-    def files(self) -> tuple[tuple[str, Stamp | None], ...]:
-        """All that is read together, each with its state."""
-        return ((self.path, self.stamp), *self.companions)
 
 
 def check_unchanged(files: Iterable[tuple[str, Stamp | None]], format: str = "") -> None:
@@ -224,13 +206,15 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
 def find_noting(paths: Sequence[str], format: str = "auto") -> Found:
     """Files in the order named, and notes on files that are not read; directories and globs expand in sorted order.
 
-    format: 'auto' goes by suffix, then by the first bytes; a container's name holds for every file.
+    format: 'auto' goes by suffix, then by the first bytes; a formats.container's name holds for every file.
     A file reached twice through different arguments would be counted twice, so that is a UsageError.
     """
-    if format not in ("auto", *NAMES):
-        raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(NAMES)}.")
+    if format not in ("auto", *formats.NAMES):
+        raise UsageError(f"Unknown format '{format}'.", f"Try one of: auto, {', '.join(formats.NAMES)}.")
     if not paths:
-        raise UsageError("No dump is named.", f"Name a file, a directory, a glob, or - for {STREAMED.title} on stdin.")
+        raise UsageError(
+            "No dump is named.", f"Name a file, a directory, a glob, or - for {formats.STREAMED.title} on stdin."
+        )
     read: dict[str, Source] = {}
     notes: list[str] = []
     for typed in paths:
@@ -252,10 +236,12 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> Found:
         if len(passed_over) == len(hits.paths):
             hint = "`rlcorr inspect FILE` says what one is."
             if format != "auto":
-                raise DataError(f"{typed} holds no dump of format {format}, but {listed(passed_over)}.", hint)
+                raise DataError(
+                    f"{typed} holds no dump of format {format}, but {counted_by_suffix(passed_over)}.", hint
+                )
             raise no_dump(f"{typed} holds no dump", passed_over, hint)
         if unread := [*hits.unread, *passed_over]:
-            notes.append(f"{listed(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
+            notes.append(f"{counted_by_suffix(unread)} in {typed} {'is' if len(unread) == 1 else 'are'} not read.")
     united = units(list(read.values()))
     return Found(tuple(united), (*_of_layouts(read.values(), united), *notes))
 
@@ -375,12 +361,12 @@ def _expanded(typed: str) -> Hits:
 def _source(path: str, format: str, *, chosen: bool) -> Source | None:
     """One file; None of one that was chosen by a search and is no dump, or not of the format that is asked for."""
     if isinstance(path, InMemory):
-        return Source(path=path, format=MEMORY.name, n_bytes=path.table.nbytes)
+        return Source(path=path, format=formats.MEMORY.name, n_bytes=path.table.nbytes)
     if path == STDIN:
-        if format not in ("auto", STREAMED.name):
-            message = f"Standard input is read as {STREAMED.title}, not as {container(format).title}."
+        if format not in ("auto", formats.STREAMED.name):
+            message = f"Standard input is read as {formats.STREAMED.title}, not as {formats.container(format).title}."
             raise UsageError(message, "Save it to a file first.")
-        return Source(path=STDIN, format=STREAMED.name, n_bytes=0)
+        return Source(path=STDIN, format=formats.STREAMED.name, n_bytes=0)
     status = filesystem(path).status(path)
     files = ((path, status.stamp),)
     with blaming_changes(files):
@@ -403,7 +389,7 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
     """What a file of a disk or store is, by its name and its first bytes, and the sign of a framework's."""
     start = FileStart(path)
     try:
-        kind = recognised(start) if format not in {row.name for row in CONTAINERS} else None
+        kind = recognised(start) if format not in {row.name for row in formats.CONTAINERS} else None
         refused = without_log_probs(start) if format == "auto" and kind is None else None
         if not start.first_bytes and kind is None and refused is None:
             raise DataError(f"{path} is empty (0 bytes).", "Delete it, or write it again: it may be half-written.")
@@ -418,14 +404,14 @@ def _format_and_sign(path: str, format: str, *, chosen: bool) -> tuple[str, str]
         return None
     if refused is not None:
         raise DataError(f"{path} is {refused.what}.", refused.hint)
-    name = name or by_suffix(path)
+    name = name or formats.by_suffix(path)
     if name is None and not (chosen and path.lower().endswith(LAYOUT_SUFFIXES)):
-        name = by_magic(start.first_bytes)
+        name = formats.by_magic(start.first_bytes)
     if name is not None:
         return name, sign
     if chosen and not path.lower().endswith(CONTAINER_SUFFIXES):
         return None
-    titles = " nor ".join(row.title for row in CONTAINERS)
+    titles = " nor ".join(row.title for row in formats.CONTAINERS)
     raise DataError(
         f"{path} is neither {titles}, nor a framework's own dump.",
         "`rlcorr help dumps` lists what is read, and has the lines that write a dump.",

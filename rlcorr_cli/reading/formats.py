@@ -1,7 +1,7 @@
 """CONTAINERS: how a dump's bytes may be laid out, by what a file is known to be so, and where its reader is.
 
-A new container is one module, with a Reader called READER, and one row here: sources, options and
-messages word themselves from the rows.  Loads nothing heavy, because `--help` names these.
+A new container is one module, with a Reader, and one row here: sources, options and messages word themselves from the
+rows.  Loads nothing heavy, because `--help` names these.
 """
 
 from collections.abc import Collection
@@ -25,7 +25,7 @@ class Container:
     """One format.
 
     title: as messages name it.  suffixes: of file names.  magic: what the first bytes may be, blanks before them left
-    out.  module: the one that reads it.  written: suffixes of the files that its rows are written to.
+    out.  reader: as 'module.NAME' of this package.  written: suffixes of the files that its rows are written to.
     fixed_columns: whether all rows of a file have the same columns, so that one without them cannot hold other rows.
     streams: whether it is what standard input holds; one row says so.
     """
@@ -34,7 +34,7 @@ class Container:
     title: str
     suffixes: tuple[str, ...]
     magic: tuple[bytes, ...]
-    module: str
+    reader: str
     written: tuple[str, ...]
     fixed_columns: bool = True
     streams: bool = False
@@ -46,7 +46,7 @@ CONTAINERS: tuple[Container, ...] = (
         title="Parquet",
         suffixes=(".parquet", ".pq", ".parq"),
         magic=(b"PAR1",),
-        module="rlcorr_cli.reading.parquet",
+        reader="parquet.READER",
         written=TABLES,
     ),
     Container(
@@ -54,7 +54,7 @@ CONTAINERS: tuple[Container, ...] = (
         title="JSON lines",
         suffixes=(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst"),
         magic=(b"{", *GZIP, *ZSTD),
-        module="rlcorr_cli.reading.jsonl",
+        reader="jsonl.READER",
         written=LINES,
         fixed_columns=False,
         streams=True,
@@ -64,7 +64,7 @@ CONTAINERS: tuple[Container, ...] = (
         title="Arrow IPC",
         suffixes=(".arrow", ".feather", ".ipc"),
         magic=(b"ARROW1", b"\xff\xff\xff\xff", b"FEA1"),
-        module="rlcorr_cli.reading.arrow",
+        reader="arrow.READER",
         written=TABLES,
     ),
 )
@@ -83,19 +83,14 @@ NATIVE = Container(
     title="a framework's own file",
     suffixes=LAYOUT_SUFFIXES,
     magic=(),
-    module="rlcorr_cli.reading.native",
+    reader="native.READER",
     written=(*TABLES, *LINES),
 )
 """Files whose layout says what they hold: their rows are canonical ones, and written as such."""
 
 
 MEMORY = Container(
-    name="table",
-    title="a table in memory",
-    suffixes=(),
-    magic=(),
-    module="rlcorr_cli.reading.memory",
-    written=TABLES,
+    name="table", title="a table in memory", suffixes=(), magic=(), reader="arrow.IN_MEMORY", written=TABLES
 )
 """What a function was given in the place of a path."""
 

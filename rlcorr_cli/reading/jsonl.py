@@ -1,8 +1,14 @@
-"""JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses."""
+"""JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses.
 
+The first rows, and blocks that pyarrow refuses, are read one line at a time with the standard library: either a line is
+read (mixed booleans and numbers, keys of mixed numeric type) or its row says what is wrong with it.
+"""
+
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,15 +18,14 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import STDIN, Place, shown
 from rlcorr_cli.reading.arrow_values import holds_token_ids
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import Rows
+from rlcorr_cli.reading.batches import Places, Rows, resolved
 from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
-from rlcorr_cli.reading.lines import inferred, numbered, parsed, row_of
-from rlcorr_cli.reading.row_places import Places, resolved
-from rlcorr_cli.reading.streams import Block, Stdin, blocks, head, is_compressed
-from rlcorr_cli.reading.whole_rows import JsonRows
+from rlcorr_cli.reading.names import KEPT_SETS
+from rlcorr_cli.reading.streams import Block, blocks, head, is_compressed
+from rlcorr_cli.reading.whole_rows import JsonRows, json_kind, row_of
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
@@ -30,10 +35,10 @@ ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
 """A key that may be one of those all the same: `response\\u005fmask`."""
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
     path = source.path
-    start = stdin.head if path == STDIN and stdin else head(path)
+    start = head(path)
     lines = list(islice(numbered(start, 0), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
@@ -62,31 +67,24 @@ def parts(
     return [((start, end), end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def read(
-    shard: Shard,
-    roles: Roles,
-    stdin: Stdin | None = None,
-    batch_tokens: int = 0,
-    *,
-    whole: bool = False,
-) -> Iterator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(shard.schema, roles)
-    for block in blocks(shard.path, shard.part, stdin):
+    for block in blocks(shard.path, shard.part):
         if not block.data or block.data.isspace():
             continue
         if roles.mask is None:
             _refuse_late_mask(block, shard.path)
-        yield _rows(block, declared, roles, shard.path, whole=whole)
+        yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows:
+def peek(shard: Shard, roles: Roles) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
-    start = stdin.head if shard.path == STDIN and stdin else head(shard.path)
-    return _rows(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
+    start = head(shard.path)
+    return _rows_of_block(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
 
 
-def _rows(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
+def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
     """A block that is not blank."""
     lines = [line for _, line in numbered(block.data, 0)] if whole else None
     numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
@@ -166,6 +164,180 @@ def _refuse_late_mask(block: Block, path: str) -> None:
                 f"{place.text} has {late[0]}, which the first {LOOKED_AT} rows lack.",
                 "Put the mask in every row, the first ones too; 1 is a token that counts.",
             )
+
+
+LARGEST = 2**1023
+DEEPEST = 20
+"""Lists within lists whose type is told; deeper ones are no column that is read."""
+NOT_FINITE = ("NaN", "nan", "Infinity", "-Infinity", "inf", "-inf")
+"""Text in a list of numbers that stands for one that is not finite: ART and others write it so."""
+
+
+def numbered(data: bytes, before: int) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their number from 1, `before` lines coming first."""
+    start = 0
+    while start < len(data):
+        before += 1
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        line = data[start:end]
+        if line and not line.isspace():
+            yield before, line
+        start = end + 1
+
+
+def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
+    """Every key seen, typed by its first value that says something: not null, not []."""
+    types: dict[str, pa.DataType] = {}
+    for row in rows:
+        for name, value in row.items():
+            if not _is_utf8(name):
+                continue  # no column can be called so; the key stays in its line
+            if types.get(name, pa.null()) in (pa.null(), pa.list_(pa.null())):
+                type = _type_of(value)
+                if name in KEPT_SETS and isinstance(value, dict):  # an object whose fields are read
+                    type = pa.struct([(key, _type_of(part)) for key, part in value.items() if _is_utf8(key)])
+                types[name] = types.get(name, type) if type == pa.null() else type
+    empty = pa.list_(pa.null())
+    return pa.schema([(name, pa.list_(pa.float64()) if type == empty else type) for name, type in types.items()])
+
+
+def parsed(
+    lines: Iterable[bytes],
+    schema: pa.Schema,
+    path: str,
+    *,
+    ids: Sequence[str] = (),
+    mask: str | None = None,
+    lenient: str | None = None,
+) -> tuple[pa.Table, dict[int, str]]:
+    """The schema's columns of all lines, and what is wrong with those that cannot be read: their rows are null.
+
+    A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.  lenient: the
+    column of which a value that does not fit is null, and nothing is wrong with its line.
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    unread: dict[int, str] = {}
+
+    def fitted(row: dict[str, Any]) -> dict[str, Any] | str:
+        """A row's values as `_column_of` takes them, or what is wrong."""
+        values: dict[str, Any] = {}
+        for field in schema:
+            try:
+                value = row.get(field.name)
+                if field.name in ids and value is not None:
+                    values[field.name] = _whole_text(value if isinstance(value, str) else json.dumps(value))
+                else:
+                    values[field.name] = _fitting_value(value, field.type, field.name == mask)
+            except _UnfitError as error:
+                if field.name != lenient:
+                    return f"has {error} in {field.name}, which holds {field.type}"
+        return values
+
+    for i, line in enumerate(lines):
+        row = row_of(line)
+        row = row if isinstance(row, str) else fitted(row)
+        if isinstance(row, str):
+            unread[i], row = row, {}
+        for name, values in columns.items():
+            values.append(row.get(name))
+    types = {field.name: pa.string() if field.name in ids else field.type for field in schema}
+    return pa.table({name: _column_of(columns[name], type, name, path) for name, type in types.items()}), unread
+
+
+def _whole_text(value: str) -> str:
+    if not _is_utf8(value):
+        raise _UnfitError("half a surrogate pair, which is not text,")
+    return value
+
+
+def _is_utf8(value: str) -> bool:
+    """Whether UTF-8 can hold it: JSON can escape half a surrogate pair."""
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+class _UnfitError(Exception):
+    """A value of a kind that its column cannot hold; the text is the kind."""
+
+
+def _fitting_value(value: Any, type: pa.DataType, is_mask: bool) -> Any:
+    """The value as `_column_of` takes it.  Only a mask may hold booleans in its lists."""
+    if value is None:
+        return None
+    if pa.types.is_list(type):
+        if not isinstance(value, list):
+            raise _UnfitError(json_kind(value))
+        if pa.types.is_list(type.value_type):
+            return [_fitting_value(item, type.value_type, is_mask) for item in value]
+        return [_fitting_number(item, booleans=is_mask) for item in value]
+    if pa.types.is_struct(type) and type.num_fields:
+        if not isinstance(value, dict):
+            raise _UnfitError(json_kind(value))
+        return {field.name: _fitting_value(value.get(field.name), field.type, is_mask) for field in type}
+    if isinstance(value, str) and (pa.types.is_string(type) or pa.types.is_null(type)):
+        return _whole_text(value)
+    if pa.types.is_string(type):
+        raise _UnfitError(json_kind(value))
+    number = _fitting_number(value, booleans=True)
+    if isinstance(number, int) and not -(2**63) <= number < 2**63:
+        raise _UnfitError("an integer beyond 64 bits")
+    return number
+
+
+def _fitting_number(value: Any, booleans: bool) -> Any:
+    if isinstance(value, str) and value in NOT_FINITE:
+        return float(value)
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise _UnfitError("an integer that no float holds")
+    if value is None or (isinstance(value, int | float) and (booleans or not isinstance(value, bool))):
+        return value
+    raise _UnfitError(json_kind(value))
+
+
+def _column_of(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Array:
+    if pa.types.is_list(type) and not pa.types.is_nested(type.value_type):
+        floats = [None if row is None else [_float(value) for value in row] for row in values]
+        return pa.array(floats, pa.list_(pa.float64()))
+    if pa.types.is_nested(type):
+        return pa.array([_with_floats(value) for value in values], type)
+    kinds = {value.__class__ for value in values if value is not None}
+    if str in kinds and len(kinds) > 1:
+        raise DataError(
+            f"{shown(path)}: {name} mixes strings and numbers.", "Write one kind, or group by another column."
+        )
+    if len(kinds) > 1 or pa.types.is_floating(type):
+        return pa.array([_float(value) for value in values], pa.float64())
+    return pa.array(values)
+
+
+def _with_floats(value: Any) -> Any:
+    """A value of any depth with floats for its numbers."""
+    match value:
+        case list():
+            return [_with_floats(item) for item in value]
+        case dict():
+            return {name: _with_floats(item) for name, item in value.items()}
+        case int():
+            return float(value)
+        case _:
+            return value
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _type_of(value: Any, depth: int = 0) -> pa.DataType:
+    """As pyarrow would say it, but all numbers in lists are doubles and an object is one without fields."""
+    if depth > DEEPEST:
+        return pa.null()
+    if value is None or isinstance(value, dict):
+        return pa.null() if value is None else pa.struct([])
+    if isinstance(value, list):
+        told = [item for item in value if item is not None]
+        inner = _type_of(next((item for item in told if item not in NOT_FINITE), 0.0 if told else None), depth + 1)
+        return pa.list_(pa.float64() if inner == pa.int64() else inner)
+    return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[value.__class__]
 
 
 READER = Reader(index, parts, read, peek)

@@ -38,9 +38,6 @@ class _InTurn(Generic[V]):
     young: OrderedDict[str, V] = field(default_factory=OrderedDict[str, V])
     others: OrderedDict[str, V] = field(default_factory=OrderedDict[str, V])
 
-    def __contains__(self, path: str) -> bool:
-        return path in self.young or path in self.others
-
     def get(self, path: str) -> V | None:
         return self.young[path] if path in self.young else self.others.get(path)
 
@@ -80,12 +77,12 @@ class Listing:
         empty still."""
         asked: dict[str, Stamp] = {}
         for place in self._places:
-            asked |= place.look([path for path in waiting if path in place])
+            asked |= place.look([path for path in waiting if place.stamp(path) is not None])
         return asked
 
     def __contains__(self, path: str) -> bool:
         """Whether such a file was there."""
-        return any(path in place for place in self._places)
+        return any(place.stamp(path) is not None for place in self._places)
 
     def __getitem__(self, path: str) -> Stamp:
         """The state of a file that was there, when it was asked for it last."""
@@ -109,16 +106,13 @@ class _OnDisk:
         self._folders = _InTurn[dict[str, int]]()
         self._top, self._pattern = "", None
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._files
-
     def stamp(self, path: str) -> Stamp | None:
         return self._files.get(path)
 
     def look(self, waiting: Collection[str]) -> dict[str, Stamp]:
         place = located(self._name)
         try:
-            new = None if self._has_links else self._listed(place)
+            new = None if self._has_links else self._new_in_folders(place)
             if new is None:
                 new = self._searched(place)
         except DataError:
@@ -141,28 +135,28 @@ class _OnDisk:
             self._files.remove(path)
         if paths == [place] and not has_magic(place):
             DISK.status(place)  # says what is wrong
-        return [path for path in paths if path not in self._files]
+        return [path for path in paths if self._files.get(path) is None]
 
-    def _listed(self, place: str) -> list[str] | None:
+    def _new_in_folders(self, place: str) -> list[str] | None:
         """The files that are new in the folders that are due, or were moved there; None where all must be searched."""
         top = place if os.path.isdir(place) else _folder_of(place)
         if top is None:
             return None
-        if top not in self._folders:
+        if self._folders.get(top) is None:
             self._forget()
             self._top, self._pattern = top, None if top == place else re.compile(translate(os.path.basename(place)))
         new: list[str] = []
         folders = self._folders.due() or [top]
         while folders and not self._has_links:
-            folders += self._list(folders.pop(), new)
+            folders += self._new_in(folders.pop(), new)
         return None if self._has_links else new
 
-    def _list(self, folder: str, new: list[str]) -> list[str]:
+    def _new_in(self, folder: str, new: list[str]) -> list[str]:
         """Adds the new files of one folder, and returns the folders in it that are new."""
         before = self._folders.get(folder)
         try:
-            with os.scandir(folder or ".") as all_entries:
-                entries = {entry.name: entry for entry in all_entries if not entry.name.startswith((".", "_"))}
+            with os.scandir(folder or ".") as found:
+                entries = {entry.name: entry for entry in found if not entry.name.startswith((".", "_"))}
         except (FileNotFoundError, NotADirectoryError):
             return []  # the folder above tells that it is gone
         except OSError as error:
@@ -214,9 +208,6 @@ class _Store:
         self._name = name
         self._is_folder = False
         self._stamps: dict[str, Stamp] = {}
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._stamps
 
     def stamp(self, path: str) -> Stamp | None:
         return self._stamps.get(path)

@@ -28,79 +28,34 @@ TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "co
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": (
-        "rollout_logprobs",
-        "generation_logprobs",
-        "generation_log_probs",
-        "inference_logprobs",
-        "infer_logprobs",
-        "infer_log_probs",
-        "sampling_per_token_logps",
-        "sampling_logprobs",
-        "sampler_logprobs",
-        "sampled_logprobs",
-        "vllm_logprobs",
-        "completion_logprobs",
-        "response_logprobs",
-        "output_logprobs",
-        "behavior_log_probs",
-        "behav_logp",
-        "mu_log_probs",
+        *("rollout_logprobs", "generation_logprobs", "generation_log_probs", "inference_logprobs", "infer_logprobs"),
+        *("infer_log_probs", "sampling_per_token_logps", "sampling_logprobs", "sampler_logprobs", "sampled_logprobs"),
+        *("vllm_logprobs", "completion_logprobs", "response_logprobs", "output_logprobs", "behavior_log_probs"),
+        *("behav_logp", "mu_log_probs"),
     ),
     "old_log_probs": (
-        "prev_logprobs",
-        "action_log_probs",
-        "old_per_token_logps",
-        "prox_logp",
-        "proximal_logprobs",
-        "actor_logprobs",
-        "actor_log_probs",
-        "old_logprobs",
-        "old_logprob",
+        *("prev_logprobs", "action_log_probs", "old_per_token_logps", "prox_logp", "proximal_logprobs"),
+        *("actor_logprobs", "actor_log_probs", "old_logprobs", "old_logprob"),
     ),
     "current_log_probs": (
-        "trainer_logprobs",
-        "training_logprobs",
-        "curr_logprobs",
-        "per_token_logps",
-        "new_logprobs",
-        "local_logprobs",
-        "log_prob",
+        *("trainer_logprobs", "training_logprobs", "curr_logprobs", "per_token_logps", "new_logprobs"),
+        *("local_logprobs", "log_prob"),
     ),
     "prefill_log_probs": ("prefill_logprobs", "rollout_prefill_log_probs", "rescored_log_probs"),
     "response_mask": (
-        "loss_mask",
-        "loss_masks",
-        "local_loss_mask",
-        "token_loss_mask",
-        "token_mask",
-        "action_mask",
-        "completion_mask",
-        "sampled_mask",
+        *("loss_mask", "loss_masks", "local_loss_mask", "token_loss_mask", "token_mask", "action_mask"),
+        *("completion_mask", "sampled_mask"),
     ),
     "advantages": ("advantage",),
     "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
     "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
     "policy_version": (
-        "param_version",
-        "rollout_param_version",
-        "sampling_client_step",
-        "generation_weight_version",
-        "rollout_weight_version",
-        "weight_version",
-        "model_version",
-        "head_version",
+        *("param_version", "rollout_param_version", "sampling_client_step", "generation_weight_version"),
+        *("rollout_weight_version", "weight_version", "model_version", "head_version"),
     ),
     "sample_id": (
-        "index",
-        "sample_index",
-        "sample_indices",
-        "sample_idx",
-        "idx",
-        "request_id",
-        "rollout_position",
-        "_ng_rollout_index",
-        "traj_idx",
-        "rid",
+        *("index", "sample_index", "sample_indices", "sample_idx", "idx", "request_id", "rollout_position"),
+        *("_ng_rollout_index", "traj_idx", "rid"),
     ),
     "rollout_ids": (),
     "response_token_ids": tuple(name for name in TOKENS if name != "response_token_ids"),
@@ -140,27 +95,6 @@ KEPT_OFFSETS = "rollout_sampling_mask_offsets"
 KEPT_SETS = ("sampling_mask", KEPT_OFFSETS, "kept_set_size")
 """Columns that list the ids of the tokens that each token was chosen among, or tell where they begin, or how many there
 are."""
-KEPT_PARTS: tuple[tuple[str, ...], ...] = (
-    ("rollout_sampling_mask_ids",),
-    ("rollout_kept_log_probs", "rollout_sampling_mask_log_probs"),
-    ("old_kept_log_probs", "train_kept_log_probs"),
-)
-"""Columns of the ids that KEPT_OFFSETS cuts, and of the log-probs of every kept token under both policies."""
-POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
-VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
-"""A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
-VERSIONS = ("policy_versions", "versions")
-"""Columns of the version of the weights that sampled each token."""
-
-HEADS: tuple[tuple[str, ...], ...] = (
-    ("rollout_topk_log_probs",),
-    ("old_topk_log_probs", "train_topk_log_probs"),
-    ("rollout_topk_token_ids", "rollout_topk_ids"),
-    ("old_topk_token_ids", "old_topk_ids", "train_topk_ids"),
-)
-"""Columns of lists for each token: the log-probs of its likeliest tokens under both policies, and their ids.  Without
-ids of training's, its log-probs are of the rollout's ids."""
-
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 

@@ -18,12 +18,11 @@ from rlcorr_cli.layouts.canonical import portions, record_batch, schema
 from rlcorr_cli.layouts.layout import OpenedDump, Sample
 from rlcorr_cli.layouts.table import layout
 from rlcorr_cli.places import shown, utf8
-from rlcorr_cli.reading.batch import Shard, Stamp
+from rlcorr_cli.reading.batch import Shard, Stamp, Unit
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.streams import Stdin
 
 PEEKED_ROWS = 64
 PORTION_TOKENS = 1 << 18
@@ -36,7 +35,7 @@ Stamps = tuple[tuple[str, Stamp | None], ...]
 """The files of a unit, and which state of each was found."""
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """The canonical columns that the unit holds."""
     with _named(source):
         opened = _opened(source)
@@ -58,9 +57,7 @@ def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     return [(None, source.n_bytes)]
 
 
-def read(
-    shard: Shard, roles: Roles, stdin: Stdin | None = None, batch_tokens: int = 0, *, whole: bool = False
-) -> Iterator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
     """The unit's rows; whole: with every canonical column."""
     with _named(shard):
         opened = _opened(shard)
@@ -68,15 +65,15 @@ def read(
         for samples in portions(opened.samples(), batch_tokens or PORTION_TOKENS):
             # Runs of samples of one file: an error about a row names its file.
             for _, run in groupby(_numbered(samples, shard.path, first), key=itemgetter("source_file")):
-                yield _rows(shard, list(run), whole)
+                yield _canonical_rows(shard, list(run), whole)
             first += len(samples)
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows."""
     with _named(shard):
         opened = _opened(shard)
-        return _rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
+        return _canonical_rows(shard, _numbered(islice(opened.samples(), PEEKED_ROWS), shard.path, 0), False)
 
 
 def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str, Any]]:
@@ -84,7 +81,7 @@ def _numbered(samples: Iterable[Sample], path: str, first: int) -> list[dict[str
     return [{"source_file": path, "source_row": first + i, **sample} for i, sample in enumerate(samples)]
 
 
-def _rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
+def _canonical_rows(shard: Shard, samples: list[dict[str, Any]], whole: bool) -> Rows:
     named = [{**sample, "source_file": utf8(sample["source_file"])} for sample in samples]
     batch = record_batch(named, shard.whole_schema if whole else shard.schema)
     path = samples[0]["source_file"] if samples else shard.path
@@ -97,7 +94,6 @@ class OpenUnits:
 
     def __init__(self) -> None:
         self._units: OrderedDict[tuple[str, Stamps], tuple[OpenedDump, int]] = OrderedDict()
-        self._n_bytes = 0
         self._lock = Lock()
 
     def get(self, key: tuple[str, Stamps]) -> OpenedDump | None:
@@ -111,18 +107,16 @@ class OpenUnits:
     def keep(self, key: tuple[str, Stamps], opened: OpenedDump, n_bytes: int) -> None:
         """Keep it, and let go of those that were asked for longest ago, where all are too large."""
         with self._lock:
-            _, replaced = self._units.pop(key, (None, 0))
+            self._units.pop(key, None)
             self._units[key] = opened, n_bytes
-            self._n_bytes += n_bytes - replaced
-            while len(self._units) > KEPT_OPEN and self._n_bytes > KEPT_BYTES:
-                _, (_, dropped) = self._units.popitem(last=False)
-                self._n_bytes -= dropped
+            while len(self._units) > KEPT_OPEN and sum(n for _, n in self._units.values()) > KEPT_BYTES:
+                self._units.popitem(last=False)
 
 
 _OPEN = OpenUnits()
 
 
-def _opened(unit: Source | Shard) -> OpenedDump:
+def _opened(unit: Unit) -> OpenedDump:
     """A unit, opened; threads that ask for the same at once may open it twice."""
     opened = _OPEN.get((unit.format, unit.files))
     if opened is None:
@@ -132,7 +126,7 @@ def _opened(unit: Source | Shard) -> OpenedDump:
 
 
 @contextmanager
-def _named(unit: Source | Shard) -> Generator[None]:
+def _named(unit: Unit) -> Generator[None]:
     """Let an error about a file's contents say which file it is: the first of its unit, where it does not say so."""
     path = shown(unit.path)
     try:

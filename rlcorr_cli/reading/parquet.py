@@ -1,6 +1,5 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
-import io
 import math
 import os
 import sys
@@ -13,14 +12,14 @@ import pyarrow.parquet as pq
 import pyarrow.types as is_
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files.parquet_files import damaged, parquet_file
+from rlcorr_cli.files.arrow_files import damaged, parquet_file
+from rlcorr_cli.files.disk import Placed
+from rlcorr_cli.reading.arrow_values import byte_width, portions
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import ROW_TOKENS, Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Reader
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.portions import byte_width, portions
-from rlcorr_cli.reading.streams import Stdin
 
 MERGE_BYTES = 4 << 20
 STEP_TOKENS = 1 << 14, 1 << 22
@@ -45,7 +44,7 @@ def use_jemalloc(return_memory: bool = False) -> None:
             pa.jemalloc_set_decay_ms(0)
 
 
-def index(source: Source, needed: NeededColumns, stdin: Stdin | None = None) -> Index:
+def index(source: Source, needed: NeededColumns) -> Index:
     """The footer, with the needed columns' chunks checked."""
     path = source.path
     with parquet_file(path, pre_buffer=True) as file:
@@ -90,7 +89,7 @@ def _check_descriptions(metadata: pq.FileMetaData, columns: list[int]) -> None:
 
     It looks at all of them before it reads, and it reads a file here that has no bytes to give.
     """
-    unread = pa.PythonFile(_Unread(), mode="r")
+    unread = pa.PythonFile(_Unread(sys.maxsize), mode="r")
     with pq.ParquetFile(unread, metadata=metadata, pre_buffer=True) as file:
         try:
             next(file.reader.iter_batches(1, list(range(metadata.num_row_groups)), columns, False), None)
@@ -102,33 +101,14 @@ class _Read(Exception):
     """A byte of a file was asked for."""
 
 
-class _Unread(io.RawIOBase):
+class _Unread(Placed):
     """A file as large as any, of which nothing can be read."""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        return sys.maxsize if whence == io.SEEK_END else offset
-
-    def tell(self) -> int:
-        return sys.maxsize
 
     def read(self, n: int = -1, /) -> bytes:
         raise _Read
 
 
-def read(
-    shard: Shard,
-    roles: Roles,
-    stdin: Stdin | None = None,
-    batch_tokens: int = STEP_TOKENS[1],
-    *,
-    whole: bool = False,
-) -> Generator[Rows]:
+def read(shard: Shard, roles: Roles, batch_tokens: int = STEP_TOKENS[1], *, whole: bool = False) -> Generator[Rows]:
     """The part's rows, about batch_tokens tokens at a time; whole: with all columns.
 
     Measured: one thread per shard reads as fast as Arrow's own threads, and a step that stays in cache no slower than a
@@ -141,7 +121,7 @@ def read(
         groups = range(first, stop)
         row = sum(file.metadata.row_group(i).num_rows for i in range(first))
         end = row + sum(file.metadata.row_group(i).num_rows for i in groups)
-        step, dictionaries = _step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
+        step, dictionaries = _rows_of_a_step(file, groups, roles.rollout, batch_tokens=batch_tokens, names=names)
         schema = file.schema_arrow
         if dictionaries:
             file = opened.enter_context(parquet_file(shard.path, dictionaries=dictionaries))
@@ -153,13 +133,13 @@ def read(
             raise damaged(shard.path, f"its columns end at row {row} of {end}")
 
 
-def peek(shard: Shard, roles: Roles, stdin: Stdin | None = None) -> Rows | None:
+def peek(shard: Shard, roles: Roles) -> Rows | None:
     """The first rows, about PEEKED_TOKENS of them."""
-    with closing(read(shard, roles, stdin, PEEKED_TOKENS)) as steps:
+    with closing(read(shard, roles, PEEKED_TOKENS)) as steps:
         return next(steps, None)
 
 
-def _step(
+def _rows_of_a_step(
     file: pq.ParquetFile, groups: Sequence[int], tokens: str, *, batch_tokens: int, names: Sequence[str] | None
 ) -> tuple[int, list[str]]:
     """Rows of equal steps that hold less than batch_tokens each: rows differ in length, and few should be cut in two.

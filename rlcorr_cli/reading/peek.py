@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
-from rlcorr_cli.reading import checks
+from rlcorr_cli.reading import batches, checks
 from rlcorr_cli.reading.arrow_values import call
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches, lists_of
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import reader
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import blaming_changes
-from rlcorr_cli.reading.row_places import LineCounter, all_resolved, resolved
-from rlcorr_cli.reading.values import keys, texts
+from rlcorr_cli.reading.values import group_values, texts
 
 FAR = 1000.0
 """Numbers beyond this size are marks (-9999 is one), not log-probs, and would rule every sum of squares."""
@@ -116,23 +114,23 @@ def sample_of(dump: Dump, shard: Shard) -> Sample | None:
     inner = roles.without(index.partition.names)
     schema = pa.schema([index.schema.field(name) for name in inner.needed])
     with blaming_changes(shard.files, shard.format):
-        rows = reader(shard.format).peek(replace(shard, schema=schema), inner, dump.stdin)
-    return None if rows is None else _sample(index.partition.given_to(rows, roles.needed), roles, shard.path)
+        rows = reader(shard.format).peek(replace(shard, schema=schema), inner)
+    return None if rows is None else _sample_of_rows(index.partition.given_to(rows, roles.needed), roles, shard.path)
 
 
-def _sample(rows: Rows, roles: Roles, path: str) -> Sample:
+def _sample_of_rows(rows: batches.Rows, roles: Roles, path: str) -> Sample:
     """Rows whose lists differ in length, or are null, are left out."""
-    lists = lists_of(rows, roles)
+    lists = batches.lists_of(rows, roles)
     bad = {fault.row for fault in checks.structural(lists, roles.rollout)}
     if bad:
         rows = rows.take(np.array([i for i in range(rows.data.num_rows) if i not in bad], np.int64))
-        lists = lists_of(rows, roles)
+        lists = batches.lists_of(rows, roles)
     rollout, train = lists[roles.rollout], lists[roles.train]
     valid = None if roles.mask is None else lists[roles.mask].values == 1
     first = last = None  # step, where that is a number
     if roles.group_keys and rows.data.num_rows:
         column = rows.data.column(roles.group_keys[0])
-        ends = (*keys(column[:1]), *keys(column[-1:]))
+        ends = (*group_values(column[:1]), *group_values(column[-1:]))
         first, last = (float(end) if isinstance(end, int | float) else None for end in ends)
     return Sample(
         path=path,
@@ -158,7 +156,7 @@ class NamedRow:
 
     place: str
     values: dict[str, Any]
-    read: CheckedRows | BadRows
+    read: batches.CheckedRows | batches.BadRows
 
 
 def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
@@ -173,13 +171,13 @@ def find_rows(dump: Dump, names: Sequence[str]) -> list[NamedRow]:
         if matches.row is None:
             raise UsageError(f"There is no row of {asked}.", "`⟦inspect(DUMP)⟧ ⟦worst 5⟧` names some rows.")
         if matches.n > 1:
-            places = ", ".join(place.text for place in all_resolved(matches.places))
+            places = ", ".join(place.text for place in batches.all_resolved(matches.places))
             raise UsageError(f"{matches.n} rows have {asked}: {places}.", "Name one file, or a row by its number.")
         policy = replace(dump.request.bad_rows, action="quarantine")
         # Counts of tokens that were left out come first, as BadRows of their own; the row comes last.
-        *_, read = checked_batches(matches.row, dump.roles, STEP_TOKENS, bad_rows=policy)
+        *_, read = batches.checked_batches(matches.row, dump.roles, STEP_TOKENS, bad_rows=policy)
         assert matches.row.original is not None
-        rows.append(NamedRow(resolved(matches.row.places[0]).text, matches.row.original.values(0), read))
+        rows.append(NamedRow(batches.resolved(matches.row.places[0]).text, matches.row.original.values(0), read))
     return rows
 
 
@@ -189,9 +187,9 @@ class _Matches:
 
     n: int = 0
     places: list[Place] = field(default_factory=list[Place])
-    row: Rows | None = None
+    row: batches.Rows | None = None
 
-    def add(self, rows: Rows, i: int) -> None:
+    def add(self, rows: batches.Rows, i: int) -> None:
         """Count a row of that name: the first is kept, and the places of the first few."""
         self.n += 1
         if self.row is None:
@@ -203,7 +201,7 @@ class _Matches:
 def _matching(dump: Dump, names: Sequence[str]) -> dict[str, _Matches]:
     """Rows by id; where no row has it, by number."""
     by_id, by_number = ({name: _Matches() for name in names} for _ in range(2))
-    numbers, lines = {name: int(name) for name in names if name.isascii() and name.isdigit()}, LineCounter()
+    numbers, lines = {name: int(name) for name in names if name.isascii() and name.isdigit()}, batches.LineCounter()
     for shard in dump.shards:
         for rows in dump.reader.rows(shard, STEP_TOKENS, whole=True):
             if dump.roles.ids:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,8 @@ from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.ids import DRAW
 from rlcorr_cli.reading.schema import conformed, different
-from rlcorr_cli.reading.values import Losses
+from rlcorr_cli.reading.values import DRAW, Losses
 from rlcorr_cli.reading.whole_rows import LINES, OriginalRows
 
 MASK = "response_mask"
@@ -129,22 +128,6 @@ MARK = "rlcorr"
 """The key of a file's metadata by which it tells who wrote it; of a Parquet file, how, too."""
 
 
-class Writer(Protocol):
-    """One file being written."""
-
-    def write(self, rows: OriginalRows) -> None:
-        """Some more rows."""
-        ...
-
-    def close(self, metadata: str) -> None:
-        """The last bytes.  metadata: a JSON document about the whole output, for formats that have a place for it."""
-        ...
-
-    def abandon(self) -> None:
-        """Write no more."""
-        ...
-
-
 class _Table(ABC):
     """Rows that all have the same columns, in groups of about GROUP_BYTES: what writes them is a subclass's.
 
@@ -163,6 +146,7 @@ class _Table(ABC):
         """What writes tables of these columns into the file."""
 
     def write(self, rows: OriginalRows) -> None:
+        """Some more rows."""
         table = rows.as_table(self._fixed)
         if self._columns is not None:
             table = conformed(table, self._columns)
@@ -178,10 +162,12 @@ class _Table(ABC):
             self._flush()
 
     def close(self, metadata: str) -> None:
+        """The last bytes.  metadata: a JSON document about the whole output, for formats that have a place for it."""
         self._flush()
         self._writer.close()
 
     def abandon(self) -> None:
+        """Write no more."""
         self._writer = None
 
     def _flush(self) -> None:
@@ -236,7 +222,7 @@ class _Lines:
 
     def write(self, rows: OriginalRows) -> None:
         for row in rows.as_objects(self._losses):
-            self._file.write(_line(row, self._losses))
+            self._file.write(_json_line(row, self._losses))
 
     def close(self, metadata: str) -> None:
         if self._own:
@@ -248,13 +234,12 @@ class _Lines:
                 self._file.close()
 
 
+Writer = _Table | _Lines
+"""One file being written."""
+
+
 def writer(
-    suffix: str,
-    file: BinaryIO,
-    losses: Losses | None,
-    columns: pa.Schema | None,
-    *,
-    first: pa.Schema | None = None,
+    suffix: str, file: BinaryIO, losses: Losses | None, columns: pa.Schema | None, *, first: pa.Schema | None = None
 ) -> Writer:
     """The Writer of a suffix, which closes nothing but what it opens itself.  losses: where it counts
     them; None where a number is to stay what it was.  columns: as of `Dump.table_columns`.  first: columns that rows of
@@ -269,7 +254,7 @@ def columns_of(rows: OriginalRows, columns: pa.Schema | None) -> pa.Schema:
     return (table if columns is None else conformed(table, columns)).schema
 
 
-def _line(row: dict[str, Any], losses: Losses | None) -> bytes:
+def _json_line(row: dict[str, Any], losses: Losses | None) -> bytes:
     text = json.dumps(row, ensure_ascii=False)
     if losses is not None and ("NaN" in text or "Infinity" in text):  # as numbers, or in some text
         text = json.dumps(json.loads(text, parse_constant=losses.no_number), ensure_ascii=False)

@@ -1,7 +1,7 @@
 """One mapping for all files of a dump: what they must share, and what is left out where they do not.
 
 Each file is resolved by itself and held against the first (`resolve_schema`).  Where rows of several files are written
-to one Parquet file, `joined` tells which columns that has, or why it cannot be.
+to one Parquet file, `joined_schema` tells which columns that has, or why it cannot be.
 """
 
 import re
@@ -18,22 +18,9 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.ids import BRANCH, DRAW, SPLIT
-from rlcorr_cli.reading.names import (
-    ALIASES,
-    HEADS,
-    KEPT_PARTS,
-    KEPT_SETS,
-    LEVELS,
-    NO_CLUSTERS,
-    POLICY_WORDS,
-    PROMPT_TEXTS,
-    PROMPTS,
-    TOKENS,
-    VERSION_WORDS,
-    VERSIONS,
-)
+from rlcorr_cli.reading.names import ALIASES, KEPT_SETS, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.values import BRANCH, DRAW, SPLIT
 
 FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "response_mask": (types.holds_mask, types.MASK),
@@ -43,11 +30,48 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
+
+
+@frozen
+class TokenColumn:
+    """What a diagnosis looks at of each token.  names: of its columns, the first that all files have; fits: of what
+    type.  beside: keys of OF_TOKENS without which it tells nothing.  canonical: what --map calls it; '' of no name.
+    """
+
+    names: tuple[str, ...]
+    fits: Callable[[pa.DataType], bool]
+    beside: tuple[str, ...] = ()
+    canonical: str = ""
+
+
+PREFILL, KEPT, HEADS = "prefill_log_probs", ("kept_sets",), ("rollout_head", "old_head")
+OF_TOKENS: dict[str, TokenColumn] = {
+    "token_ids": TokenColumn(TOKENS, types.holds_token_ids, canonical="response_token_ids"),
+    "versions": TokenColumn(("policy_versions", "versions"), types.holds_token_ids),
+    "prefill": TokenColumn((PREFILL, *ALIASES[PREFILL]), types.holds_log_probs, canonical=PREFILL),
+    "kept_sets": TokenColumn(KEPT_SETS, types.holds_kept_sets),
+    "kept_ids": TokenColumn(("rollout_sampling_mask_ids",), types.holds_kept_parts, KEPT),
+    "rollout_kept": TokenColumn(
+        ("rollout_kept_log_probs", "rollout_sampling_mask_log_probs"), types.holds_kept_parts, KEPT
+    ),
+    "old_kept": TokenColumn(("old_kept_log_probs", "train_kept_log_probs"), types.holds_kept_parts, KEPT),
+    "rollout_head": TokenColumn(("rollout_topk_log_probs",), types.holds_heads, HEADS),
+    "old_head": TokenColumn(("old_topk_log_probs", "train_topk_log_probs"), types.holds_heads, HEADS),
+    "rollout_head_ids": TokenColumn(("rollout_topk_token_ids", "rollout_topk_ids"), types.holds_heads, HEADS),
+    "old_head_ids": TokenColumn(("old_topk_token_ids", "old_topk_ids", "train_topk_ids"), types.holds_heads, HEADS),
+}
+"""By the name that `token_context` reads it by: token ids, the weights that sampled, the rollout engine's log-probs in
+one forward pass, kept sets, with the ids that KEPT_OFFSETS cuts and the log-probs of every kept token under both
+policies, and heads: lists of the log-probs of each token's likeliest tokens under both, and their ids.  Without ids of
+training's head, its log-probs are of the rollout's ids."""
 ALTERNATIVES = (
-    *chain(*LEVELS.values(), *HEADS, *KEPT_PARTS, TOKENS, KEPT_SETS, VERSIONS, PROMPTS),
-    *chain(*((name, *ALIASES[name]) for name in ("prefill_log_probs", "advantages"))),
+    *chain(*LEVELS.values(), *(column.names for column in OF_TOKENS.values()), PROMPTS),
+    *("advantages", *ALIASES["advantages"]),
 )
 """Columns of which those are read that are the first of their kind that all files have."""
+POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
+VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
+"""A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""
 APART = "Read such files apart, or use ⟦map⟧ to name a column that all of them have."
 
 
@@ -87,8 +111,8 @@ def resolve_schema(
         of_files = [candidates(batch, schema.names, request.columns) for schema in schemas.values()]
         batch = batch if all(len(columns_of_file) == 1 for columns_of_file in of_files) else None
     names = request.group_by if batch is None else (batch, *request.group_by)
-    keys = _shared({path: _keys(path, schema, names, request) for path, schema in schemas.items()}, ())
-    ids = {_ids(schema, request) for schema in schemas.values()}
+    keys = _shared_keys(schemas, names, request)
+    ids = {_id_columns(schema, request) for schema in schemas.values()}
     notes += _unused_marks(schemas, request, n_ids=len(ids))
     notes += _like_versions(schemas, request) if plan_columns.levels else ()
     shared_ids = ids.pop() if len(ids) == 1 else ()
@@ -164,17 +188,10 @@ def _resolved(
 ) -> dict[str, str]:
     """One file's columns by canonical name; an optional one of an unfit type goes, with a note."""
     with naming(shown(path)):
-        columns = resolve(
-            schema.names,
-            overrides,
-            plan_columns.mode,
-            needs=plan_columns.needed,
-            wanted=plan_columns.optional,
-            compares=plan_columns.compares,
-            lists=[field.name for field in schema if types.holds_log_probs(field.type)],
-        )
+        lists = [field.name for field in schema if types.holds_log_probs(field.type)]
+        columns = resolve(schema.names, overrides, plan_columns, lists)
         for name, column in list(columns.items()):
-            type = _type(schema, column)
+            type = _column_type(schema, column)
             fits, expected = FITS.get(name, (types.holds_log_probs, types.LOG_PROBS))
             if fits(type):
                 continue
@@ -193,21 +210,23 @@ def _resolved(
     return columns
 
 
-def _keys(
-    path: str, schema: pa.Schema, names: Sequence[str], request: ReadRequest, *, purpose: str = "to group by"
+def _shared_keys(
+    schemas: Mapping[str, pa.Schema], names: Sequence[str], request: ReadRequest, purpose: str = "to group by"
 ) -> dict[str, str]:
-    with naming(shown(path)):
-        lag = _lag(schema, request)
-        keys = {
-            name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
-            for name in names
-        }
-        for name, column in keys.items():
-            if isinstance(column, Lag):
-                continue
-            if not types.holds_key(type := _type(schema, column)):
-                raise DataError(f"{column} holds {type}; {purpose} {name} takes {types.KEY}.", "Name another column.")
-    return keys
+    """The columns that keys stand for, the same in every file."""
+    keys: dict[str, dict[str, str]] = {}
+    for path, schema in schemas.items():
+        with naming(shown(path)):
+            lag = _lag(schema, request)
+            keys[path] = {
+                name: lag if name == "lag" and lag else key_column(name, schema.names, request.columns, purpose)
+                for name in names
+            }
+            for name, column in keys[path].items():
+                if not isinstance(column, Lag) and not types.holds_key(type := _column_type(schema, column)):
+                    what = f"{column} holds {type}; {purpose} {name} takes {types.KEY}."
+                    raise DataError(what, "Name another column.")
+    return _shared(keys, ())
 
 
 def _lag(schema: pa.Schema, request: ReadRequest) -> str | None:
@@ -230,31 +249,25 @@ def _looked_into(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_co
         shared = (
             column
             for column in columns
-            if all(column in schema.names and fits(_type(schema, column)) for schema in schemas.values())
+            if all(column in schema.names and fits(_column_type(schema, column)) for schema in schemas.values())
         )
         return next(shared, None)
 
-    purpose = "to look at level by level"
-    by = {path: _keys(path, schema, plan_columns.by, request, purpose=purpose) for path, schema in schemas.items()}
-    asked = _shared(by, ())
+    asked = _shared_keys(schemas, plan_columns.by, request, purpose="to look at level by level")
     mapped = {name: (column,) for name, column in request.columns.items()}
     columns = {name: everywhere(mapped.get(name, names), types.holds_key) for name, names in LEVELS.items()}
     levels = {name: column for name, column in columns.items() if column and column not in asked.values()}
-    heads = tuple(everywhere(names, types.holds_heads) for names in HEADS)
-    kept = everywhere(KEPT_SETS, types.holds_kept_sets)
-
-    def called(name: str) -> tuple[str, ...]:
-        return mapped.get(name, (name, *ALIASES[name]))
-
+    found = {
+        name: everywhere(mapped.get(column.canonical, column.names), column.fits) for name, column in OF_TOKENS.items()
+    }
+    of_tokens = {
+        name: column for name, column in found.items() if column and all(map(found.get, OF_TOKENS[name].beside))
+    }
+    advantages = mapped.get("advantages", ("advantages", *ALIASES["advantages"]))
     return {
         "levels": tuple((levels | asked).items()),
-        "token_ids": everywhere(mapped.get("response_token_ids", TOKENS), types.holds_token_ids),
-        "heads": heads if all(heads[:2]) else (),
-        "kept_sets": kept,
-        "kept_parts": tuple(everywhere(names, types.holds_kept_parts) for names in KEPT_PARTS) if kept else (),
-        "versions": everywhere(VERSIONS, types.holds_token_ids),
-        "prefill": everywhere(called("prefill_log_probs"), types.holds_log_probs),
-        "row_advantage": everywhere(called("advantages"), types.holds_advantages),
+        "of_tokens": of_tokens,
+        "row_advantage": everywhere(advantages, types.holds_advantages),
     }
 
 
@@ -264,16 +277,16 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
     if not plan_columns.clusters or named == NO_CLUSTERS:
         return None
     if named is not None:
-        purpose = "to cluster by"
-        keys = {path: _keys(path, schema, (named,), request, purpose=purpose) for path, schema in schemas.items()}
-        return _shared(keys, ())[named]
+        return _shared_keys(schemas, (named,), request, purpose="to cluster by")[named]
     if "prompt" in request.columns:
         return request.columns["prompt"]
     for name in PROMPTS:
         if name in request.columns.values() or not all(name in schema.names for schema in schemas.values()):
             continue
         # The number of a prompt's tokens, which some call prompt_tokens, is no prompt.
-        if name not in PROMPT_TEXTS or not any(types.holds_reward(_type(schema, name)) for schema in schemas.values()):
+        if name not in PROMPT_TEXTS or not any(
+            types.holds_reward(_column_type(schema, name)) for schema in schemas.values()
+        ):
             return name
     return None
 
@@ -281,11 +294,11 @@ def _cluster(schemas: Mapping[str, pa.Schema], request: ReadRequest, plan_column
 def _mark(name: str, schema: pa.Schema, request: ReadRequest) -> str | None:
     """The one column that may stand for a name and that rows can be grouped by."""
     columns = candidates(name, schema.names, request.columns)
-    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_type(schema, columns[0]))
+    fits = len(columns) == 1 and columns[0] in schema.names and types.holds_key(_column_type(schema, columns[0]))
     return columns[0] if fits else None
 
 
-def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
+def _id_columns(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """What tells a file's rows apart, of whatever type: sample_id by that very name or as mapped, the step, the split,
     the branch, and which copy of a drawn row it is.  None where the file lacks one of them.
 
@@ -298,7 +311,7 @@ def _ids(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
         *(steps if len(steps) == 1 else ()),
         *(name for name in (SPLIT, BRANCH, DRAW) if name in schema.names),
     )
-    return names if all(name in schema.names and _type(schema, name) for name in names) else ()
+    return names if all(name in schema.names and _column_type(schema, name) for name in names) else ()
 
 
 def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids: int) -> Iterator[str]:
@@ -307,7 +320,11 @@ def _unused_marks(schemas: Mapping[str, pa.Schema], request: ReadRequest, n_ids:
         yield "sample_id is not in every file, or not beside the same step: rows that are there twice are not found."
     for schema in schemas.values():
         columns = candidates("step", schema.names, request.columns)
-        if len(columns) == 1 and columns[0] in schema.names and not types.holds_key(type := _type(schema, columns[0])):
+        if (
+            len(columns) == 1
+            and columns[0] in schema.names
+            and not types.holds_key(type := _column_type(schema, columns[0]))
+        ):
             yield f"{columns[0]} is not used as step: it holds {type}, not {types.KEY}."
 
 
@@ -327,7 +344,7 @@ def _like_versions(schemas: Mapping[str, pa.Schema], request: ReadRequest) -> It
             )
 
 
-def _type(schema: pa.Schema, column: str) -> pa.DataType:
+def _column_type(schema: pa.Schema, column: str) -> pa.DataType:
     if len(schema.get_all_field_indices(column)) > 1:
         raise DataError(f"Two columns are called {column}.", "Rename one of them and write the file again.")
     return schema.field(column).type
@@ -348,7 +365,7 @@ WHAT = "The files have different columns, which one Parquet file cannot hold"
 HINT = "Filter them one by one, or write .jsonl instead."
 
 
-def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
+def joined_schema(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
     """The columns of all files, in the first one's order, null allowed where any file allows it; None where all have
     the same.
 
@@ -369,7 +386,7 @@ def joined(schemas: Mapping[str, pa.Schema]) -> pa.Schema | None:
             raise DataError(f"{WHAT}: {has} has {name}, {lacks} has not.", HINT)
         for i, field in enumerate(fields):  # which differ from the first file's in where null is allowed alone
             other = theirs.field(field.name)
-            both = _joined(field, other)
+            both = _joined_field(field, other)
             if both is None:
                 own = schema.field(i).type
                 raise DataError(f"{WHAT}: {field.name} is {own} in {first}, {other.type} in {path}.", HINT)
@@ -398,14 +415,14 @@ def conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
 
 
-def _joined(field: pa.Field, other: pa.Field) -> pa.Field | None:
+def _joined_field(field: pa.Field, other: pa.Field) -> pa.Field | None:
     """The field with null allowed where either allows it; None where the types differ in more."""
     nullable, type, theirs = field.nullable or other.nullable, field.type, other.type
     if type == theirs:
         return field.with_nullable(nullable)
     if type.id != theirs.id or type.num_fields != theirs.num_fields:
         return None
-    parts = [_joined(type.field(i), theirs.field(i)) for i in range(type.num_fields)]
+    parts = [_joined_field(type.field(i), theirs.field(i)) for i in range(type.num_fields)]
     if not parts or any(part is None for part in parts):
         return None
     whole = _with_parts(type, parts)

@@ -63,22 +63,29 @@ class Chained:
         """Nothing to do: whoever opened the stream closes it."""
 
 
-class Stdin:
-    """Standard input, decompressed: its head may be looked at, but it is read through only once."""
+class Stdin(str):
+    """Standard input, decompressed, in the place of a path: its head may be looked at, but it is read through only
+    once."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    _rest: Readable
+    _taken: bytes
+    _used: bool
+
+    def __new__(cls, stream: BinaryIO) -> "Stdin":
         """Takes the head off `stream`, so it waits for the first HEAD_BYTES or the end."""
+        name = super().__new__(cls, STDIN)
         with reading(STDIN):
-            self._rest = _decompressed(stream)
-            self._taken = _take_head(self._rest, STDIN)
-        self._used = False
+            name._rest = _decompressed(stream)
+            name._taken = _take_head(name._rest, STDIN)
+        name._used = False
+        return name
 
     @property
     def head(self) -> bytes:
         """As `head` of a file."""
         return _whole_lines(self._taken)
 
-    def open(self) -> Readable:
+    def opened(self) -> Readable:
         """All of it from the start; a second call is a UsageError, since the bytes are gone."""
         if self._used:
             raise UsageError("Standard input can be read only once.", "Save it to a file and name that.")
@@ -93,17 +100,17 @@ def reading(path: str) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowInvalid) as error:
-        explained = filesystem(path).explained(path, error)
-        if explained is not None:
-            raise explained from error
         hint = CUT_SHORT
         if "too much memory" in str(error):  # what zstd says of a window beyond 128 MiB
             hint = "Compress it again with a window of 128 MiB at most, as zstd does unless told otherwise."
-        raise DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
+        explained = filesystem(path).explained(path, error)
+        raise explained or DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
 def head(path: str) -> bytes:
     """The first whole lines, decompressed: about HEAD_BYTES, or one line if that is longer."""
+    if isinstance(path, Stdin):
+        return path.head
     with reading(path), filesystem(path).open(path) as file:
         return _whole_lines(_take_head(_decompressed(file), path))
 
@@ -114,11 +121,11 @@ def is_compressed(path: str) -> bool:
         return _compression(file.read(4)) is not None
 
 
-def blocks(path: str, part: tuple[int, int] | None, stdin: Stdin | None = None) -> Iterator[Block]:
+def blocks(path: str, part: tuple[int, int] | None) -> Iterator[Block]:
     """Whole lines, about BLOCK_BYTES at a time; for a range, the lines it owns as one block."""
-    if path == STDIN and stdin:
+    if isinstance(path, Stdin):
         with reading(path):
-            yield from _stream(stdin.open(), path)
+            yield from _stream(path.opened(), path)
         return
     with reading(path), filesystem(path).open(path) as file:
         if part:
@@ -132,10 +139,10 @@ def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
     # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
     if start:
         file.seek(start)
-        _line(file, path)
+        _line_at(file, path)
     first = file.tell()
     if first <= end:
-        data = file.read(end - first) + _line(file, path)
+        data = file.read(end - first) + _line_at(file, path)
         yield Block(data if first else data.removeprefix(BOM), start=first)
 
 
@@ -183,7 +190,7 @@ def _read_fully(stream: Readable, n: int) -> bytes:
     return b"".join(pieces)
 
 
-def _line(file: BinaryIO, path: str) -> bytes:
+def _line_at(file: BinaryIO, path: str) -> bytes:
     return _bounded(file.readline(LINE_LIMIT), path)
 
 

@@ -63,7 +63,7 @@ def in_memory(value: Any) -> InMemory | None:
     if known is not None:  # a framework's own batch
         name, layout = known
         value, notes = layout.columns(value), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
-    columns = {str(name): _column(str(name), column) for name, column in value.items()}
+    columns = {str(name): _column_in_memory(str(name), column) for name, column in value.items()}
     sizes = {len(column) for column in columns.values()}
     if len(sizes) > 1:
         lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
@@ -81,11 +81,14 @@ def _is_dataset(value: Any) -> bool:
     return type(value).__module__.startswith("datasets.") and hasattr(value, "with_format") and hasattr(value, "select")
 
 
-def _column(name: str, values: Any) -> pa.Array:
-    array = _array(values)
+def _column_in_memory(name: str, values: Any) -> pa.Array:
+    array = _as_array(values)
     if array is None:
         try:
-            return pa.array([*map(_row, values)] if isinstance(values, (list, tuple)) else values)
+            if isinstance(values, (list, tuple)):  # a ragged column, of which a row may be a tensor
+                arrays = [(row, _as_array(row)) for row in values]
+                values = [row if of_row is None else of_row for row, of_row in arrays]
+            return pa.array(values)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
     if array.ndim == 1:
@@ -97,13 +100,7 @@ def _column(name: str, values: Any) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
 
 
-def _row(values: Any) -> Any:
-    """A row of a ragged column: a tensor as an array, all else as it is."""
-    array = _array(values)
-    return values if array is None else array
-
-
-def _array(values: Any) -> NDArray[Any] | None:
+def _as_array(values: Any) -> NDArray[Any] | None:
     """A NumPy array or a tensor of torch as an array; None of anything else."""
     if isinstance(values, np.ndarray):
         return values

@@ -1,14 +1,15 @@
 """Whole rows as they stood in the dump, and all that is done with them.
 
 A container of columns gives ArrowRows, one of lines JsonRows.  Nothing but a container asks which it is: who filters
-or writes rows knows the protocol OriginalRows alone, so it is what a new container has to know.
+or writes rows knows what both have, as OriginalRows.  Each method gives new rows, and leaves these as they are.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,57 +18,10 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.arrow_values import as_lists, take
-from rlcorr_cli.reading.lines import row_of
-from rlcorr_cli.reading.values import Losses, base64, plain
+from rlcorr_cli.reading.values import Losses, base64, plain_values
 
 LINES = "Write .jsonl instead, where every row may differ."
 """What to do with rows that fit no one table."""
-
-
-class OriginalRows(Protocol):
-    """Rows in order.  Each method gives new rows, and leaves these as they are."""
-
-    def __len__(self) -> int: ...
-
-    def part(self, first: int, last: int) -> "OriginalRows":
-        """Rows first..last-1; their values are not copied."""
-        ...
-
-    def take(self, indices: NDArray[np.int64]) -> "OriginalRows":
-        """Rows by index, in that order; an index may come again."""
-        ...
-
-    def unreadable(self) -> Mapping[int, str]:
-        """Rows that cannot be had whole, whatever the reader of single columns made of them, and why."""
-        ...
-
-    def read(self) -> "OriginalRows":
-        """The same rows without the bytes they were read from, which are as large again."""
-        ...
-
-    def values(self, row: int) -> dict[str, Any]:
-        """One row, or what can be shown of it, as Python has it."""
-        ...
-
-    def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "OriginalRows":
-        """The rows with 0 in column `mask` where a token is not kept, in the column's own kind of numbers.
-
-        keep: bool[T] over flat tokens, of which offsets i64[B+1] tell the rows.  before: the column, added last, that
-        has the mask as it was.
-        """
-        ...
-
-    def with_columns(self, added: Mapping[str, pa.Array]) -> "OriginalRows":
-        """The rows with these columns after their own, and instead of those that have their names."""
-        ...
-
-    def as_table(self, schema: pa.Schema | None) -> pa.Table:
-        """The rows for a table of these columns; None where they are the first, and fix the columns."""
-        ...
-
-    def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
-        """Each row as its object of JSON lines.  losses: where to count what could not be had as it was."""
-        ...
 
 
 @frozen
@@ -90,34 +44,39 @@ class ArrowRows:
         return self.table.num_rows
 
     def part(self, first: int, last: int) -> "ArrowRows":
-        """Rows first..last-1."""
+        """Rows first..last-1; their values are not copied."""
         return ArrowRows(self.table.slice(first, last - first))
 
     def take(self, indices: NDArray[np.int64]) -> "ArrowRows":
-        """Rows by index."""
+        """Rows by index, in that order; an index may come again."""
         return ArrowRows(take(self.table, indices))
 
     def unreadable(self) -> Mapping[int, str]:
-        """None: a reader of columns reads all of a row."""
+        """Rows that cannot be had whole, whatever the reader of single columns made of them, and why: none here, where
+        a reader of columns reads all of a row."""
         return {}
 
     def read(self) -> "ArrowRows":
-        """These."""
+        """The rows without the bytes they were read from, which are as large again: these."""
         return self
 
     def values(self, row: int) -> dict[str, Any]:
-        """One row."""
+        """One row, or what can be shown of it, as Python has it."""
         columns = zip(self.table.column_names, self.table.slice(row, 1).columns, strict=True)
-        return {name: value for name, column in columns for value in plain(column.combine_chunks())}
+        return {name: value for name, column in columns for value in plain_values(column.combine_chunks())}
 
     def masked(self, mask: str, keep: NDArray[np.bool_], offsets: NDArray[np.int64], *, before: str) -> "ArrowRows":
-        """The mask in its own type, in its place."""
+        """The rows with 0 in column `mask` where a token is not kept, in the column's own kind of numbers.
+
+        keep: bool[T] over flat tokens, of which offsets i64[B+1] tell the rows.  before: the column, added last, that
+        has the mask as it was.
+        """
         column, index = self.table.column(mask), self.table.schema.get_field_index(mask)
         changed = self.table.set_column(index, self.table.schema.field(index), as_lists(column.type, offsets, keep))
         return ArrowRows(changed.append_column(before, column))
 
     def with_columns(self, added: Mapping[str, pa.Array]) -> "ArrowRows":
-        """The columns at the table's end, wherever others of their names were."""
+        """The rows with these columns after their own, and instead of those that have their names."""
         table = self.table
         for name, column in added.items():
             table = table.drop_columns([name]) if name in table.column_names else table
@@ -125,18 +84,19 @@ class ArrowRows:
         return ArrowRows(table)
 
     def as_table(self, schema: pa.Schema | None) -> pa.Table:
-        """The table, whose columns are what they are."""
+        """The rows for a table of these columns; None where they are the first, and fix the columns."""
         return self.table
 
     def as_objects(self, losses: Losses | None = None) -> list[dict[str, Any]]:
-        """Rows of plain values, bytes in base 64."""
+        """Each row as its object of JSON lines, bytes in base 64.  losses: where to count what could not be had as it
+        was."""
         names = self.table.column_names
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise DataError(
                 f"Two columns are called {twice}; a JSON object holds one.", "Write .parquet, or rename one."
             )
-        columns = [plain(column.combine_chunks(), base64, losses) for column in self.table.columns]
+        columns = [plain_values(column.combine_chunks(), base64, losses) for column in self.table.columns]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -149,6 +109,41 @@ LINE, BYTES = "rlcorr_line", "rlcorr_line_base64"
 DEEPEST = 40
 """Levels of nesting that Parquet readers still open."""
 TOO_DEEP = "These JSON lines are nested too deeply for Parquet readers."
+KINDS: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+
+
+def row_of(line: bytes) -> dict[str, Any] | str:
+    """One line's object, or what is wrong with the line."""
+    try:
+        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object_of_pairs)
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        return f"is not JSON: {error.msg} at column {error.colno}"
+    except RecursionError:
+        return "is nested too deeply"
+    except _TwiceError as error:
+        return f"has the key {error} twice"
+    except ValueError as error:  # more digits than Python reads
+        return f"is not JSON that can be read: {error}"
+    return row if isinstance(row, dict) else f"is {json_kind(row)}, not an object"
+
+
+class _TwiceError(Exception):
+    """An object with two values of one key; the text is the key."""
+
+
+def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for name in names if names.count(name) > 1))
+    return row
+
+
+def json_kind(value: Any) -> str:
+    """What JSON calls such a value."""
+    return KINDS.get(value.__class__, "a number")
 
 
 @frozen
@@ -218,7 +213,7 @@ class JsonRows:
         if not added:
             return self
         rows = self.read()
-        values = zip(*map(plain, added.values()), strict=True)
+        values = zip(*map(plain_values, added.values()), strict=True)
         pairs = zip(rows.held, values, strict=True)
         held = [{**row, **dict(zip(added, more, strict=True))} for row, more in pairs]
         return JsonRows(held=held, added={**rows.added, **{name: column.type for name, column in added.items()}})
@@ -261,3 +256,7 @@ def _stand_in(line: bytes) -> dict[str, Any]:
 def _is_deeper(type: pa.DataType, levels: int) -> bool:
     """Whether it is nested deeper than so many levels."""
     return levels < 0 or any(_is_deeper(type.field(i).type, levels - 1) for i in range(type.num_fields))
+
+
+OriginalRows = ArrowRows | JsonRows
+"""Rows in order, with what both kinds can do."""

@@ -113,7 +113,7 @@ def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
 
     versions: whether also by the policy's version, or its lag.
     """
-    if dump.request.group_by or dump.stdin is not None or not dump.has("step"):
+    if dump.request.group_by or dump.is_piped or not dump.has("step"):
         return dump.request.group_by
     lags = next((name for name in ("policy_version", "policy_version_lag") if dump.has(name)), None)
     return ("step", lags) if versions and lags is not None else ("step",)
@@ -308,7 +308,7 @@ def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds
         unmet = f"{budgets.unmet[budget.name]} batches not even the smallest is below {budget.mean_below:g}"
         if budgets.unmet[budget.name]:
             yield f"{budget.name}: in {unmet}; only that stays."
-    if dump.roles.rollouts and dump.stdin is not None:
+    if dump.roles.rollouts and dump.is_piped:
         yield (
             f"{dump.roles.rollouts[0]} is not looked at, which takes a reading of its own, and standard input can be "
             "read only once: each sample counts as a rollout. Save it to a file if some have several."

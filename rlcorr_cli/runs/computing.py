@@ -107,7 +107,7 @@ class Computing:
     def warn(self, dump: Dump, *, streams: bool) -> None:
         """Say once, on stderr, that what was asked for is not what reads a dump."""
         why = _alone(dump, streams=streams)
-        if not why and dump.stdin is not None:
+        if not why and dump.is_piped:
             why = "standard input is read by one thread"
         elif not why and dump.is_here and not isinstance(self.engine, ThreadEngine | AutoEngine):
             why = "a table in memory is read by threads of this process"

@@ -107,7 +107,7 @@ def add_to(totals: dict[K, Binned[FloatBits]], part: Mapping[K, Binned[FloatBits
 
 def count_rollouts(dump: Dump, computing: Computing) -> RolloutTotals | None:
     """Those of several samples; None where the dump is read for none, or can be read only once."""
-    if not dump.roles.rollouts or dump.stdin is not None:
+    if not dump.roles.rollouts or dump.is_piped:
         return None
     counting = CountRollouts(reading=ShardReading.of(dump, computing))
     return RolloutTotals.total(part for _, part in Reading.alone(dump, computing).each(counting)).shared()

@@ -500,7 +500,7 @@ def convert(
         table = dump.table_columns if is_table(place) and partner is None else None
         output = stack.enter_context(Output(staging, place, rows_per_file, about, columns=table))
         for shard, rows in canonical_rows(dump):
-            paired = rows if partner is None else partner.joined(rows, shard.path)
+            paired = rows if partner is None else partner.with_partners(rows, shard.path)
             if progress is not None:
                 progress(0, shard.n_bytes * (shard.path not in n_rows))
             n_rows[shard.path] += len(rows)

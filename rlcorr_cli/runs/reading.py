@@ -36,13 +36,11 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import arrays as devices
 from rlcorr_cli.reading.bad_rows import BadRowCounts, BadRowPolicy, Problems
 from rlcorr_cli.reading.batch import Input, Shard
-from rlcorr_cli.reading.batches import BadRows, CheckedRows
-from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.batches import BadRows, CheckedRows, resolved
+from rlcorr_cli.reading.dump import Dump, ReadState, ShardReader
 from rlcorr_cli.reading.formats import holding
-from rlcorr_cli.reading.ids import SeenIds
 from rlcorr_cli.reading.peek import looked_at, sample_of
-from rlcorr_cli.reading.row_places import resolved
-from rlcorr_cli.reading.shards import ReadState, ShardReader
+from rlcorr_cli.reading.values import SeenIds
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.totals.row_keys import Keys
 
@@ -313,7 +311,7 @@ class IdsAcrossShards:
 
 def check_rereadable(dump: Dump) -> None:
     """Refuse standard input where one reading is not enough."""
-    if dump.stdin is not None:
+    if dump.is_piped:
         raise UsageError(
             "This takes more than one pass, and standard input can be read only once.", "Save it to a file first."
         )

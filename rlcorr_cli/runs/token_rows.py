@@ -31,13 +31,11 @@ from rlcorr_cli.measure.worst import largest, largest_gaps
 from rlcorr_cli.places import Place
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Shard
-from rlcorr_cli.reading.batches import BadRows, CheckedRows
+from rlcorr_cli.reading.batches import BadRows, CheckedRows, all_resolved
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.names import ENTROPIES, LEVELS, OF_ROWS, TOKENS
 from rlcorr_cli.reading.peek import TEXTS, NamedRow, find_rows
-from rlcorr_cli.reading.row_places import all_resolved
-from rlcorr_cli.reading.token_text import Piece, of_strings
-from rlcorr_cli.reading.tokenizer_process import TokenizerProcess
+from rlcorr_cli.reading.token_text import Piece, TokenizerProcess, of_strings
 from rlcorr_cli.reading.whole_rows import ArrowRows, OriginalRows
 from rlcorr_cli.results.inspected import OneRow, RejectionVote, TokenRows
 from rlcorr_cli.runs.computing import Computing

@@ -20,7 +20,7 @@ from pathlib import Path
 from figures import Bench, default_directory
 
 from rlcorr_cli.engines.in_order import OneResult
-from rlcorr_cli.engines.remote import outcomes, packed, unpacked
+from rlcorr_cli.engines.processes import outcomes, packed, unpacked
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.measure.observe import Observation
 from rlcorr_cli.plans.presets import preset

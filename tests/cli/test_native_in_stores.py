@@ -10,48 +10,29 @@ from running import refused, run
 from stores import Proxy, put, server
 from stores import store as store
 
-NATIVE = Path(__file__).parents[1] / "golden" / "native"
-FORMATS = {
-    "openai": "engines",
-    "sglang": "engines",
-    "miles": "miles",
-    "miles-policy-loss": "miles",
-    "miles-dashboard": "miles",
-    "nemo-gym": "nemo-gym",
-    "nemo-rl": "nemo-rl",
-    "open-instruct": "open-instruct",
-    "prime-rl": "prime-rl",
-    "prime-rl-batches": "prime-rl",
-    "prime-rl-monitor": "prime-rl/runs",
-    "prime-rl-traces": "prime-rl",
-    "roll": "roll",
-    "skyrl": "skyrl",
-    "slime": "slime",
-    "tinker": "tinker-cookbook",
-    "verl": "verl",
-    "verl-tq": "verl",
-}
+from rlcorr_cli.layouts.table import NAMES, layout
+from tests.layouts.native_rows import NATIVE, folder_of
 
 
-@pytest.mark.parametrize("format", few(FORMATS, ("miles", "prime-rl-monitor", "verl")))
+@pytest.mark.parametrize("name", few(NAMES, ("miles", "prime-rl-monitor", "verl")))
 def test_convert_gives_the_rows_of_the_files_on_the_disk(
-    format: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, temporary = NATIVE / FORMATS[format], tmp_path / "temporary"
+    folder, temporary = NATIVE / folder_of(layout(name)), tmp_path / "temporary"
     for path in folder.rglob("*"):
         if path.is_file():
             put(server(), f"native/{path.relative_to(NATIVE)}", path)
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
-    ran = run("convert", str(folder), "--format", format, "-o", str(here))
+    ran = run("convert", str(folder), "--format", name, "-o", str(here))
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    remote = run("convert", f"s3://dumps/native/{FORMATS[format]}", "--format", format, "-o", str(there))
+    remote = run("convert", f"s3://dumps/native/{folder.name}", "--format", name, "-o", str(there))
     assert (remote.status, ran.status) == (0, 0), (remote.err, ran.err)
     rows, expected = pq.read_table(there), pq.read_table(here)
     named = [path.replace(str(NATIVE), "s3://dumps/native") for path in expected["source_file"].to_pylist()]
     assert rows["source_file"].to_pylist() == named
-    for name in set(rows.column_names) - {"source_file"}:
-        assert str(rows[name].to_pylist()) == str(expected[name].to_pylist()), name  # NaN is not itself
+    for column in set(rows.column_names) - {"source_file"}:
+        assert str(rows[column].to_pylist()) == str(expected[column].to_pylist()), column  # NaN is not itself
     assert not any(temporary.iterdir())
 
 

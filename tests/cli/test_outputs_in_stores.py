@@ -19,7 +19,7 @@ from stores import CREDENTIALS, Proxy, get, keys, put, server, unfinished
 from stores import store as store
 
 from rlcorr_cli.files import stores
-from rlcorr_cli.files.temporaries import temporary_name
+from rlcorr_cli.files.destinations import temporary_name
 
 GEO = ("--preset", "geo_rs")
 

@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from running import refused, run
 
+from rlcorr_cli.reading.arrow_values import bytes_of_rows
 from rlcorr_cli.reading.dump import open_dump
-from rlcorr_cli.reading.ids import keys
-from rlcorr_cli.reading.portions import bytes_of_rows
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.reading.values import coded
+from rlcorr_cli.reading.values import coded, row_keys
 
 N, LENGTH = 300, 1 << 20
 TEXT = "x" * LENGTH
@@ -68,7 +67,7 @@ def test_a_long_text_that_rows_share_is_a_group_once(form: str, tmp_path: Path) 
 def test_a_dictionary_has_the_keys_of_its_values(values: list[Any]) -> None:
     column, unused = pa.array(values), pa.array([*values, values[1]])
     dictionary = unused.dictionary_encode().slice(0, 4)
-    assert (keys([dictionary]) == keys([column])).all()
+    assert (row_keys([dictionary]) == row_keys([column])).all()
     for one in (dictionary, column):
         codes, named = coded(one)
         assert [named[code] for code in codes] == values

@@ -16,7 +16,7 @@ from running import BF16, analyzed, parquet, refused, row, run
 
 from rlcorr_cli.api import analyze
 from rlcorr_cli.reading.arrow_values import holds_key
-from rlcorr_cli.reading.values import base64, plain, texts
+from rlcorr_cli.reading.values import base64, plain_values, texts
 
 FILTER = ("--rs", "ratio.seq_mean:0.995,1.005")
 """Keeps the first row and the last."""
@@ -43,8 +43,8 @@ def test_every_type_comes_through_filter_as_it_was(tmp_path: Path, all_types: st
         written = pq.read_table(path)
         for name in IN_PARQUET:
             assert written.schema.field(name).type == source.schema.field(name).type, name
-            values = plain(source.column(name).combine_chunks())
-            assert str(plain(written.column(name).combine_chunks())) == str([values[i] for i in rows]), name
+            values = plain_values(source.column(name).combine_chunks())
+            assert str(plain_values(written.column(name).combine_chunks())) == str([values[i] for i in rows]), name
 
 
 def test_every_type_is_written_as_json(tmp_path: Path, all_types: str) -> None:
@@ -53,7 +53,7 @@ def test_every_type_is_written_as_json(tmp_path: Path, all_types: str) -> None:
     assert run("filter", all_types, *FILTER, "-o", str(out)).status == 0
     first, last = (json.loads(line) for line in out.read_text().splitlines())
     for name in names:
-        values = plain(pq.read_table(all_types).column(name).combine_chunks(), base64)
+        values = plain_values(pq.read_table(all_types).column(name).combine_chunks(), base64)
         assert [first[name], last[name]] == json.loads(json.dumps([values[0], values[2]])), name
 
 
@@ -80,7 +80,7 @@ KEYS = [name for name, column in IN_PARQUET.items() if holds_key(column.type)]
 def test_a_step_of_any_type_groups_rows(tmp_path: Path, name: str) -> None:
     source = dump(tmp_path / "a.parquet", {"step": IN_PARQUET[name]})
     groups = run("analyze", source, "--group-by", "step", "--json").json["groups"]
-    keys = [str(value) for value in plain(IN_PARQUET[name])]
+    keys = [str(value) for value in plain_values(IN_PARQUET[name])]
     assert len(groups) == len({"None" if key == "nan" else key for key in keys})
     assert run("check", source, "--group-by", "step").status in (0, 1)
 

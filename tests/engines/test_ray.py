@@ -33,9 +33,9 @@ from stores import store as store
 import rlcorr_cli
 from rlcorr_cli.engines import interrupt, ray_tasks
 from rlcorr_cli.engines.in_order import AHEAD
+from rlcorr_cli.engines.processes import WorkerFault
 from rlcorr_cli.engines.ray_cluster import PACKAGE
 from rlcorr_cli.engines.ray_tasks import RayEngine
-from rlcorr_cli.engines.remote import WorkerFault
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.datasets import SEAL

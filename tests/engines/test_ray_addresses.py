@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from ray_clusters import readers
 
+from rlcorr_cli.engines.processes import packed, unpacked
 from rlcorr_cli.engines.ray_worker import Reading, packed_shard, run_shard
-from rlcorr_cli.engines.remote import packed, unpacked
 from rlcorr_cli.files.disk import DISK
 from rlcorr_cli.reading.batch import Shard
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rlcorr_cli.engines.processes import ProcessEngine
-from rlcorr_cli.engines.remote import WorkerFault
+from rlcorr_cli.engines.processes import ProcessEngine, WorkerFault
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Shard
 

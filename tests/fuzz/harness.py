@@ -15,7 +15,7 @@ from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.dump import Dump, open_dump
-from rlcorr_cli.reading.lines import numbered
+from rlcorr_cli.reading.jsonl import numbered
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.rows_out import quarantined
 from rlcorr_cli.reading.streams import BOM

@@ -13,7 +13,7 @@ from seeds import parquet
 
 from rlcorr_cli.errors import RlcorrError
 from rlcorr_cli.reading import jsonl
-from rlcorr_cli.reading.lines import numbered, parsed
+from rlcorr_cli.reading.jsonl import numbered, parsed
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
 POLICIES = ("rollout_log_probs", "old_log_probs")

@@ -30,6 +30,8 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import native
 from forked import forked_command
 
+from rlcorr_cli.layouts.table import layout
+
 ROWS, LENGTH = 2_000, 500
 """Of a dump that is no framework's."""
 SEQUENCES = {"prime-rl": 24, "nemo-rl": 24}
@@ -37,11 +39,8 @@ SEQUENCES = {"prime-rl": 24, "nemo-rl": 24}
 N_SEQUENCES = 96
 LONGEST_S = 120
 """A command that takes longer hangs."""
-NATIVE = (
-    *("skyrl", "verl", "slime", "slime:rollout", "miles", "miles-policy-loss"),
-    *("roll", "verl-tq", "prime-rl-batches", "prime-rl", "nemo-rl"),
-)
-ONE_POLICY = ("slime:rollout", "roll", "verl-tq", "prime-rl-batches")
+NATIVE = tuple(native.CASES)
+ONE_POLICY = {name for name in NATIVE if name == "slime:rollout" or not layout(name.partition(":")[0]).trained}
 """Files of the rollout policy alone, which are only converted."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from rlcorr_cli.layouts.layout import Layout
 from rlcorr_cli.reading.dump import open_dump
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 
@@ -20,6 +21,11 @@ SUMS = {
     "sum_current": ("current_log_probs",),
     "sum_advantages": ("advantages",),
 }
+
+
+def folder_of(layout: Layout) -> str:
+    """The folder of NATIVE that a layout's files are in, among others of its framework."""
+    return {"vLLM and OpenAI": "engines", "SGLang": "engines"}.get(layout.framework, layout.framework.lower())
 
 
 def rows_of(paths: Sequence[Path], format: str = "auto") -> list[dict[str, Any]]:

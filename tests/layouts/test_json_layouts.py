@@ -11,14 +11,10 @@ import pytest
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.canonical import record_batch, schema
-from rlcorr_cli.layouts.json_layouts import From, JsonLayout
-from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.json_layouts import From, JsonLines
+from rlcorr_cli.layouts.recognise import FileStart, by_keys
 
-MADE = JsonLayout(
-    name="made",
-    framework="Made",
-    title="made lines",
-    keys=("engine", "trainer"),
+MADE = JsonLines(
     columns={
         "rollout_log_probs": From("floats", "engine"),
         "old_log_probs": From("floats", "trainer"),
@@ -32,10 +28,10 @@ MADE = JsonLayout(
 LINE = {"engine": [-0.5, -1.0, -2.0], "trainer": [-0.25, None, -2.0], "reward": 1, "step": 7, "prompt": 3}
 
 
-def rows(folder: Path, layout: JsonLayout, *lines: dict[str, Any]) -> list[dict[str, Any]]:
+def rows(folder: Path, layout: JsonLines, *lines: dict[str, Any]) -> list[dict[str, Any]]:
     path = folder / "made_7.jsonl"
     path.write_text("\n".join(json.dumps(line) for line in lines))
-    opened = layout.layout.open([str(path)])
+    opened = layout([str(path)])
     return record_batch([*opened.samples()], schema(opened.columns, opened.types)).to_pylist()
 
 
@@ -51,7 +47,7 @@ def test_a_file_is_known_by_the_keys_of_its_first_line(tmp_path: Path) -> None:
     for keys, sign in ((LINE, "keys engine, trainer"), ({"engine": []}, None)):
         path = tmp_path / "made.jsonl"
         path.write_text(json.dumps(keys))
-        assert MADE.layout.recognise(FileStart(str(path))) == sign
+        assert by_keys("engine", "trainer")(FileStart(str(path))) == sign
 
 
 def test_of_two_keys_the_first_that_is_there_is_read(tmp_path: Path) -> None:
@@ -105,6 +101,6 @@ def test_what_is_of_another_kind_is_named(tmp_path: Path, line: dict[str, Any], 
 def test_columns_have_the_type_of_their_kind(tmp_path: Path) -> None:
     path = tmp_path / "made_7.jsonl"
     path.write_text(json.dumps(LINE))
-    types = MADE.layout.open([str(path)]).types
+    types = MADE([str(path)]).types
     assert types["attempt"] == pa.int64()
     assert types["rollout_log_probs"] == pa.list_(pa.float64())

@@ -125,7 +125,7 @@ def test_an_end_without_log_probs_is_a_piece_of_the_line_before_it(tmp_path: Pat
 def test_rows_are_the_same_whether_they_are_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [chat({"content": [-1.0, -2.0]}, id=str(i)) for i in range(5)]
     kept = rows_of([lines(tmp_path / "a.jsonl", rows)])
-    monkeypatch.setattr("rlcorr_cli.layouts.left_out.MOST_KEPT", 20)
+    monkeypatch.setattr("rlcorr_cli.layouts.json_rows.MOST_KEPT", 20)
     again = rows_of([lines(tmp_path / "b.jsonl", rows)])
     assert [row["rollout_log_probs"] for row in kept] == [row["rollout_log_probs"] for row in again] == [[-1, -2]] * 5
 

@@ -6,7 +6,7 @@ import pytest
 
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.table import LAYOUTS
-from tests.layouts.native_rows import NATIVE
+from tests.layouts.native_rows import NATIVE, folder_of
 
 NO_DUMPS = (".md", "meta.json", "STABLE", ".lock", "e-next.json")
 REFUSED = ("no-log-probs/", "verl/rollout_data/")
@@ -25,8 +25,4 @@ def test_a_frameworks_file_is_of_one_layout_and_of_that_framework(name: str) -> 
     head = FileStart(str(NATIVE / name))
     known = [row for row in LAYOUTS if row.recognise(head)]
     right = [] if name.startswith(REFUSED) or name.endswith(BESIDE) else [Path(name).parts[0].rstrip("3")]
-    assert [_folder(row.framework) for row in known] == right, [row.name for row in known]
-
-
-def _folder(framework: str) -> str:
-    return {"vLLM and OpenAI": "engines", "SGLang": "engines"}.get(framework, framework.lower())
+    assert [folder_of(row) for row in known] == right, [row.name for row in known]

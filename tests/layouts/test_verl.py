@@ -111,7 +111,7 @@ def test_peoples_own_objects_are_not_looked_at_and_named(tmp_path: Path) -> None
     path = written(tmp_path, batches.verl(tensors, objects, {"tool": own}))
     assert [row["group_id"] for row in rows_of([path])] == [None, "b", "3"]
     (source,) = find([str(path)])
-    notes = READER.index(source, lambda schema: [], None).notes
+    notes = READER.index(source, lambda schema: []).notes
     assert notes == ("Objects of other classes in it are not looked at: PIL.Image.Image, mine.Kind, mine.Tool.",)
 
 

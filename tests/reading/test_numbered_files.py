@@ -10,7 +10,7 @@ import pytest
 from few import few
 
 from rlcorr_cli import analyze, check, compare, convert, diagnose, filter, watch
-from rlcorr_cli.reading.numbered_files import step_of, steps_of
+from rlcorr_cli.reading.container import step_of, steps_of
 from rlcorr_cli.results.report import Report
 
 STEPS = 14

@@ -13,10 +13,9 @@ from dumps import batches, opened, parquet, plain, read_rows, row
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading import parquet as reading
-from rlcorr_cli.reading.batches import ROW_TOKENS, CheckedRows, Rows, checked_batches
+from rlcorr_cli.reading.batches import ROW_TOKENS, CheckedRows, Places, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.request import PlanColumns
-from rlcorr_cli.reading.row_places import Places
 
 PAIR = Roles(rollout="r", old="o", mask="m")
 
@@ -259,7 +258,7 @@ def test_a_row_group_that_swells_is_read_in_steps(tmp_path: Path) -> None:
     dump = opened(str(tmp_path / "a.parquet"), group_by=("step",))
     (shard,) = dump.shards
     assert shard.n_bytes < 1 << 20
-    tables = list(reading.read(shard, dump.roles, None, 10**9))
+    tables = list(reading.read(shard, dump.roles, 10**9))
     assert len(tables) > 2
     assert max(t.data.nbytes for t in tables) <= 2 * 4 * reading.STEP_TOKENS[1]
     assert [key for b in batches(dump, shard, 10**9) for (_, key) in b.group_keys] == list(range(rows))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rlcorr_cli.places import Place
-from rlcorr_cli.reading import row_places as places
-from rlcorr_cli.reading.row_places import LineCounter, Places, all_resolved
+from rlcorr_cli.reading import batches as places
+from rlcorr_cli.reading.batches import LineCounter, Places, all_resolved
 
 
 @pytest.fixture

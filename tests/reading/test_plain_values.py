@@ -9,8 +9,7 @@ import pytest
 from columns_of_every_type import EVERY_TYPE
 
 from rlcorr_cli.reading.arrow_values import holds_key
-from rlcorr_cli.reading.ids import keys as row_keys
-from rlcorr_cli.reading.values import base64, coded, keys, plain, texts
+from rlcorr_cli.reading.values import base64, coded, group_values, plain_values, row_keys, texts
 
 NAMES = sorted(EVERY_TYPE)
 
@@ -18,11 +17,11 @@ NAMES = sorted(EVERY_TYPE)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_value_of_any_type_has_a_json_form(name: str) -> None:
     column = EVERY_TYPE[name]
-    values = plain(column, base64)
+    values = plain_values(column, base64)
     json.dumps(values)
     assert [value is None for value in values] == column.is_null().to_pylist()
-    assert str(plain(column[1:], base64)) == str(values[1:])
-    assert plain(column[:0], base64) == []
+    assert str(plain_values(column[1:], base64)) == str(values[1:])
+    assert plain_values(column[:0], base64) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,8 +38,8 @@ def test_an_id_of_any_type_is_text_that_tells_rows_apart(name: str) -> None:
 def test_a_key_is_a_boolean_a_number_or_text(name: str) -> None:
     column = EVERY_TYPE[name]
     codes, values = coded(column)
-    assert [values[code] for code in codes.tolist()] == keys(column)
-    assert all(value is None or isinstance(value, bool | int | float | str) for value in keys(column))
+    assert [values[code] for code in codes.tolist()] == group_values(column)
+    assert all(value is None or isinstance(value, bool | int | float | str) for value in group_values(column))
 
 
 VALUES: list[tuple[str, list[Any]]] = [
@@ -69,15 +68,15 @@ VALUES: list[tuple[str, list[Any]]] = [
 
 @pytest.mark.parametrize(("name", "values"), VALUES)
 def test_plain_values(name: str, values: list[Any]) -> None:
-    assert plain(EVERY_TYPE[name])[: len(values)] == values
+    assert plain_values(EVERY_TYPE[name])[: len(values)] == values
 
 
 def test_binary_values_can_be_had_back_from_json() -> None:
-    assert plain(EVERY_TYPE["binary"], base64) == ["YWJj", None, "/wBh"]
+    assert plain_values(EVERY_TYPE["binary"], base64) == ["YWJj", None, "/wBh"]
 
 
 def test_nan_is_a_key_of_its_own() -> None:
-    assert keys(EVERY_TYPE["float of NaN and inf"]) == ["NaN", np.inf, 1.0]
+    assert group_values(EVERY_TYPE["float of NaN and inf"]) == ["NaN", np.inf, 1.0]
 
 
 def test_a_value_has_one_text_in_whatever_encoding() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dumps import Row, jsonl, opened, parquet, plain
 from dumps import batches as batches_of
 
-from rlcorr_cli.reading.ids import keys
+from rlcorr_cli.reading.values import row_keys
 
 
 def keys_in(path: str, batch_tokens: int = 10**6) -> list[int] | None:
@@ -41,11 +41,11 @@ def test_without_ids_there_are_no_keys(tmp_path: Path) -> None:
 
 def test_keys_hang_on_the_text_of_a_value_alone() -> None:
     text = pa.array(["7", None, "", "7 "])
-    expected = keys([text]).tolist()
+    expected = row_keys([text]).tolist()
     assert expected[1] == 0
     assert 0 not in (expected[0], *expected[2:])
     assert len(set(expected)) == 4
-    assert keys([text.dictionary_encode()]).tolist() == expected
-    assert keys([text.cast(pa.large_string())]).tolist() == expected
-    assert keys([text[2:]]).tolist() == expected[2:]
-    assert keys([pa.array([7, None])]).tolist() == expected[:2]
+    assert row_keys([text.dictionary_encode()]).tolist() == expected
+    assert row_keys([text.cast(pa.large_string())]).tolist() == expected
+    assert row_keys([text[2:]]).tolist() == expected[2:]
+    assert row_keys([pa.array([7, None])]).tolist() == expected[:2]
