@@ -137,7 +137,11 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
         "rlcorr check dump/ --baseline last.json --update-baseline --max k3_kl=0.01",
         "rlcorr check dump/ --baseline good.json --accept top_p --junit rlcorr.xml",
     ),
-    "watch": ("watch", "rlcorr watch run/ --tb curves.tb", "rlcorr watch run/ --once --every 0 --exec @@"),
+    "watch": (
+        "watch",
+        "rlcorr watch run/ --tb curves.tb",
+        "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
+    ),
     "inspect": (
         "analyze",
         "rlcorr inspect dump.parquet",
