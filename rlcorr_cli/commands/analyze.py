@@ -22,8 +22,6 @@ from rlcorr_cli.commands.arguments import (
     PLAN,
     READING,
     RULES,
-    TEXT,
-    TEXTS,
     CleanDump,
     ClusterBy,
     Dumps,
@@ -67,7 +65,6 @@ TokenizerName = Annotated[
     Opt(
         help="A tokenizer.json, a folder that holds one, or a name on the Hugging Face Hub: the text of token ids.",
         panel=LOOKING,
-        typed=TEXT,
         metavar="FILE",
     ),
 ]
@@ -193,7 +190,6 @@ class DiagnoseOptions(How):
         Opt(
             help=f"Also compare the values of this column, beside {LOOKED_AT} and the length. Repeatable.",
             panel=READING,
-            typed=TEXTS,
             metavar="COLUMN",
             offers=completion.columns,
             setting="levels",
@@ -206,7 +202,6 @@ class DiagnoseOptions(How):
             "`rlcorr help diagnose` lists them.",
             python="The result's `failing` is that cause.",
             panel=RULES,
-            typed=TEXTS,
             metavar="CAUSE,...",
             offers=completion.causes,
         ),
@@ -255,7 +250,6 @@ class InspectOptions(PlanOptions, HowRead):
         Opt(
             help="Show a sequence token by token: its sample_id, or its number as errors give it. Repeatable.",
             panel=LOOKING,
-            typed=TEXTS,
             metavar="ID",
             should="be a sample_id or a number, or a list of them",
         ),

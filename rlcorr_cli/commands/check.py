@@ -19,8 +19,6 @@ from rlcorr_cli.commands.answers import (
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     RULES,
-    TEXT,
-    TEXTS,
     ClusterBy,
     GroupBy,
     Junit,
@@ -39,7 +37,7 @@ from rlcorr_cli.commands.arguments import (
     several,
 )
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
+from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, takes
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
@@ -73,7 +71,6 @@ def limit_option(help: str, metavar: str) -> Opt:
         help=f"{help} Repeatable.",
         python="Or a mapping: {'k3_kl': 0.01}.",
         panel=RULES,
-        typed=TEXTS,
         metavar=metavar,
         should="map metrics to amounts",
         such_as="k3_kl=0.01",
@@ -82,8 +79,7 @@ def limit_option(help: str, metavar: str) -> Opt:
 
 
 RulesPath = Annotated[
-    str | Path | None,
-    Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
+    str | Path | None, Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, metavar="FILE")
 ]
 AtMost = Annotated[Bounds, limit_option("Fail above this: k3_kl=0.01.", "METRIC=N")]
 AtLeast = Annotated[Bounds, limit_option("Fail below this: token_ess=0.9.", "METRIC=N")]
@@ -92,7 +88,6 @@ Accept = Annotated[
     Opt(
         help="Let these causes pass: top_p,grid. Repeatable.",
         panel=RULES,
-        typed=TEXTS,
         metavar="CAUSE,...",
         offers=completion.causes,
     ),
@@ -120,7 +115,6 @@ class CheckOptions(HowCorrected):
             help="Also fail on a cause (`rlcorr help diagnose`; cause: any but noise), or on moved, far or outliers "
             "(`rlcorr help choosing`). Repeatable.",
             panel=RULES,
-            typed=TEXTS,
             metavar="NAME,...",
             offers=completion.failures,
         ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
+from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, How, ModeName
 from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, takes
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
@@ -45,7 +45,6 @@ class PlanOptions:
             help="A plan file or a framework's config.",
             python="Or a Plan, what `choose_plan` made, or a mapping of what a file would hold.",
             panel=PLAN,
-            typed=TEXT,
             metavar="FILE",
             should="be a Plan, a file's path or a mapping",
             such_as="mine.toml",
@@ -73,7 +72,6 @@ class PlanOptions:
             "them. Repeatable.",
             python="Or a Rejection.",
             panel=PLAN,
-            typed=TEXTS,
             metavar="STAT.SCOPE:LOW,HIGH",
             should="be a rejection, or a list of them",
             such_as="k3.token:,0.01",

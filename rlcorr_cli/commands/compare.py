@@ -19,7 +19,6 @@ from rlcorr_cli.commands.arguments import (
     COMPARING,
     OUTPUT,
     PLAN,
-    TEXTS,
     BatchTokens,
     ClusterBy,
     Computed,
@@ -90,7 +89,6 @@ class CompareOptions(ObjectiveOptions, How):
             help="A named plan to compare; `rlcorr presets` lists all. Repeatable. Default: verl's, and one of every "
             "other framework.",
             panel=PLAN,
-            typed=TEXTS,
             metavar="NAME",
             offers=completion.presets,
         ),
@@ -101,7 +99,6 @@ class CompareOptions(ObjectiveOptions, How):
             help="A plan to compare (TOML, YAML, JSON). Repeatable.",
             python="Or a Plan, or a mapping of what a file would hold.",
             panel=PLAN,
-            typed=TEXTS,
             metavar="FILE",
             should="be a Plan, a file's path or a mapping, or a list of them",
             such_as="mine.toml",
@@ -310,7 +307,7 @@ def diff(
     seed: Seed = 0,
     fail_on: Annotated[
         DiffFailOn | Sequence[DiffFailOn],
-        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME"),
+        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, metavar="NAME"),
     ] = (),
     mode: ModeName = None,
     group_by: GroupBy = (),

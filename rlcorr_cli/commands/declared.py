@@ -23,13 +23,17 @@ from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args
 from rlcorr_cli.errors import RlcorrError, UsageError, as_arguments, as_flags, not_one_of, shortened
 from rlcorr_cli.frozen import frozen
 
+TEXT = str | None
+TEXTS = list[str] | None
+
 
 @frozen(kw_only=True)
 class Opt:
     """An argument that is an option, too.
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
-    argument's own is not the one.  typed: the type on the command line, if it differs.  otherwise: makes what a command
+    argument's own is not the one.  typed: the type on the command line, if that does not follow from
+    the argument's.  otherwise: makes what a command
     line takes where nothing is typed, of the values of the options that it names.  least, most: the smallest and the
     largest number allowed.  should: what errors say of a value of the right type, 'be text', where the type does not
     tell; such_as: one of them.
@@ -96,8 +100,12 @@ class Declared:
 
     @property
     def typed(self) -> Any:
-        """The type that is typed."""
-        return getattr(self.by, "typed", None) or self.type
+        """The type that is typed: texts where there may be several values, a text where one may be of several types."""
+        kinds = _kinds(self.type)
+        of_type = (
+            TEXTS if Sequence in map(get_origin, kinds) else TEXT if str in kinds and len(kinds) > 1 else self.type
+        )
+        return getattr(self.by, "typed", None) or of_type
 
     @property
     def default(self) -> Any:

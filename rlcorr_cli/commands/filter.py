@@ -9,7 +9,6 @@ from rlcorr_cli.commands.arguments import (
     JOINING,
     OBJECTIVE,
     OUTPUT,
-    TEXT,
     AboveZero,
     BatchBy,
     BatchTokens,
@@ -55,7 +54,6 @@ DATASET = Act(
     help=f"The corrected dataset: {', '.join(WRITTEN)}, a directory of parts, or a directory .hf (load_from_disk).",
     panel=OUTPUT,
     flags=("--output", "-o"),
-    typed=TEXT,
     metavar="PATH",
 )
 RowsPerFile = Annotated[
@@ -86,7 +84,7 @@ class FilterOptions(HowCorrected):
         ),
     ] = "drop"
     rejected_output: Annotated[
-        str | Path | None, Act(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+        str | Path | None, Act(help="Also write the dropped rows here.", panel=OUTPUT, metavar="PATH")
     ] = None
     rows_per_file: RowsPerFile = 100_000
     resample: Annotated[
@@ -224,7 +222,6 @@ class ConvertOptions:
         Opt(
             help="Another engine's log-probs of the same tokens: they become old_log_probs.",
             panel=JOINING,
-            typed=TEXT,
             metavar="DUMP",
         ),
     ] = None

@@ -10,8 +10,6 @@ from rlcorr_cli.commands.answers import check_touched, quarantines, report_files
 from rlcorr_cli.commands.arguments import (
     DUMPS_OR_REPORT,
     OUTPUT,
-    TEXT,
-    TEXTS,
     GroupBy,
     Names,
     Overwrite,
@@ -126,7 +124,6 @@ class PlotOptions(HowPlanned):
             python="Or a mapping of kinds to files; None writes nothing.",
             panel=OUTPUT,
             flags=("--output", "-o"),
-            typed=TEXT,
             otherwise=beside_the_shell,
             metavar="PATH",
         ),
@@ -136,7 +133,6 @@ class PlotOptions(HowPlanned):
         Opt(
             help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
             panel=OUTPUT,
-            typed=TEXTS,
             metavar="KIND",
             offers=KINDS,
         ),

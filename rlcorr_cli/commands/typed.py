@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlcorr_cli.commands import config
-from rlcorr_cli.commands.arguments import PANELS, TEXT, TEXTS, Debug, Json, Quiet
-from rlcorr_cli.commands.declared import Act, Declared, Opt, arguments, options, refuse_wrong
+from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
+from rlcorr_cli.commands.declared import TEXT, TEXTS, Act, Declared, Opt, arguments, options, refuse_wrong
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.show import DOCUMENTS
 from rlcorr_cli.show.stdout import clean, disarmed, write_stderr

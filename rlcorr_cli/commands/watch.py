@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands.answers import check_touched, written
-from rlcorr_cli.commands.arguments import TEXT, WATCHING, Files, HowRead, computing, request
+from rlcorr_cli.commands.arguments import WATCHING, Files, HowRead, computing, request
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
@@ -78,13 +78,11 @@ class WatchOptions(PlanOptions, HowRead):
         Act(
             help="Where it is kept what was read, so that the next run goes on there.",
             panel=WATCHING,
-            typed=TEXT,
             metavar="FILE.rlcorr",
         ),
     ] = STATE
     tb: Annotated[
-        str | Path | None,
-        Act(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, typed=TEXT, metavar="DIR"),
+        str | Path | None, Act(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, metavar="DIR")
     ] = None
     exec: Annotated[
         str | None,
