@@ -6,23 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from rlcorr_cli.commands import arguments
 from rlcorr_cli.commands.answers import check_touched, quarantines, report_files, sheet_files, with_files, written
-from rlcorr_cli.commands.arguments import (
-    DUMPS_OR_REPORT,
-    OUTPUT,
-    GroupBy,
-    Names,
-    Overwrite,
-    Paths,
-    computing,
-    kind_of,
-    names,
-    request,
-)
 from rlcorr_cli.commands.check import refuse_beside_report, saved
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
-from rlcorr_cli.commands.declared import Act, Opt, takes
+from rlcorr_cli.commands.declared import Act, Opt, kind_of, takes
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
@@ -32,6 +21,7 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
+    from rlcorr_cli.commands.arguments import Paths
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.reading.dump import Dump
     from rlcorr_cli.records.record import Result
@@ -116,29 +106,29 @@ def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[
 class PlotOptions(HowPlanned):
     """What `plot` takes."""
 
-    source: Annotated["Report | Paths", DUMPS_OR_REPORT] = field(kw_only=False)
+    source: Annotated["Report | Paths", arguments.DUMPS_OR_REPORT] = field(kw_only=False)
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
         Act(
             help="The picture (.png, .svg, .pdf), or a directory for several.",
             python="Or a mapping of kinds to files; None writes nothing.",
-            panel=OUTPUT,
+            panel=arguments.OUTPUT,
             flags=("--output", "-o"),
             otherwise=beside_the_shell,
             metavar="PATH",
         ),
     ] = field(default=None, kw_only=False)
     kind: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
-            panel=OUTPUT,
+            panel=arguments.OUTPUT,
             metavar="KIND",
             offers=KINDS,
         ),
     ] = ()
-    group_by: GroupBy = ()
-    overwrite: Overwrite = False
+    group_by: arguments.GroupBy = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(PlotOptions)
@@ -152,11 +142,11 @@ def plot(options: PlotOptions) -> "Pictures":
     from rlcorr_cli.results.saved import refuse_undrawable
     from rlcorr_cli.show import figures
 
-    wanted = tuple(dict.fromkeys(names("kind", options.kind))) or KINDS[:1]
+    wanted = tuple(dict.fromkeys(arguments.names("kind", options.kind))) or KINDS[:1]
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    reading = request("" if isinstance(options.source, Report) else options.source, options)
+    reading = arguments.request("" if isinstance(options.source, Report) else options.source, options)
     report = saved(options.source)
     reading = reading if report is not None else with_files(reading)
     inputs = () if isinstance(options.source, Report) else reading.files
@@ -181,7 +171,7 @@ def plot(options: PlotOptions) -> "Pictures":
             chosen = chosen_plan(options)
             from rlcorr_cli.runs.reading import OpenDump
 
-            with computing(options) as compute:
+            with arguments.computing(options) as compute:
                 watch = options.watch
                 drawn = _read(
                     wanted,
