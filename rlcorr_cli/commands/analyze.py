@@ -5,18 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rlcorr_cli.commands import arguments, completion
-from rlcorr_cli.commands.answers import (
-    AllowOverlap,
-    answered,
-    check_touched,
-    finished,
-    other_plan,
-    quarantines,
-    report_files,
-    sheet_files,
-    with_files,
-)
+from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import Opt, PythonOnly, several, takes
 from rlcorr_cli.errors import UsageError, shortened
@@ -68,7 +57,7 @@ class AnalyzeOptions(HowCorrected):
         ),
     ] = DiagnosticSettings.extreme_ratio
     seed: arguments.Seed = 0
-    allow_overlap: AllowOverlap = False
+    allow_overlap: answers.AllowOverlap = False
     pool: arguments.Pool = False
     pictures: Annotated[
         bool,
@@ -98,7 +87,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
 
     chosen = chosen_plan(options)
     wanted = objective_under(chosen, options)
-    files = report_files(options.output, n_group_columns=len(arguments.names("group_by", options.group_by)))
+    files = answers.report_files(options.output, n_group_columns=len(arguments.names("group_by", options.group_by)))
     clips = DEFAULT_CLIPS["ppo"]
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
@@ -116,10 +105,10 @@ def analyze(options: AnalyzeOptions) -> "Report":
         )
 
     def conflicts(run: RunTotals) -> dict[str, tuple[Any, Any]]:
-        report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
+        answers.report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
         return {
             "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
-            "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
+            "The plan": (answers.other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
             "⟦objective⟧": (wanted and wanted.name, run.provenance.settings.get("objective.name")),
         }
 
@@ -130,7 +119,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
             return report
         return replace(report, worst_rows=_worst_rows(read, chosen, text_of))
 
-    return answered(
+    return answers.answered(
         options,
         RunTotals,
         columns=lambda reading: plan_columns(reading, chosen, wanted, clusters=True),
@@ -182,7 +171,7 @@ class DiagnoseOptions(arguments.How):
         ),
     ] = ()
     clean_dump: arguments.CleanDump = None
-    allow_overlap: AllowOverlap = False
+    allow_overlap: answers.AllowOverlap = False
     output: arguments.TotalledOutputs = ()
     overwrite: arguments.Overwrite = False
 
@@ -202,7 +191,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     if options.batch_by is not None:
         raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
     by, failing = arguments.names("by", options.by), arguments.causes_named(options.fail_on)
-    return answered(
+    return answers.answered(
         options,
         DiagnosisRun,
         columns=lambda _: replace(LEVELS, by=by),
@@ -263,24 +252,24 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     """
     from rlcorr_cli.runs import inspect as inspection
 
-    files = sheet_files(options.output)
+    files = answers.sheet_files(options.output)
     rows = tuple(str(name) for name in several(options.row))
     choice = _rows_to_show(rows, options.worst, options.where)
     if choice is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
-    reading = inspection.ignoring_bad_rows(with_files(arguments.request(options.dumps, options)))
+    reading = inspection.ignoring_bad_rows(answers.with_files(arguments.request(options.dumps, options)))
     places = forms.sheet_destinations(files, options.overwrite)
-    notes = check_touched((*places, *quarantines(reading)), reading.files, options)
+    notes = answers.check_touched((*places, *answers.quarantines(reading)), reading.files, options)
     with Staging() as staging, arguments.computing(options) as compute:
         if choice is None:
-            return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
+            return answers.finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
         from rlcorr_cli.runs.analyze import opened
         from rlcorr_cli.runs.token_rows import token_rows
 
         read = None if options.tokenizer is None else _tokenizer(options.tokenizer)
         found = token_rows(opened(reading, chosen), chosen, compute, choice, tokenizer=read)
-        return finished(found, notes, files, staging)
+        return answers.finished(found, notes, files, staging)
 
 
 def _tokenizer(source: str | Path) -> "TokenizerProcess":

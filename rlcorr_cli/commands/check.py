@@ -6,16 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlcorr_cli.commands import arguments, completion
-from rlcorr_cli.commands.answers import (
-    check_touched,
-    junit_file,
-    quarantines,
-    sheet_files,
-    with_files,
-    written,
-    yardstick,
-)
+from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
 from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, kind_of, several, takes
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
@@ -135,20 +126,20 @@ def check(options: CheckOptions) -> "Checked":
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 
-    files = sheet_files(options.output, PAGES)
-    report_file = () if options.junit is None else (junit_file(options.junit),)
+    files = answers.sheet_files(options.output, PAGES)
+    report_file = () if options.junit is None else (answers.junit_file(options.junit),)
     places = (*sheet_destinations(files, options.overwrite), *report_file)
     appended = (
         () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
     )
     reading = arguments.request("" if isinstance(options.source, Report) else options.source, options)
     report = saved(options.source)
-    reading = reading if report is not None else with_files(reading)
+    reading = reading if report is not None else answers.with_files(reading)
     inputs = () if isinstance(options.source, Report) else reading.files
     updated = _updated(options.baseline) if options.update_baseline else None
     read = options if updated is None else replace(options, baseline=None)
-    notes = check_touched((*filter(None, (updated,)), *places, *quarantines(reading)), inputs, read)
-    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, options))))
+    notes = answers.check_touched((*filter(None, (updated,)), *places, *answers.quarantines(reading)), inputs, read)
+    notes = tuple(dict.fromkeys((*notes, *answers.check_touched(appended, inputs, options))))
     is_first = updated is not None and not _is_there(updated.path)
     chosen = chosen_plan(options if report is None else PlanOptions())
     wanted = objective_under(chosen, options)
@@ -185,7 +176,7 @@ def check(options: CheckOptions) -> "Checked":
                     asked, chosen.plan, grouped=bool(options.group_by) or not options.pool, objective=of_objective
                 )
             with arguments.computing(options) as compute:
-                clean, has_baseline = yardstick(options), asked.baseline is not None
+                clean, has_baseline = answers.yardstick(options), asked.baseline is not None
                 dump = opened(reading, chosen, wanted, clusters=True)
                 run = analysis_totals(
                     OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging),
@@ -256,7 +247,7 @@ def _updated(baseline: Any) -> Destination:
     if not isinstance(baseline, str | Path):
         what = "no baseline is named" if baseline is None else f"the baseline is {kind_of(baseline)}, not a file"
         raise UsageError(f"⟦update_baseline True⟧ writes a file, and {what}.", "Add ⟦baseline base.json⟧.")
-    path = written("⟦baseline⟧", baseline)
+    path = answers.written("⟦baseline⟧", baseline)
     if path.suffix.lower() != ".json":
         raise UsageError(f"{path}: a baseline is written as .json.", "Name it base.json or the like.")
     return Destination(path=path, option="⟦baseline⟧", overwrite=True)

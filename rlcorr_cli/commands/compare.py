@@ -4,27 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlcorr_cli.commands import arguments, completion
-from rlcorr_cli.commands.answers import (
-    AllowOverlap,
-    answered,
-    check_touched,
-    finished,
-    junit_file,
-    saved_parts,
-    sheet_files,
-    with_files,
-)
-from rlcorr_cli.commands.choose import (
-    HowPlanned,
-    ObjectiveOptions,
-    PlanLike,
-    asks_for_objective,
-    asks_for_plan,
-    choose_plan,
-    chosen_plan,
-    objective_under,
-)
+from rlcorr_cli.commands import answers, arguments, choose, completion
 from rlcorr_cli.commands.declared import Opt, several, takes
 from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
@@ -43,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompareOptions(ObjectiveOptions, arguments.How):
+class CompareOptions(choose.ObjectiveOptions, arguments.How):
     """What `compare` takes."""
 
     dumps: arguments.Dumps = field(kw_only=False)
@@ -58,7 +38,7 @@ class CompareOptions(ObjectiveOptions, arguments.How):
         ),
     ] = ()
     plan: Annotated[
-        PlanLike | Sequence[PlanLike],
+        choose.PlanLike | Sequence[choose.PlanLike],
         Opt(
             help="A plan to compare (TOML, YAML, JSON). Repeatable.",
             python="Or a Plan, or a mapping of what a file would hold.",
@@ -72,7 +52,7 @@ class CompareOptions(ObjectiveOptions, arguments.How):
     group_by: arguments.GroupBy = ()
     cluster_by: arguments.ClusterBy = None
     seed: arguments.Seed = 0
-    allow_overlap: AllowOverlap = False
+    allow_overlap: answers.AllowOverlap = False
     sort: Annotated[
         Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=arguments.OUTPUT)
     ] = "worth"
@@ -94,10 +74,10 @@ def compare(options: CompareOptions) -> "Comparison":
     from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
     asked = [
-        choose_plan(preset=name)
+        choose.choose_plan(preset=name)
         for name in (*arguments.names("preset", options.preset), *(PRESETS if options.all else ()))
     ]
-    asked += [choose_plan(plan=each) for each in several(options.plan)]
+    asked += [choose.choose_plan(plan=each) for each in several(options.plan)]
     compared = asked or default_plans()
     objectives = _objectives(compared, options)
 
@@ -108,7 +88,7 @@ def compare(options: CompareOptions) -> "Comparison":
             "⟦objective⟧": (", ".join(wanted) or None, ", ".join(held)),
         }
 
-    return answered(
+    return answers.answered(
         options,
         ComparisonRun,
         columns=lambda reading: comparison_columns(reading, [each.plan for each in compared], bool(objectives)),
@@ -122,13 +102,13 @@ def compare(options: CompareOptions) -> "Comparison":
 
 def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, Objective]:
     """The objective of each plan, one of its mode; none where no option asks for one."""
-    if not asks_for_objective(how):
+    if not choose.asks_for_objective(how):
         return {}
     of_plans: dict[Plan, Objective] = {}
     for each in plans:
         asked = how.objective
         of_mode = replace(asked, mode=each.plan.mode) if isinstance(asked, Objective) else asked
-        chosen = objective_under(each, replace(how, objective=of_mode))
+        chosen = choose.objective_under(each, replace(how, objective=of_mode))
         assert chosen is not None
         of_plans[each.plan] = chosen
     return of_plans
@@ -154,7 +134,7 @@ def default_plans() -> list[ChosenPlan]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SweepOptions(HowPlanned):
+class SweepOptions(choose.HowPlanned):
     """What `sweep` takes."""
 
     dumps: arguments.Dumps = field(kw_only=False)
@@ -180,7 +160,7 @@ class SweepOptions(HowPlanned):
         float | None,
         Opt(help="Find the loosest bounds with this effective sample size.", panel=arguments.PLAN, metavar="SHARE"),
     ] = None
-    allow_overlap: AllowOverlap = False
+    allow_overlap: answers.AllowOverlap = False
     output: arguments.TotalledOutputs = ()
     overwrite: arguments.Overwrite = False
 
@@ -201,13 +181,13 @@ def sweep(options: SweepOptions) -> "Sweep":
     from rlcorr_cli.totals.comparison import divides_by_mean
 
     targets = Targets(options.target_keep, options.target_ess)
-    if targets.wanted and (parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
+    if targets.wanted and (parts := answers.saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
         raise UsageError(
             f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
             "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
         )
-    is_named = asks_for_plan(options) or options.vary is not None
-    asked = _swept(options.vary, chosen_plan(options)) if is_named else None
+    is_named = choose.asks_for_plan(options) or options.vary is not None
+    asked = _swept(options.vary, choose.chosen_plan(options)) if is_named else None
 
     def columns(reading: "ReadRequest") -> "PlanColumns":
         if asked is None:
@@ -232,7 +212,7 @@ def sweep(options: SweepOptions) -> "Sweep":
         units = {} if read is None else units_at_targets(read, run, targets)
         return sweep_of(run, targets=targets, candidates=units)
 
-    return answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
+    return answers.answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
 
 
 UNNAMED = "sweep varies one bound: name it with ⟦vary⟧.", VARY
@@ -315,13 +295,13 @@ def diff(
     if len(dumps) < 2:
         raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")
     arguments.refuse_stdin_twice(*(arguments.paths(dump) for dump in dumps))
-    files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
+    files, report_file = answers.sheet_files(output), () if junit is None else (answers.junit_file(junit),)
     read = arguments.Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
     grouped = {"group_by": arguments.names("group_by", group_by), "cluster_by": cluster_by}
     asked = [replace(arguments.request(dump, read), **grouped) for dump in dumps]
-    asked = [reading if is_report(reading.paths) else with_files(reading) for reading in asked]
+    asked = [reading if is_report(reading.paths) else answers.with_files(reading) for reading in asked]
     places = sheet_destinations(files, overwrite)
-    notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
+    notes = answers.check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
     how = arguments.Computed(
         device=device, batch_tokens=batch_tokens, engine=engine, workers=workers, ray_address=ray_address
     )
@@ -337,7 +317,7 @@ def diff(
             from rlcorr_cli.show.check import junit as document
 
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
-        return finished(difference, notes, files, staging)
+        return answers.finished(difference, notes, files, staging)
 
 
 def _paired(text: str, pair_by: str) -> str:

@@ -4,16 +4,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rlcorr_cli.commands import arguments
+from rlcorr_cli.commands import arguments, choose
 from rlcorr_cli.commands.answers import check_touched, with_files, written
-from rlcorr_cli.commands.choose import (
-    HowCorrected,
-    ProfiledPlanOptions,
-    asks_for_objective,
-    choose_objective,
-    chosen_plan,
-    objective_under,
-)
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -47,7 +39,7 @@ RowsPerFile = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FilterOptions(HowCorrected):
+class FilterOptions(choose.HowCorrected):
     """What `filter` takes."""
 
     dumps: arguments.Dumps = field(kw_only=False)
@@ -101,7 +93,7 @@ def filter(options: FilterOptions) -> "Filtered":
 
     if options.output is None and not options.dry_run:
         raise UsageError("No output is named.", "Use ⟦output PATH⟧, or ⟦dry_run True⟧ to see what would be kept.")
-    chosen = chosen_plan(options)
+    chosen = choose.chosen_plan(options)
     wanted = _coefficients_of(chosen, options, options.coef)
     if wanted is None:
         _refuse_idle(chosen)
@@ -126,17 +118,17 @@ def filter(options: FilterOptions) -> "Filtered":
     return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
 
 
-def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
+def _coefficients_of(plan: ChosenPlan, options: choose.HowCorrected, coef: Coef) -> Objective | None:
     """The objective whose coefficients are written; None where none are."""
     if coef is not None:
-        return objective_under(plan, options) or choose_objective(plan=plan)
-    if asks_for_objective(options):
+        return choose.objective_under(plan, options) or choose.choose_objective(plan=plan)
+    if choose.asks_for_objective(options):
         raise UsageError("Without ⟦coef⟧ an objective changes nothing in the output.", "Add ⟦coef raw⟧.")
-    return objective_under(plan, options)
+    return choose.objective_under(plan, options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CorrectOptions(ProfiledPlanOptions):
+class CorrectOptions(choose.ProfiledPlanOptions):
     """What `correct` takes."""
 
     table: Annotated[
@@ -164,7 +156,7 @@ def correct(options: CorrectOptions) -> "Table":
     """
     from rlcorr_cli.runs.filter import correct as corrected
 
-    chosen = chosen_plan(options)
+    chosen = choose.chosen_plan(options)
     _refuse_idle(chosen)
     read = arguments.Read(
         map=options.map,
