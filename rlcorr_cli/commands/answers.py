@@ -11,7 +11,7 @@ looked for once: outputs are held against those that were found, and no others a
 
 import glob
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,10 @@ def answered(
     whether the result keeps the totals though no file does.
     """
     files = sheet_files(options.output, TOTALLED_SHEETS) if files is None else files
-    places, saved = destinations(files, options.overwrite), saved or keep_totals(files)
+    places, saved = (
+        destinations(files, options.overwrite),
+        saved or any(path.suffix.lower() in TOTALLED for path in files),
+    )
     with Outputs() as staging:
         if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
             notes = check_touched(places, parts, options)
@@ -242,11 +245,6 @@ def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
         if path.suffix.lower() not in known:
             raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
     return files
-
-
-def keep_totals(files: Iterable[Path]) -> bool:
-    """Whether a file of these holds what the result is made of."""
-    return any(path.suffix.lower() in TOTALLED for path in files)
 
 
 def junit_file(path: str | Path) -> Destination:

@@ -123,7 +123,6 @@ def check(options: CheckOptions) -> "Checked":
     from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
     from rlcorr_cli.results.checked import check as judged
     from rlcorr_cli.results.policy import FLAGS, policy, read_rules, refuse_impossible
-    from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 
     files = answers.sheet_files(options.output, PAGES)
@@ -132,10 +131,7 @@ def check(options: CheckOptions) -> "Checked":
     appended = (
         () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
     )
-    reading = arguments.request("" if isinstance(options.source, Report) else options.source, options)
-    report = saved(options.source)
-    reading = reading if report is not None else answers.with_files(reading)
-    inputs = () if isinstance(options.source, Report) else reading.files
+    report, reading, inputs = source_of(options)
     updated = _updated(options.baseline) if options.update_baseline else None
     read = options if updated is None else replace(options, baseline=None)
     notes = answers.check_touched((*filter(None, (updated,)), *places, *answers.quarantines(reading)), inputs, read)
@@ -225,15 +221,19 @@ def accepted(accept: arguments.Names) -> tuple[str, ...]:
     return listed
 
 
-def saved(source: "Report | Paths") -> "Report | None":
-    """The report that stands in the place of a dump: in memory, or a file; None for a dump."""
+def source_of(options: Any) -> "tuple[Report | None, ReadRequest, tuple[str, ...]]":
+    """The report that stands in the place of a dump, in memory or a file, None for a dump; how a dump is read; and the
+    files that are read."""
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.saved import is_report, read_report
 
-    if isinstance(source, Report):
-        return source
-    named = arguments.paths(source)
-    return read_report(named[0]) if is_report(named) else None
+    if isinstance(options.source, Report):
+        return options.source, arguments.request("", options), ()
+    reading = arguments.request(options.source, options)
+    if is_report(reading.paths):
+        return read_report(reading.paths[0]), reading, reading.files
+    reading = answers.with_files(reading)
+    return None, reading, reading.files
 
 
 def refuse_beside_report(reading: ReadRequest, options: PlanOptions) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import arguments
-from rlcorr_cli.commands.answers import check_touched, quarantines, report_files, sheet_files, with_files, written
-from rlcorr_cli.commands.check import refuse_beside_report, saved
+from rlcorr_cli.commands.answers import check_touched, quarantines, report_files, sheet_files, written
+from rlcorr_cli.commands.check import refuse_beside_report, source_of
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
 from rlcorr_cli.commands.declared import Act, Opt, kind_of, takes
@@ -138,7 +138,6 @@ def plot(options: PlotOptions) -> "Pictures":
     `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
     plans that it takes by itself, `diagnose` the evidence of the likely cause; a report has no such pictures.
     """
-    from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.saved import refuse_undrawable
     from rlcorr_cli.show import figures
 
@@ -146,10 +145,7 @@ def plot(options: PlotOptions) -> "Pictures":
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    reading = arguments.request("" if isinstance(options.source, Report) else options.source, options)
-    report = saved(options.source)
-    reading = reading if report is not None else with_files(reading)
-    inputs = () if isinstance(options.source, Report) else reading.files
+    report, reading, inputs = source_of(options)
     targets = {
         each: replace(place, overwrite=options.overwrite) for each, place in _targets(options.output, wanted).items()
     }
@@ -173,13 +169,13 @@ def plot(options: PlotOptions) -> "Pictures":
 
             with arguments.computing(options) as compute:
                 watch = options.watch
-                drawn = _read(
+                drawn = _pictures_of_dump(
                     wanted,
                     reading,
                     chosen,
                     lambda dump: OpenDump(dump=dump, computing=compute, watch=watch, staging=staging),
                 )
-        pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
+        pictures = Pictures(_staged_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
     return pictures
 
@@ -212,7 +208,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
         keeps_totals = getattr(result, "totals", None) is not None
         (place,) = sheet_files(path, forms.TOTALLED_SHEETS if keeps_totals else forms.SHEETS)
         places = forms.sheet_destinations((place,), overwrite=True)
-    check_run(places, [(DUMP, path) for path in _inputs(result)])
+    check_run(places, [(DUMP, path) for path in _inputs_of(result)])
     with Outputs() as staging:
         forms.write(result, place, staging)
         staging.publish()
@@ -224,11 +220,11 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
 
     if picture.figure is None:
         raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
-    (target,) = _named(written("⟦output⟧", path), (picture.kind,)).values()
+    (target,) = _destinations_named(written("⟦output⟧", path), (picture.kind,)).values()
     target = replace(target, overwrite=True)
     check_run((target,), ())
     with Outputs() as staging:
-        staged = _picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
+        staged = _staged_picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
         staging.publish()
     assert staged.path is not None
     return staged.path
@@ -242,7 +238,7 @@ def _refuse_other(result: Any) -> None:
         raise UsageError(f"That is not a result, but {kind_of(result)}.", "Take what `analyze` or `diff` returned.")
 
 
-def _inputs(result: Any) -> Iterator[str]:
+def _inputs_of(result: Any) -> Iterator[str]:
     """The files that a result is of, which it is not written over."""
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.watched import Watched
@@ -257,7 +253,7 @@ def _inputs(result: Any) -> Iterator[str]:
         yield from (file.path for file in report.inputs)
 
 
-def _read(
+def _pictures_of_dump(
     kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", as_read: "Callable[[Dump], OpenDump]"
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more.
@@ -284,13 +280,13 @@ def _read(
                 as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
             )
             reports[grouping] = report_of(run)
-            dump = replace(dump, request=_again(dump.request))
+            dump = replace(dump, request=_read_again(dump.request))
         drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.results.compared import comparison_of
         from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
-        plans, whole = default_plans(), replace(_again(reading) if drawn else reading, group_by=())
+        plans, whole = default_plans(), replace(_read_again(reading) if drawn else reading, group_by=())
         dump = open_dump(whole, comparison_columns(whole, [each.plan for each in plans]))
         compared = comparison_totals(as_read(dump), plans, named=False)
         drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE)
@@ -298,12 +294,12 @@ def _read(
         from rlcorr_cli.results.diagnosed import diagnosis_of
         from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
-        dump = open_dump(replace(_again(reading) if drawn else reading, group_by=()), LEVELS)
+        dump = open_dump(replace(_read_again(reading) if drawn else reading, group_by=()), LEVELS)
         drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
     return drawn
 
 
-def _again(reading: ReadRequest) -> ReadRequest:
+def _read_again(reading: ReadRequest) -> ReadRequest:
     """The request of a second reading: the first has written the bad rows apart."""
     return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
 
@@ -314,10 +310,10 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
         return {}
     if isinstance(output, Mapping):
         return {kind: Destination(path=written("⟦output⟧", path)) for kind, path in output.items()}
-    return _named(written("⟦output⟧", output), kinds)
+    return _destinations_named(written("⟦output⟧", output), kinds)
 
 
-def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
+def _destinations_named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     """A name without a suffix is a directory for KIND.png."""
     suffix = path.suffix.lower().removeprefix(".")
     if not suffix or os.path.isdir(path):
@@ -331,7 +327,7 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     return {kinds[0]: Destination(path=path)}
 
 
-def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
+def _staged_picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
         return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)

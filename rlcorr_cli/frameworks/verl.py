@@ -214,7 +214,7 @@ def _positive(text: str, where: str) -> float:
     return positive({where: text}, where) or 0.0
 
 
-def _to_config(release: Release, plan: Plan) -> Config:
+def _verl_config(release: Release, plan: Plan) -> Config:
     weighting = plan.weighting
     options: dict[str, Any] = {"rollout_is": None if weighting is None else weighting.scope}
     if weighting is not None:
@@ -267,7 +267,7 @@ _ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of it
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _verl_notes(plan: Plan) -> tuple[str, ...]:
     """What a user of a plan should know about verl."""
     notes = list(inverse_notes(plan))
     if any(not rejection.applied for rejection in plan.rejections):
@@ -279,7 +279,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _config_notes(release: Release, config: Config) -> tuple[str, ...]:
+def _verl_config_notes(release: Release, config: Config) -> tuple[str, ...]:
     """What 0.6.1 reads in bypass mode without use_policy_gradient and does nothing with."""
     mode = read_mode(config)
     if release.rejects_by != "ratio" or (mode["mode"], mode["loss"]) != ("bypass", "ppo_clip"):
@@ -289,7 +289,7 @@ def _config_notes(release: Release, config: Config) -> tuple[str, ...]:
     return (f"verl 0.6.1 does nothing with {' and '.join(keys)}: {reason}.",) if keys else ()
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _verl_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on verl's numbers of these data, and on how far a run's own may lie from them."""
     remarks = [
         "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
@@ -327,11 +327,11 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
         blocks=BLOCKS,
         read=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
         write=partial(write, release),
-        to_config=partial(_to_config, release),
+        to_config=partial(_verl_config, release),
         batch_mean=batch_mean(release),
-        notes=_notes,
-        config_notes=partial(_config_notes, release),
-        remarks=_remarks,
+        notes=_verl_notes,
+        config_notes=partial(_verl_config_notes, release),
+        remarks=_verl_remarks,
     )
 
 
@@ -350,7 +350,7 @@ MISMATCH_KEYS = (
 )
 
 
-def _read_mismatch(config: Config) -> Plan:
+def _mismatch_plan(config: Config) -> Plan:
     checked(config, MISMATCH_KEYS, "verl-mismatch")
     scope = ratio_level(config, "rollout_is_level", "token")
     mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
@@ -366,7 +366,7 @@ def _read_mismatch(config: Config) -> Plan:
     return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))
 
 
-def _write_mismatch(numbers: Numbers, plan: Plan) -> Values:
+def _mismatch_metrics(numbers: Numbers, plan: Plan) -> Values:
     masks = [r for r in plan.rejections if r.name == "is"]
     assert plan.weighting is not None
     token_scope = plan.weighting.scope == "token"
@@ -385,17 +385,15 @@ def _write_mismatch(numbers: Numbers, plan: Plan) -> Values:
     return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
 
 
-def _mismatch_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
-    return counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
-
-
 VERL_MISMATCH = Framework(
     name="verl-mismatch",
     keys=MISMATCH_KEYS,
     blocks=(("algorithm",), ("algorithm", "rollout_correction")),
-    read=_read_mismatch,
-    write=_write_mismatch,
-    remarks=_mismatch_remarks,
+    read=_mismatch_plan,
+    write=_mismatch_metrics,
+    remarks=lambda numbers, plan: counted_empty(
+        numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences"
+    ),
 )
 
 
@@ -404,7 +402,7 @@ _LOSS = ("loss_mode", *(f"clip_ratio{end}" for end in ("", "_low", "_high", "_c"
 _ACTOR = ("actor_rollout_ref", "actor")
 
 
-def _read_run(config: Config) -> Plan:
+def _verl_run_plan(config: Config) -> Plan:
     plan = replace(_run_release(config).read(_correction(config)), name="verl")
     mode = str(config.get("loss_mode"))
     if mode == "bypass_mode" and plan.mode != "bypass":
@@ -471,7 +469,7 @@ VERL = Framework(
     name="verl",
     keys=(*KEYS_0_6, *_LOSS),
     blocks=(_ACTOR, (*_ACTOR, "policy_loss")),
-    read=_read_run,
+    read=_verl_run_plan,
     to_config=_run_config,
     own=BLOCKS,
     switches={

@@ -93,7 +93,7 @@ def filter_dump(
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
     plan, dump = chosen.plan, opened(request, chosen, target.objective, clusters=True)
-    _check(dump, plan, target)
+    _check_before_scan(dump, plan, target)
     places = kept_rows(target), rejected_rows(target)
     computing = computing or Computing()
     anomalies = anomalies_of(dump, computing)
@@ -112,7 +112,7 @@ def filter_dump(
             counts, measured, outputs = written_apart(writing)
         else:
             counts, measured, outputs = _written_in_order(writing, draws, stack)
-        notes = _notes(plan, target, counts.n_clamped, outputs)
+        notes = _filter_notes(plan, target, counts.n_clamped, outputs)
         measured = replace(measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards))
         chosen = replace(chosen, notes=(*chosen.notes, *notes))
         report = report_of(run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies))
@@ -137,7 +137,7 @@ def filter_dump(
                 as_json(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]
             ),
         )
-        _finish(filtered, outputs)
+        _finish_outputs(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
 
 
@@ -165,7 +165,9 @@ def _written_in_order(
 ) -> tuple[RowCounts, Measured, tuple[Output | None, ...]]:
     """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
     counts, totals = RowCounts(), MeasuredSum()
-    outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
+    outputs = tuple(
+        None if place is None else stack.enter_context(_row_output(place, writing)) for place in writing.places
+    )
     kept, dropped = outputs
     copies = None if draws is None else _Copies(draws=draws, kept=kept)
     with closing(
@@ -220,7 +222,7 @@ class _Copies:
                     row += len(self.write(batch, row, number))
 
 
-def _output(place: Destination, writing: Writing) -> Output:
+def _row_output(place: Destination, writing: Writing) -> Output:
     return Output(
         writing.reading.staging,
         place,
@@ -247,7 +249,9 @@ def rejected_rows(target: Target) -> Destination | None:
     return None if target.rejected is None else dataset(target.rejected, "⟦rejected_output⟧", target.overwrite)
 
 
-def _notes(plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]) -> Iterator[str]:
+def _filter_notes(
+    plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]
+) -> Iterator[str]:
     """Where weights are not written because the plan's loss does not apply them; what rows are drawn by, and in which
     order they are written; which weights were too large to be written down, and which values JSON lines have no form
     for."""
@@ -288,7 +292,7 @@ def _coefficients(made: ObjectiveReport, target: Target) -> str:
     return f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}."
 
 
-def _check(dump: Dump, plan: Plan, target: Target) -> None:
+def _check_before_scan(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
     check_quarantine(dump)
     check_added(dump.available)
@@ -306,7 +310,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         check_rereadable(dump)
 
 
-def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:
+def _finish_outputs(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:
     """Hold the accounts against each other, then have the outputs ready to be published."""
     kept, dropped = outputs
     for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
