@@ -30,7 +30,6 @@ from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.reading import formats
 from rlcorr_cli.reading.batch import Unit
-from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.reading.tables import InMemory
 
 SEARCHED = "*" + ", *".join(formats.SUFFIXES)
@@ -247,16 +246,16 @@ def find_noting(paths: Sequence[str], format: str = "auto") -> Found:
 
 
 def complete_sources(
-    paths: Iterable[str], request: ReadRequest, beside: Collection[str] = ()
+    paths: Iterable[str], format: str, named: Collection[str], beside: Collection[str] = ()
 ) -> tuple[list[Source], dict[str, DataError]]:
     """The dumps among files of a search, those that a layout reads together as one, and what is wrong with others;
-    files that are no dumps are in neither.  beside: files that were looked at before, with which a framework's may be
-    read together, or beside which it is left out."""
+    files that are no dumps are in neither.  named: paths that a user wrote, of which none is passed over.  beside:
+    files that were looked at before, with which a framework's may be read together, or beside which it is left out."""
     read: list[Source] = []
     wrong: dict[str, DataError] = {}
     for path in paths:
         try:
-            source = _source(path, request.format, chosen=path not in request.paths)
+            source = _source(path, format, chosen=path not in named)
         except DataError as error:
             wrong[path] = error
             continue
@@ -265,7 +264,7 @@ def complete_sources(
     if any(source.format in LAYOUT_NAMES for source in read):
         for path in beside:
             with suppress(DataError):  # it was taken away, or is written again
-                source = _source(path, request.format, chosen=True)
+                source = _source(path, format, chosen=True)
                 if source is not None:
                     read.append(source)
     return units(sorted(read, key=lambda source: in_number_order(source.path))), wrong

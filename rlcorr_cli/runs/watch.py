@@ -122,7 +122,7 @@ def look(following: Following, job: Job, listing: Listing) -> Iterator[tuple[Fol
     alone = [path for path, file in following.files.items() if file.reads == "alone" and path in listing][-MOST_ALONE:]
     lately = [path for each in following.open for path in each.files if path in listing]
     beside = {path for path in (*alone, *lately) if path not in complete} if complete else ()
-    sources, wrong = complete_sources(complete, job.reading, beside)
+    sources, wrong = complete_sources(complete, job.reading.format, job.reading.paths, beside)
     united = {path for source in sources for path, _ in source.files}
     for path in complete:
         if path in wrong:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.errors import UsageError, as_flags, nearest
+from rlcorr_cli.errors import UsageError, as_flags
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, explained_names, logged_as
 from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES, VERL_DIFFERENCES, VERL_NAMES, VERL_PREFIXES
@@ -287,7 +287,7 @@ def print_schema(name: str | None) -> None:
     outputs = [output["$ref"].removeprefix("#/$defs/") for output in document["anyOf"]]
     if name is not None:
         if name not in outputs:
-            raise UsageError(f"There is no output '{name}' with a schema.", f"Nearest: {nearest(name, outputs)}.")
+            raise UsageError(f"There is no output '{name}' with a schema.", f"There are {', '.join(outputs)}.")
         del document["anyOf"]
         document["$ref"] = f"#/$defs/{name}"
     emit(json.dumps(document, indent=2) + "\n")
