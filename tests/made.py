@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from oracle import Row
 
 from rlcorr_cli.measure.arrays import CPU, Device
-from rlcorr_cli.measure.budget_search import candidates
-from rlcorr_cli.measure.budget_search import totals as budget_totals
+from rlcorr_cli.measure.budget_search import candidates, totals as budget_totals
 from rlcorr_cli.measure.observe import BudgetBounds, Observation, Observed, observe
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.plans.plan import Mode, Plan

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import READING, How, Read, computing, groups, paths, request
-from rlcorr_cli.commands.declared import Opt, changed, several
-from rlcorr_cli.commands.declared import options as declared_options
+from rlcorr_cli.commands.declared import Opt, changed, options as declared_options, several
 from rlcorr_cli.errors import DataError, RlcorrError, UsageError, shortened
 from rlcorr_cli.files import located, output_path
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run

@@ -120,8 +120,7 @@ def check(options: CheckOptions) -> "Checked":
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
     """
-    from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
-    from rlcorr_cli.results.checked import check as judged
+    from rlcorr_cli.results.checked import BaselineUpdate, check as judged, measurements_of
     from rlcorr_cli.results.policy import FLAGS, policy, read_rules, refuse_impossible
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 

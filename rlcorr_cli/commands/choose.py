@@ -226,13 +226,7 @@ def choose_objective(options: ChoosingObjective) -> Objective:
     Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
     4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    return _turned(
-        chosen_plan(options),
-        options,
-        dual_clip=options.dual_clip,
-        loss_constant=options.loss_constant,
-        denominator=options.denominator,
-    )
+    return _turned(chosen_plan(options), options)
 
 
 def asks_for_objective(options: ObjectiveOptions) -> bool:
@@ -258,7 +252,7 @@ def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | 
     return objective
 
 
-def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Objective:
+def _turned(plan: ChosenPlan, options: ObjectiveOptions) -> Objective:
     """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
     objective: Any = options.objective
     turned = ObjectiveBlock(
@@ -266,6 +260,6 @@ def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Obj
         clip_low=options.clip_low,
         clip_high=options.clip_high,
         aggregation=options.loss_agg,
-        **of_block,
+        **{name: getattr(options, name, None) for name in ("dual_clip", "loss_constant", "denominator")},
     )
     return turned.over(plan.objective).of(plan.plan)

@@ -289,8 +289,7 @@ def diff(
     """
     from rlcorr_cli.results.diffed import checked
     from rlcorr_cli.results.saved import is_report
-    from rlcorr_cli.runs.diff import DiffSettings
-    from rlcorr_cli.runs.diff import diff as run
+    from rlcorr_cli.runs.diff import DiffSettings, diff as run
 
     if len(dumps) < 2:
         raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")

@@ -41,8 +41,7 @@ from rlcorr_cli.totals.lists import by_group
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.replicates import GroupReplicates, Replicates
 from rlcorr_cli.totals.rollouts import EMPTY, ROLLOUT, RolloutTotals
-from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample
-from rlcorr_cli.totals.row_keys import joined as joined_keys
+from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample, joined as joined_keys
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, OfGroups, T, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block

@@ -32,15 +32,13 @@ import pyarrow as pa
 from designs import Rows
 
 from rlcorr_cli.api import analyze, save
-from rlcorr_cli.commands import app
-from rlcorr_cli.commands import main as command_line
+from rlcorr_cli.commands import app, main as command_line
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.policy import Limit, compare
-from rlcorr_cli.results.rules import EXAMPLES as OF_OPTIONS
-from rlcorr_cli.results.rules import Section
+from rlcorr_cli.results.rules import EXAMPLES as OF_OPTIONS, Section
 from rlcorr_cli.totals.view import Numbers
 
 Rng = np.random.Generator

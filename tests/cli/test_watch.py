@@ -22,8 +22,7 @@ from filling import RULE, Filling
 from limits import LimitedProcess
 from pyarrow import fs
 from running import LIMIT_SECONDS, STEPS, forked_command, parquet, refused, row, run, wait_for
-from stores import Proxy, files, put, server
-from stores import store as store
+from stores import Proxy, files, put, server, store as store
 from test_schema import assert_is
 
 import rlcorr_cli

@@ -41,8 +41,7 @@ from rlcorr_cli.runs.reading import RetriedSmaller, ShardReading
 from rlcorr_cli.totals.provenance import Provenance
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import row
-from running import warm as warm
+from running import row, warm as warm
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from made import CPU, batch, bounds, dumps, edges, observed_under
 from oracle import Row
 from plain import assert_same_totals, plain

@@ -4,15 +4,13 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from made import CPU, batch, dumps, edges, row
 from oracle import Row
 
@@ -134,15 +132,14 @@ def objectives(draw: st.DrawFn) -> Callable[[Plan], Objective]:
     name = draw(st.sampled_from(get_args(ObjectiveName)))
     clips = {"clip_low": draw(st.sampled_from([0.0, 0.1, 1.0])), "clip_high": draw(st.sampled_from([0.0, 0.15, 3.0]))}
     aggregation = draw(st.sampled_from(get_args(Aggregation)))
-    return partial(
-        Objective.of,
+    return ObjectiveBlock(
         name=name,
         **(clips if name in CLIPPED else {}),
         dual_clip=draw(st.sampled_from([None, 1.05, 3.0])) if name == "ppo" else None,
         aggregation=aggregation,
         loss_constant=16.0 if aggregation == "seq-mean-token-sum-norm" else None,
         denominator=draw(st.sampled_from(["kept", "all"])),
-    )
+    ).of
 
 
 def slow_loss(
@@ -215,8 +212,8 @@ def slow_loss(
 
 
 @given(under=objectives(), rows=dumps(min_rows=2))
-@example(under=partial(Objective.of, name="gspo", clip_high=math.exp(12.0)), rows=edges())
-@example(under=partial(Objective.of, name="ppo", dual_clip=3.0), rows=edges())
+@example(under=ObjectiveBlock(name="gspo", clip_high=math.exp(12.0)).of, rows=edges())
+@example(under=ObjectiveBlock(name="ppo", dual_clip=3.0).of, rows=edges())
 def test_coefficients_are_the_gradient_of_the_loss(under: Callable[[Plan], Objective], rows: list[Row]) -> None:
     rows = [replace(each, batch=0) for each in rows]
     if any(any(each.mask) for each in rows):
