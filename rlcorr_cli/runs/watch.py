@@ -288,7 +288,7 @@ def _remembered(following: Following, read: _ReadDump, listing: Listing) -> Foll
     files = {
         path: SeenFile(stamp=listing[path], reads="read", steps=read.steps) for path in read.paths if path in listing
     }
-    numbers = tuple(_told_numbers(group) for group in _groups_or_whole(read.report))
+    numbers = tuple(_numbers_of(group) for group in _groups_of(read.report))
     run = read.report.totals.unplaced()
     latest = OpenSteps(files=read.paths, steps=read.steps, numbers=numbers, run=run)
     return replace(
@@ -311,9 +311,7 @@ def _measured(job: Job, paths: Sequence[str]) -> Report:
         dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
         if dump.step is not None:
             dump = dump.with_request(group_by=STEPS[:1])
-        return _report_with_totals(
-            analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen)
-        )
+        return _with_totals(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))
     finally:
         for path in paths:
             filesystem(path).forget(path)
@@ -325,10 +323,10 @@ def _added(runs: Sequence[Any]) -> Report | None:
         run = type(runs[0]).added(runs)
     except (ValueError, UsageError):
         return None
-    return _report_with_totals(run)
+    return _with_totals(run)
 
 
-def _report_with_totals(run: RunTotals) -> Report:
+def _with_totals(run: RunTotals) -> Report:
     """The report of totals, which it keeps."""
     return replace(report_of(run), totals=run)
 
@@ -343,11 +341,11 @@ def step_of_name(path: str) -> str:
     return re.sub(r"(\.[A-Za-z]\w*)+$", "", os.path.basename(path)) or os.path.basename(path)
 
 
-def _groups_or_whole(report: Report) -> tuple[Group, ...]:
+def _groups_of(report: Report) -> tuple[Group, ...]:
     return tuple(report.groups) or (report.whole,)
 
 
-def _told_numbers(group: Group) -> _Numbers:
+def _numbers_of(group: Group) -> _Numbers:
     return group.counts["tokens"], group.values[GAP]
 
 
@@ -396,7 +394,7 @@ def _together(following: Following, job: Job, read: _ReadDump) -> _Together | No
 
 def _sized(report: Report) -> tuple[Group, ...]:
     """The steps of a report with their clusters; a report of a single step has these of all its rows."""
-    groups = _groups_or_whole(report)
+    groups = _groups_of(report)
     if len(report.groups) != 1 or report.clusters is None:
         return groups
     return (replace(groups[0], clusters=report.clusters.n),)
@@ -448,7 +446,7 @@ def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following,
             level = together.report.verdict_on(some).level
             line = replace(line, level=level, of_steps=some.of_steps, status=_status(findings))
         fails = next((names for at, names in following.failing if at == step), ())
-        if line.again and line.breaks == fails and _alike(read.numbers.get(step), _told_numbers(group)):
+        if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers_of(group)):
             continue
         judged = is_judged(group) or some is not None
         sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
