@@ -285,7 +285,7 @@ def test_what_plot_refuses(tmp_path: Path) -> None:
     refused(run("plot", str(report), "-o", out, "--preset", "geo_rs"), 2, "another plan")
     whole = json.loads(report.read_text())
     for broken, part in (
-        ({**whole, "plan": {"nome": 1}}, "nome"),
+        ({**whole, "plan": {"nome": 1}}, "`name` - at `$.plan`"),
         ({key: value for key, value in whole.items() if key != "pictures"}, "no counts"),
         ({key: value for key, value in whole.items() if key != "counts"}, "not a complete report"),
         ({**whole, "rlcorr": {"version": "9", "schema": 9}}, "another version"),
