@@ -12,26 +12,17 @@ from typing import TYPE_CHECKING, Any
 from rlcorr_cli.records.record import Result
 
 if TYPE_CHECKING:
-    from rlcorr_cli.commands.analyze import analyze as analyze
-    from rlcorr_cli.commands.analyze import diagnose as diagnose
-    from rlcorr_cli.commands.analyze import inspect as inspect
-    from rlcorr_cli.commands.browse import explain as explain
-    from rlcorr_cli.commands.browse import help as help
-    from rlcorr_cli.commands.browse import presets as presets
+    from rlcorr_cli.commands.analyze import analyze as analyze, diagnose as diagnose, inspect as inspect
+    from rlcorr_cli.commands.browse import explain as explain, help as help, presets as presets
     from rlcorr_cli.commands.check import check as check
-    from rlcorr_cli.commands.choose import PlanLike as PlanLike
-    from rlcorr_cli.commands.choose import choose_objective as choose_objective
-    from rlcorr_cli.commands.choose import choose_plan as choose_plan
-    from rlcorr_cli.commands.compare import compare as compare
-    from rlcorr_cli.commands.compare import diff as diff
-    from rlcorr_cli.commands.compare import sweep as sweep
-    from rlcorr_cli.commands.filter import convert as convert
-    from rlcorr_cli.commands.filter import correct as correct
-    from rlcorr_cli.commands.filter import filter as filter
-    from rlcorr_cli.commands.pictures import Picture as Picture
-    from rlcorr_cli.commands.pictures import plot as plot
-    from rlcorr_cli.commands.pictures import save as save
-    from rlcorr_cli.commands.pictures import to_html as to_html
+    from rlcorr_cli.commands.choose import (
+        PlanLike as PlanLike,
+        choose_objective as choose_objective,
+        choose_plan as choose_plan,
+    )
+    from rlcorr_cli.commands.compare import compare as compare, diff as diff, sweep as sweep
+    from rlcorr_cli.commands.filter import convert as convert, correct as correct, filter as filter
+    from rlcorr_cli.commands.pictures import Picture as Picture, plot as plot, save as save, to_html as to_html
     from rlcorr_cli.commands.watch import watch as watch
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.results.report import Report as Report
@@ -46,31 +37,19 @@ def _html(result: Result) -> str:
 
 Result.in_notebook = _html
 
-HOMES = {
-    "Picture": "commands.pictures",
-    "Plan": "plans.plan",
-    "PlanLike": "commands.choose",
-    "Report": "results.report",
-    "analyze": "commands.analyze",
-    "check": "commands.check",
-    "choose_objective": "commands.choose",
-    "choose_plan": "commands.choose",
-    "compare": "commands.compare",
-    "convert": "commands.filter",
-    "correct": "commands.filter",
-    "diagnose": "commands.analyze",
-    "diff": "commands.compare",
-    "explain": "commands.browse",
-    "filter": "commands.filter",
-    "help": "commands.browse",
-    "inspect": "commands.analyze",
-    "plot": "commands.pictures",
-    "presets": "commands.browse",
-    "save": "commands.pictures",
-    "sweep": "commands.compare",
-    "to_html": "commands.pictures",
-    "watch": "commands.watch",
+NAMES = {
+    "commands.analyze": ("analyze", "diagnose", "inspect"),
+    "commands.browse": ("explain", "help", "presets"),
+    "commands.check": ("check",),
+    "commands.choose": ("PlanLike", "choose_objective", "choose_plan"),
+    "commands.compare": ("compare", "diff", "sweep"),
+    "commands.filter": ("convert", "correct", "filter"),
+    "commands.pictures": ("Picture", "plot", "save", "to_html"),
+    "commands.watch": ("watch",),
+    "plans.plan": ("Plan",),
+    "results.report": ("Report",),
 }
+HOMES = {name: module for module, names in NAMES.items() for name in names}
 """Each public name, and the module that it is of."""
 
 __all__ = [*HOMES]
@@ -81,7 +60,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlcorr_cli.api' has no attribute '{name}'")
     value = getattr(import_module(f"rlcorr_cli.{HOMES[name]}"), name)
     if isfunction(value):
-        from rlcorr_cli.commands.python import for_python
+        from rlcorr_cli.commands.declared import for_python
 
         value = for_python(value)
     globals()[name] = value

@@ -21,8 +21,19 @@ import pytest
 from limits import LIMIT_SECONDS
 
 import rlcorr_cli
-from rlcorr_cli import Plan, Report, analyze, check, choose_plan, errors, filter, plot, save, to_html
-from rlcorr_cli import inspect as inspect_dump
+from rlcorr_cli import (
+    Plan,
+    Report,
+    analyze,
+    check,
+    choose_plan,
+    errors,
+    filter,
+    inspect as inspect_dump,
+    plot,
+    save,
+    to_html,
+)
 from rlcorr_cli.commands import app, main
 from rlcorr_cli.plans.files import plan_to_toml
 from rlcorr_cli.plans.presets import PRESETS, preset

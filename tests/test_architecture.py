@@ -63,7 +63,7 @@ NAMED_BY_PLACE = {"document.Note", "plan.Plan", "plan.Rejection", "plan.Weightin
 LIGHT = (("--help",), ("presets",), ("explain", "kl"), ("explain", "--schema"), ("explain", "--schema", "check"))
 OTHERS = (
     *("commands.check", "commands.compare", "commands.filter"),
-    *("commands.pictures", "commands.python", "engines.processes", "engines.ray_tasks", "frameworks.read"),
+    *("commands.pictures", "engines.processes", "engines.ray_tasks", "frameworks.read"),
     *("results.saved", "plans.yaml_files", "layouts.canonical", "layouts.slime"),
     *("layouts.pickled", "layouts.torch_files", "plans.files"),
     *("plans.presets", "results.inspected", "show.forms.texts", "show.figures"),

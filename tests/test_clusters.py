@@ -13,8 +13,7 @@ import stores
 import yaml
 from few import few
 from limits import LIMIT_SECONDS
-from stores import Proxy
-from stores import store as store
+from stores import Proxy, store as store
 
 sys.path.append(str(Path(__file__).parent / "cli"))
 from running import STEPS, forked_command, run

@@ -5,8 +5,7 @@ from importlib import util
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 NUMBER = 123_456_789_123
 

@@ -5,51 +5,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import AllowOverlap, answered, other_plan
-from rlcorr_cli.commands.arguments import (
-    LOOKING,
-    PLAN,
-    READING,
-    RULES,
-    TEXT,
-    TEXTS,
-    CleanDump,
-    ClusterBy,
-    Dumps,
-    GroupBy,
-    How,
-    HowRead,
-    Names,
-    Outputs,
-    Overwrite,
-    Pool,
-    RareCleanDump,
-    Seed,
-    SheetOutputs,
-    TotalledOutputs,
-    causes_named,
-    computing,
-    names,
-    request,
-    several,
-)
-from rlcorr_cli.commands.choose import (
-    HowCorrected,
-    PlanOptions,
-    asks_for_plan,
-    chosen_plan,
-    objective_under,
-)
-from rlcorr_cli.commands.declared import Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import (
-    check_touched,
-    finished,
-    quarantines,
-    report_files,
-    sheet_files,
-    with_files,
-)
+from rlcorr_cli.commands import answers, arguments, completion
+from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
+from rlcorr_cli.commands.declared import Opt, PythonOnly, several, takes
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
@@ -70,8 +28,7 @@ TokenizerName = Annotated[
     str | Path | None,
     Opt(
         help="A tokenizer.json, a folder that holds one, or a name on the Hugging Face Hub: the text of token ids.",
-        panel=LOOKING,
-        typed=TEXT,
+        panel=arguments.LOOKING,
         metavar="FILE",
     ),
 ]
@@ -87,21 +44,21 @@ LOOKED_AT = "step, policy_version, worker, data_source, finish_reason, cached_to
 class AnalyzeOptions(HowCorrected):
     """What `analyze` takes."""
 
-    dumps: Dumps = field(kw_only=False)
-    group_by: GroupBy = ()
-    cluster_by: ClusterBy = None
+    dumps: arguments.Dumps = field(kw_only=False)
+    group_by: arguments.GroupBy = ()
+    cluster_by: arguments.ClusterBy = None
     extreme_ratio: Annotated[
         float,
         Opt(
             help="A token is extreme if its ratio is above this, or below its inverse.",
-            panel=PLAN,
+            panel=arguments.PLAN,
             rare=True,
             setting="extreme_ratio",
         ),
     ] = DiagnosticSettings.extreme_ratio
-    seed: Seed = 0
-    allow_overlap: AllowOverlap = False
-    pool: Pool = False
+    seed: arguments.Seed = 0
+    allow_overlap: answers.AllowOverlap = False
+    pool: arguments.Pool = False
     pictures: Annotated[
         bool,
         PythonOnly(
@@ -111,9 +68,9 @@ class AnalyzeOptions(HowCorrected):
     ] = False
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False
     tokenizer: TokenizerName = None
-    clean_dump: RareCleanDump = None
-    output: Outputs = ()
-    overwrite: Overwrite = False
+    clean_dump: arguments.RareCleanDump = None
+    output: arguments.Outputs = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(AnalyzeOptions)
@@ -130,7 +87,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
 
     chosen = chosen_plan(options)
     wanted = objective_under(chosen, options)
-    files = report_files(options.output, n_group_columns=len(names("group_by", options.group_by)))
+    files = answers.report_files(options.output, n_group_columns=len(arguments.names("group_by", options.group_by)))
     clips = DEFAULT_CLIPS["ppo"]
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
@@ -148,10 +105,10 @@ def analyze(options: AnalyzeOptions) -> "Report":
         )
 
     def conflicts(run: RunTotals) -> dict[str, tuple[Any, Any]]:
-        report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
+        answers.report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
         return {
             "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
-            "The plan": (other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
+            "The plan": (answers.other_plan(chosen.plan, run.plan) if asks_for_plan(options) else None, run.plan.name),
             "⟦objective⟧": (wanted and wanted.name, run.provenance.settings.get("objective.name")),
         }
 
@@ -162,7 +119,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
             return report
         return replace(report, worst_rows=_worst_rows(read, chosen, text_of))
 
-    return answered(
+    return answers.answered(
         options,
         RunTotals,
         columns=lambda reading: plan_columns(reading, chosen, wanted, clusters=True),
@@ -187,38 +144,36 @@ def _worst_rows(read: "OpenDump", chosen: "ChosenPlan", tokenizer: "TokenizerPro
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DiagnoseOptions(How):
+class DiagnoseOptions(arguments.How):
     """What `diagnose` takes."""
 
-    dumps: Dumps = field(kw_only=False)
-    group_by: GroupBy = ()
+    dumps: arguments.Dumps = field(kw_only=False)
+    group_by: arguments.GroupBy = ()
     by: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help=f"Also compare the values of this column, beside {LOOKED_AT} and the length. Repeatable.",
-            panel=READING,
-            typed=TEXTS,
+            panel=arguments.READING,
             metavar="COLUMN",
             offers=completion.columns,
             setting="levels",
         ),
     ] = ()
     fail_on: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help="Exit with status 1 if this is the cause found in the dump or a group; cause: any cause but noise. "
             "`rlcorr help diagnose` lists them.",
             python="The result's `failing` is that cause.",
-            panel=RULES,
-            typed=TEXTS,
+            panel=arguments.RULES,
             metavar="CAUSE,...",
             offers=completion.causes,
         ),
     ] = ()
-    clean_dump: CleanDump = None
-    allow_overlap: AllowOverlap = False
-    output: TotalledOutputs = ()
-    overwrite: Overwrite = False
+    clean_dump: arguments.CleanDump = None
+    allow_overlap: answers.AllowOverlap = False
+    output: arguments.TotalledOutputs = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(DiagnoseOptions)
@@ -235,8 +190,8 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
 
     if options.batch_by is not None:
         raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
-    by, failing = names("by", options.by), causes_named(options.fail_on)
-    return answered(
+    by, failing = arguments.names("by", options.by), arguments.causes_named(options.fail_on)
+    return answers.answered(
         options,
         DiagnosisRun,
         columns=lambda _: replace(LEVELS, by=by),
@@ -250,16 +205,15 @@ MOST_SHOWN = 1000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class InspectOptions(PlanOptions, HowRead):
+class InspectOptions(PlanOptions, arguments.HowRead):
     """What `inspect` takes."""
 
-    dumps: Dumps = field(kw_only=False)
+    dumps: arguments.Dumps = field(kw_only=False)
     row: Annotated[
         str | int | Sequence[str | int],
         Opt(
             help="Show a sequence token by token: its sample_id, or its number as errors give it. Repeatable.",
-            panel=LOOKING,
-            typed=TEXTS,
+            panel=arguments.LOOKING,
             metavar="ID",
             should="be a sample_id or a number, or a list of them",
         ),
@@ -268,7 +222,7 @@ class InspectOptions(PlanOptions, HowRead):
         int,
         Opt(
             help="Show so the N sequences with the largest gaps of one token.",
-            panel=LOOKING,
+            panel=arguments.LOOKING,
             metavar="N",
             least=0,
             most=MOST_SHOWN,
@@ -279,14 +233,14 @@ class InspectOptions(PlanOptions, HowRead):
         Opt(
             help="Show, or choose from, the sequences for which this SQL expression over columns holds: "
             "\"step = 4 and worker = 'w3'\".",
-            panel=LOOKING,
+            panel=arguments.LOOKING,
             metavar="SQL",
             such_as="'step = 4'",
         ),
     ] = None
     tokenizer: TokenizerName = None
-    output: SheetOutputs = ()
-    overwrite: Overwrite = False
+    output: arguments.SheetOutputs = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(InspectOptions)
@@ -298,24 +252,24 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     """
     from rlcorr_cli.runs import inspect as inspection
 
-    files = sheet_files(options.output)
+    files = answers.sheet_files(options.output)
     rows = tuple(str(name) for name in several(options.row))
     choice = _rows_to_show(rows, options.worst, options.where)
     if choice is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
-    reading = inspection.ignoring_bad_rows(with_files(request(options.dumps, options)))
+    reading = inspection.ignoring_bad_rows(answers.with_files(arguments.request(options.dumps, options)))
     places = forms.sheet_destinations(files, options.overwrite)
-    notes = check_touched((*places, *quarantines(reading)), reading.files, options)
-    with Staging() as staging, computing(options) as compute:
+    notes = answers.check_touched((*places, *answers.quarantines(reading)), reading.files, options)
+    with Staging() as staging, arguments.computing(options) as compute:
         if choice is None:
-            return finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
+            return answers.finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
         from rlcorr_cli.runs.analyze import opened
         from rlcorr_cli.runs.token_rows import token_rows
 
         read = None if options.tokenizer is None else _tokenizer(options.tokenizer)
         found = token_rows(opened(reading, chosen), chosen, compute, choice, tokenizer=read)
-        return finished(found, notes, files, staging)
+        return answers.finished(found, notes, files, staging)
 
 
 def _tokenizer(source: str | Path) -> "TokenizerProcess":

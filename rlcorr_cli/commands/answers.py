@@ -4,35 +4,42 @@ A dump is opened, and its totals are measured; or files of saved totals (.rlcorr
 the totals the command makes its result, which is written to its files.  `saved_parts` tells totals from dumps, `added`
 adds them, and `refuse_conflicting` refuses an option that conflicts with what they were measured with.  Options that
 say where to compute change nothing then, because nothing is computed.
+
+Then what a run reads and writes, compared before it starts, which every command goes through here.  A dump's files are
+looked for once: outputs are held against those that were found, and no others are read.
 """
 
 import glob
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import READING, How, Read, computing, groups, paths, request
-from rlcorr_cli.commands.declared import Opt, changed, several
-from rlcorr_cli.commands.declared import options as declared_options
-from rlcorr_cli.commands.outputs import check_touched, finished, keep_totals, quarantines, sheet_files, with_files
-from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.files import located
-from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.commands.declared import Opt, changed, options as declared_options, several
+from rlcorr_cli.errors import DataError, RlcorrError, UsageError, shortened
+from rlcorr_cli.files import located, output_path
+from rlcorr_cli.files.destinations import DUMP, Destination, check_run
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.show.forms import TOTALLED, TOTALLED_SHEETS, sheet_destinations
+from rlcorr_cli.reading.request import ReadRequest
+from rlcorr_cli.show.forms import FORMS, SHEETS, TOTALLED, TOTALLED_SHEETS, sheet_destinations
 
 if TYPE_CHECKING:
     from rlcorr_cli.causes.features import Yardstick
     from rlcorr_cli.commands.analyze import AnalyzeOptions, DiagnoseOptions
     from rlcorr_cli.commands.compare import CompareOptions, SweepOptions
-    from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+    from rlcorr_cli.reading.request import PlanColumns
     from rlcorr_cli.results.saved_runs import SavedRun
     from rlcorr_cli.runs.reading import OpenDump
 
     Asking = AnalyzeOptions | CompareOptions | DiagnoseOptions | SweepOptions
+
 
 AllowOverlap = Annotated[
     bool, Opt(help="Saved totals only: add files even if they share rows.", panel=READING, rare=True)
@@ -62,7 +69,10 @@ def answered(
     whether the result keeps the totals though no file does.
     """
     files = sheet_files(options.output, TOTALLED_SHEETS) if files is None else files
-    places, saved = destinations(files, options.overwrite), saved or keep_totals(files)
+    places, saved = (
+        destinations(files, options.overwrite),
+        saved or any(path.suffix.lower() in TOTALLED for path in files),
+    )
     with Outputs() as staging:
         if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
             notes = check_touched(places, parts, options)
@@ -193,6 +203,97 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
         if wanted is not None and wanted != had:
             says = "was measured without" if had in (None, "") else f"was measured with {had}"
             raise UsageError(
-                f"{option}: {wanted} is asked for, and {path} {says}.",
-                "Leave it out, or measure the dump again.",
+                f"{option}: {wanted} is asked for, and {path} {says}.", "Leave it out, or measure the dump again."
             )
+
+
+READ = ("plan", "rules", "baseline", "tokenizer", "clean_dump")
+"""Options that name files to be read, among other things."""
+
+
+def written(option: str, path: Any) -> Path:
+    """The path that an option names for an output."""
+    if not isinstance(path, str | Path):
+        raise UsageError(f"{option} should be a path, not {shortened(path)}.", "Name a file.")
+    if str(path) == "" or "\0" in str(path):
+        raise UsageError(f"{option} names no file: {shortened(str(path))}.", "Is a variable of the shell empty?")
+    if str(path) == STDIN:
+        what = f"{option} takes no '{STDIN}': nothing but text goes to standard output."
+        raise UsageError(what, "Name a file, or a directory.")
+    return output_path(option, path)
+
+
+def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
+    """Files that reports are written to, if their names tell a form that such a report has."""
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
+    for path in files:
+        suffix = path.suffix.lower()
+        if suffix not in FORMS:
+            known = ", ".join(FORMS)
+            raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
+        if suffix == ".tb" and n_group_columns > 1:
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Add ⟦group_by step⟧.")
+    return files
+
+
+def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
+    """Files that a result other than a report is written to, if their suffixes are among its forms."""
+    files = tuple(written("⟦output⟧", path) for path in several(paths))
+    for path in files:
+        if path.suffix.lower() not in known:
+            raise UsageError(f"{path}: it is written as {', '.join(known)}.", "Name it result.html or the like.")
+    return files
+
+
+def junit_file(path: str | Path) -> Destination:
+    """Where JUnit XML goes."""
+    return Destination(path=written("⟦junit⟧", path), option="⟦junit⟧", overwrite=True)
+
+
+def with_files(reading: ReadRequest) -> ReadRequest:
+    """The same of the files that the dump's names stand for now; what is wrong with them is said where it is opened."""
+    from rlcorr_cli.reading.find import find_noting
+
+    with suppress(RlcorrError):
+        return replace(reading, found=find_noting(reading.paths, reading.format))
+    return reading
+
+
+def check_touched(destinations: Sequence[Destination], dumps: Sequence[str], options: Any = None) -> tuple[str, ...]:
+    """Refuse an output that cannot be written, or is what the run reads; notes on which options were not typed, and
+    on what killed runs had left there.
+
+    dumps: the files of dumps.  options: of the command, of which those of READ name files.
+    """
+    left = check_run(destinations, _reads(dumps, options)) if destinations else ()
+    return (*config.NOTES.get(), *left)
+
+
+def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:
+    """Where bad rows go, for a command that replaces no older ones."""
+    if reading.bad_rows.quarantine is None:
+        return ()
+    from rlcorr_cli.runs.reading import quarantine
+
+    destination = quarantine(reading.bad_rows)
+    return () if destination is None else (destination,)
+
+
+def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging: Outputs) -> Any:
+    """A result with more notes, which is written to its files, each in the form that its suffix names."""
+    from rlcorr_cli.show.forms import write
+
+    result = replace(result, notes=notes + result.notes)
+    for path in files:
+        write(result, path, staging)
+    staging.publish()
+    return result
+
+
+def _reads(dumps: Sequence[str], options: Any) -> Iterator[tuple[str, str | Path]]:
+    for name in READ:
+        for named in several(getattr(options, name, None)):
+            path = named.file if isinstance(named, ChosenPlan) else named
+            if isinstance(path, str | Path):
+                yield f"⟦{name}⟧", located(path) if isinstance(path, str) else path
+    yield from ((DUMP, path) for path in dumps)

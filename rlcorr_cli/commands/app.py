@@ -3,90 +3,166 @@
 A command is a function, in a module that is imported when the command is asked for and imports what it needs when it
 runs, so that help and completion load neither numpy nor pyarrow.  `typed` makes of it what typer takes.
 
-Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.
+Help is plain text (`help_text`): drawing it with rich takes as long again as everything else.  `--help` has what people
+use, `--help-all` every option; which of the two one stands in, its `Opt` says.  Nothing is boxed, and no choice is
+broken inside a word.
 
 typer checks each value by a pydantic adapter made for it, which takes longer than to read a small dump: so it is left
 out, and the declaration of an option checks its value.
 """
 
 import re
+import shutil
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rlcorr_cli import __version__
 from rlcorr_cli.commands import config
-from rlcorr_cli.commands.help_text import HELP_ALL, help_text
+from rlcorr_cli.commands.declared import Declared, Opt
 from rlcorr_cli.errors import UsageError
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "analyze": ("analyze", "analyze"),
-    "diagnose": ("analyze", "diagnose"),
-    "compare": ("compare", "compare"),
-    "sweep": ("compare", "sweep"),
-    "filter": ("filter", "filter"),
-    "plot": ("pictures", "plot"),
-    "check": ("check", "check"),
-    "watch": ("watch", "watch"),
-    "inspect": ("analyze", "inspect"),
-    "convert": ("filter", "convert"),
-    "diff": ("compare", "diff"),
-    "presets": ("browse", "presets"),
-    "explain": ("browse", "explain"),
-    "help": ("browse", "help"),
-}
-"""Each command, in the order of the list: its module here, and its function there."""
+NARROWEST, WIDEST = 40, 120
+"""Columns between which help takes the width of the terminal."""
+GAP = 2
+LONGEST_LEFT = 34
+"""Characters of an option with its value; what is said of a longer one begins on the next line."""
+HELP = ("-h, --help", "Show this help.")
+HELP_ALL = "--help-all"
 
-EXAMPLES: Mapping[str, tuple[str, str]] = {
+
+def help_text(command: str, about: str, options: Mapping[str, Declared], examples: Sequence[str], *, full: bool) -> str:
+    """What `rlcorr COMMAND --help` prints, or with `full` what `--help-all` does."""
+    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+    shown = [(option, option.by) for option in options.values() if isinstance(option.by, Opt) and not option.by.hidden]
+    arguments = [(by.metavar or option.name.upper(), by.help) for option, by in shown if not option.panel]
+    usage = f"Usage: rlcorr {command} [OPTIONS] {' '.join(name for name, _ in arguments)}"
+    panels: dict[str, list[tuple[str, str]]] = {}
+    n_left_out = 0
+    for option, by in shown:
+        if option.panel and (full or not by.rare):
+            panels.setdefault(option.panel, []).append((_option_as_typed(option, by), _help_of_option(option, by)))
+        n_left_out += bool(option.panel) and not full and by.rare
+    panels.setdefault(next(reversed(panels), "Options"), []).append(HELP)
+    # Where the right column begins.
+    longest = min(LONGEST_LEFT, width // 2 - 2 * GAP)
+    every = (*arguments, *(row for rows in panels.values() for row in rows))
+    left = GAP + max(len(name) for name, _ in every if len(name) <= longest) + GAP
+    lines = [
+        usage.rstrip(),
+        "",
+        *textwrap.wrap(about, width),
+        "",
+        *_help_rows(arguments, left, width),
+        *([""] if arguments else []),
+    ]
+    for panel, rows in panels.items():
+        lines += [panel, *_help_rows(rows, left, width), ""]
+    if n_left_out:
+        lines += [f"`rlcorr {command} {HELP_ALL}` has {n_left_out} more options.", ""]
+    return "\n".join([*lines, *examples])
+
+
+def _option_as_typed(option: Declared, by: Opt) -> str:
+    """An option as it is typed: '--mode <decoupled|bypass>'."""
+    flags = ", ".join(sorted(option.flags, key=len))
+    if option.typed is bool:
+        return flags
+    kinds = (option.typed, *get_args(option.typed))
+    choices = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    plain = "NUMBER" if {int, float} & {*kinds} else "TEXT"
+    value = by.metavar or (f"<{'|'.join(choices)}>" if choices else plain)
+    return f"{flags} {value}"
+
+
+def _help_of_option(option: Declared, by: Opt) -> str:
+    """What is said of an option, with its default where that is a value of one's own."""
+    default = option.default
+    tells = default is None or default is False or default == [] or "default" in by.help
+    return by.help if tells else f"{by.help} [default: {default}]"
+
+
+def _help_rows(rows: Sequence[tuple[str, str]], left: int, width: int) -> list[str]:
+    lines: list[str] = []
+    for name, about in rows:
+        head = " " * GAP + name
+        text = textwrap.wrap(about, width - left, break_on_hyphens=False, break_long_words=False)
+        if len(head) + GAP > left:
+            lines += [head, *(" " * left + line for line in text)]
+        else:
+            lines += [head.ljust(left) + (text[0] if text else ""), *(" " * left + line for line in text[1:])]
+    return [line.rstrip() for line in lines]
+
+
+COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "analyze": (
+        "analyze",
         "rlcorr analyze dump.parquet --group-by step",
         "rlcorr analyze dump.parquet --preset token_is --objective ppo -o report.html",
     ),
     "diagnose": (
+        "analyze",
         "rlcorr diagnose dump.parquet",
         "rlcorr diagnose dump.parquet --by group_id --fail-on top_p -o why.html",
     ),
     "compare": (
+        "compare",
         "rlcorr compare dump.parquet",
         "rlcorr compare dump.parquet --preset token_is --preset geo_rs --group-by step",
     ),
     "sweep": (
+        "compare",
         "rlcorr sweep dump.parquet --vary ratio.seq_mean --target-keep 0.95",
         "rlcorr sweep dump.parquet --is sequence --vary is.high --target-ess 0.5",
     ),
     "filter": (
+        "filter",
         "rlcorr filter dump.parquet --preset token_is --dry-run",
         "rlcorr filter dump.parquet --preset seq_is_rs -o corrected.parquet",
     ),
-    "plot": ("rlcorr plot dump.parquet", "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/"),
+    "plot": (
+        "pictures",
+        "rlcorr plot dump.parquet",
+        "rlcorr plot dump.parquet --kind surprise --kind ratio -o pictures/",
+    ),
     "check": (
+        "check",
         "rlcorr check dump/ --baseline last.json --update-baseline --max k3_kl=0.01",
         "rlcorr check dump/ --baseline good.json --accept top_p --junit rlcorr.xml",
     ),
-    "inspect": ("rlcorr inspect dump.parquet", "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json"),
     "watch": (
+        "watch",
         "rlcorr watch run/ --tb curves.tb",
         "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
     ),
+    "inspect": (
+        "analyze",
+        "rlcorr inspect dump.parquet",
+        "rlcorr inspect dump.parquet --worst 5 --tokenizer tokenizer.json",
+    ),
     "convert": (
+        "filter",
         "rlcorr convert dump.parquet -o canonical.parquet",
         "rlcorr convert dump.parquet -o canonical.jsonl --limit 100",
     ),
     "diff": (
+        "compare",
         "rlcorr diff old.parquet new.parquet",
         "rlcorr diff bf16.parquet fp8.parquet int8.parquet --fail-on moved -o diff.png",
     ),
-    "presets": ("rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
-    "explain": ("rlcorr explain seq_ess", "rlcorr explain top_p"),
-    "help": ("rlcorr help", "rlcorr help corrections"),
+    "presets": ("browse", "rlcorr presets geo_rs", "rlcorr presets token_is --for trl"),
+    "explain": ("browse", "rlcorr explain seq_ess", "rlcorr explain top_p"),
+    "help": ("browse", "rlcorr help", "rlcorr help corrections"),
 }
-"""Two commands that run, with which each command's help ends."""
+"""Each command, in the order of the list: the module here that has its function, and two commands that run, with which
+its help ends."""
 
 LIGHT = ("presets", "explain", "help")
 """Commands that read no dump: they load no library for numbers, and take no defaults from files."""
@@ -94,8 +170,12 @@ LIGHT = ("presets", "explain", "help")
 
 def function(command: str) -> Callable[..., Any]:
     """A command's function."""
-    module, name = COMMANDS[command]
-    return getattr(import_module(f"rlcorr_cli.commands.{module}"), name)
+    return getattr(import_module(f"rlcorr_cli.commands.{COMMANDS[command][0]}"), command)
+
+
+def examples(command: str) -> tuple[str, ...]:
+    """Commands that run, with which a command's help ends."""
+    return COMMANDS[command][1:]
 
 
 def summary(command: str) -> str:
@@ -103,11 +183,10 @@ def summary(command: str) -> str:
 
     To import all modules for the list of commands takes as long as typer.
     """
-    module, name = COMMANDS[command]
-    spec = find_spec(f"rlcorr_cli.commands.{module}")
+    spec = find_spec(f"rlcorr_cli.commands.{COMMANDS[command][0]}")
     # To ask for the type that has this method, importlib.abc's, would load random and tempfile.
     source = spec.loader.get_source(spec.name) if spec and hasattr(spec.loader, "get_source") else None
-    said = re.search(rf'^def {name}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
+    said = re.search(rf'^def {command}\(.*?"""(.+?)$', source or "", re.DOTALL | re.MULTILINE)
     return (said[1] if said else (function(command).__doc__ or "")).strip().removesuffix('"""').partition("\n")[0]
 
 
@@ -131,8 +210,9 @@ def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
             from rlcorr_cli.commands.typed import typed
 
             run = typed(name, function(name))
-        examples = "\n".join(("Examples:", *EXAMPLES[name]))
-        app.command(name, cls=Command, help=said, short_help=said, epilog=examples)(run)
+        app.command(name, cls=Command, help=said, short_help=said, epilog="\n".join(("Examples:", *examples(name))))(
+            run
+        )
     return typer.main.get_command(app)
 
 
@@ -183,7 +263,7 @@ def help_of(command: str, *, full: bool) -> str:
         command,
         summary(command),
         options_of(run),
-        ("Examples:", *(f"  {line}" for line in EXAMPLES[command])),
+        ("Examples:", *(f"  {line}" for line in examples(command))),
         full=full,
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, kind_of, several
+from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, kind_of, several
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
 from rlcorr_cli.places import STDIN
@@ -35,9 +35,6 @@ RULES = "Rules"
 OUTPUT = "Output"
 PANELS = ("", "Options", READING, JOINING, PLAN, OBJECTIVE, COMPUTING, LOOKING, COMPARING, WATCHING, RULES, OUTPUT)
 """The headings of a command's --help, in order."""
-
-TEXT = str | None
-TEXTS = list[str] | None
 
 
 class ArrowStream(Protocol):
@@ -70,10 +67,7 @@ Dumps = Annotated[
     ),
 ]
 DUMPS_OR_REPORT = Opt(
-    help="A dump, or one report.json of `analyze -o`.",
-    python="Or a Report.",
-    typed=list[str],
-    metavar="DUMP...",
+    help="A dump, or one report.json of `analyze -o`.", python="Or a Report.", typed=list[str], metavar="DUMP..."
 )
 FormatName = Annotated[
     str,
@@ -110,7 +104,6 @@ Map = Annotated[
         help="Name a column yourself, such as old_log_probs=logp. Repeatable.",
         python='Or a mapping: {"old_log_probs": "logp"}.',
         panel=READING,
-        typed=TEXTS,
         metavar="CANONICAL=COLUMN",
         should="map canonical names to the dump's columns",
         such_as="old_log_probs=log_probs",
@@ -132,7 +125,6 @@ Sample = Annotated[
     Opt(
         help="Look for the cause in so many tokens of whole rows (default: 550,000), or in all.",
         panel=READING,
-        typed=TEXT,
         metavar="N|all",
         should="be a number of tokens or all",
         such_as="100000",
@@ -144,10 +136,7 @@ Limit = Annotated[
 ]
 
 
-OnBadRow = Annotated[
-    Literal["error", "skip"],
-    Opt(help="Stop at bad rows (default), or skip them.", panel=READING),
-]
+OnBadRow = Annotated[Literal["error", "skip"], Opt(help="Stop at bad rows (default), or skip them.", panel=READING)]
 Nonfinite = Annotated[
     NonfiniteAction,
     Opt(
@@ -227,13 +216,7 @@ class Read:
     on_bad_row: OnBadRow = "error"
     quarantine: Annotated[
         str | Path | None,
-        Act(
-            help="Skip bad rows and write them here: .jsonl, .parquet.",
-            panel=READING,
-            typed=TEXT,
-            metavar="PATH",
-            rare=True,
-        ),
+        Act(help="Skip bad rows and write them here: .jsonl, .parquet.", panel=READING, metavar="PATH", rare=True),
     ] = None
     max_bad_fraction: Annotated[
         float | None,
@@ -288,7 +271,6 @@ GroupBy = Annotated[
     Opt(
         help="Metrics for each value of a column. Repeatable.",
         panel=READING,
-        typed=TEXTS,
         metavar="COLUMN",
         offers=completion.group_columns,
     ),
@@ -344,7 +326,7 @@ Debug = Annotated[bool, Opt(help="Verbose log and full tracebacks.", panel=OUTPU
 
 def _output(help: str) -> Act:
     """An option of files that are written beside what is printed."""
-    return Act(help=help, panel=OUTPUT, flags=("--output", "-o"), typed=TEXTS, metavar="FILE")
+    return Act(help=help, panel=OUTPUT, flags=("--output", "-o"), metavar="FILE")
 
 
 Outputs = Annotated[
@@ -354,9 +336,7 @@ PageOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(PAGES
 SheetOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(SHEETS)}. Repeatable.")]
 TotalledOutputs = Annotated[Files, _output(f"Also write it to FILE: {', '.join(TOTALLED_SHEETS)}. Repeatable.")]
 Overwrite = Annotated[bool, Act(help="Replace an existing output.", panel=OUTPUT)]
-Junit = Annotated[
-    str | Path | None, Act(help="Also write JUnit XML to FILE.", panel=OUTPUT, typed=TEXT, metavar="FILE")
-]
+Junit = Annotated[str | Path | None, Act(help="Also write JUnit XML to FILE.", panel=OUTPUT, metavar="FILE")]
 
 
 def groups(how: Any) -> tuple[str, ...]:

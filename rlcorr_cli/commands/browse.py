@@ -88,12 +88,7 @@ def explain(
 
 def help(
     page: Annotated[
-        str | None,
-        Opt(
-            help="A page of the manual, or a command.",
-            metavar="[PAGE]",
-            offers=page_offers,
-        ),
+        str | None, Opt(help="A page of the manual, or a command.", metavar="[PAGE]", offers=page_offers)
     ] = None,
 ) -> None:
     """Show a page of the manual or the help of a command, or list the pages."""

@@ -6,33 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import yardstick
-from rlcorr_cli.commands.arguments import (
-    DUMPS_OR_REPORT,
-    RULES,
-    TEXT,
-    TEXTS,
-    ClusterBy,
-    GroupBy,
-    Junit,
-    Names,
-    Overwrite,
-    PageOutputs,
-    Paths,
-    Pool,
-    RareCleanDump,
-    causes_named,
-    computing,
-    kind_of,
-    names,
-    paths,
-    request,
-    several,
-)
+from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, junit_file, quarantines, sheet_files, with_files, written
+from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, kind_of, several, takes
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
@@ -42,6 +18,7 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show.forms import PAGES, sheet_destinations, write
 
 if TYPE_CHECKING:
+    from rlcorr_cli.commands.arguments import Paths
     from rlcorr_cli.results.checked import Checked
     from rlcorr_cli.results.policy import Baseline
     from rlcorr_cli.results.report import Report
@@ -65,8 +42,7 @@ def limit_option(help: str, metavar: str) -> Opt:
     return Opt(
         help=f"{help} Repeatable.",
         python="Or a mapping: {'k3_kl': 0.01}.",
-        panel=RULES,
-        typed=TEXTS,
+        panel=arguments.RULES,
         metavar=metavar,
         should="map metrics to amounts",
         such_as="k3_kl=0.01",
@@ -76,16 +52,15 @@ def limit_option(help: str, metavar: str) -> Opt:
 
 RulesPath = Annotated[
     str | Path | None,
-    Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=RULES, typed=TEXT, metavar="FILE"),
+    Opt(help="Rules in TOML, YAML or JSON: see `rlcorr help ci`.", panel=arguments.RULES, metavar="FILE"),
 ]
 AtMost = Annotated[Bounds, limit_option("Fail above this: k3_kl=0.01.", "METRIC=N")]
 AtLeast = Annotated[Bounds, limit_option("Fail below this: token_ess=0.9.", "METRIC=N")]
 Accept = Annotated[
-    Names,
+    arguments.Names,
     Opt(
         help="Let these causes pass: top_p,grid. Repeatable.",
-        panel=RULES,
-        typed=TEXTS,
+        panel=arguments.RULES,
         metavar="CAUSE,...",
         offers=completion.causes,
     ),
@@ -96,52 +71,45 @@ Accept = Annotated[
 class CheckOptions(HowCorrected):
     """What `check` takes."""
 
-    source: Annotated["Report | Paths", DUMPS_OR_REPORT] = field(kw_only=False)
+    source: Annotated["Report | Paths", arguments.DUMPS_OR_REPORT] = field(kw_only=False)
     rules: RulesPath = None
     max: AtMost = None
     min: AtLeast = None
     baseline: Annotated[
         "Report | str | Path | None",
         Opt(
-            help="Saved report to compare with (`rlcorr help ci`).",
-            panel=RULES,
-            typed=TEXT,
-            metavar="REPORT",
+            help="Saved report to compare with (`rlcorr help ci`).", panel=arguments.RULES, typed=TEXT, metavar="REPORT"
         ),
     ] = None
-    update_baseline: Annotated[bool, Act(help="Write the baseline from this run if it passes.", panel=RULES)] = False
+    update_baseline: Annotated[
+        bool, Act(help="Write the baseline from this run if it passes.", panel=arguments.RULES)
+    ] = False
     max_increase: Annotated[Amounts, limit_option("Fail if it rose by more: k3_kl=50%.", "METRIC=N[%]")] = None
     max_decrease: Annotated[Amounts, limit_option("Fail if it fell by more: token_ess=1%.", "METRIC=N[%]")] = None
     fail_on: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help="Also fail on a cause (`rlcorr help diagnose`; cause: any but noise), or on moved, far or outliers "
             "(`rlcorr help choosing`). Repeatable.",
-            panel=RULES,
-            typed=TEXTS,
+            panel=arguments.RULES,
             metavar="NAME,...",
             offers=completion.failures,
         ),
     ] = ()
     accept: Accept = ()
     expect: Annotated[
-        Literal["equal"] | None,
-        Opt(
-            help="Fail unless both columns are bit-equal.",
-            panel=RULES,
-        ),
+        Literal["equal"] | None, Opt(help="Fail unless both columns are bit-equal.", panel=arguments.RULES)
     ] = None
-    strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=RULES)] = False
-    group_by: GroupBy = ()
-    cluster_by: ClusterBy = None
-    pool: Pool = False
-    clean_dump: RareCleanDump = None
-    junit: Junit = None
-    output: PageOutputs = ()
-    overwrite: Overwrite = False
+    strict: Annotated[bool, Opt(help="Treat warnings as failures.", panel=arguments.RULES)] = False
+    group_by: arguments.GroupBy = ()
+    cluster_by: arguments.ClusterBy = None
+    pool: arguments.Pool = False
+    clean_dump: arguments.RareCleanDump = None
+    junit: arguments.Junit = None
+    output: arguments.PageOutputs = ()
+    overwrite: arguments.Overwrite = False
     summary: Annotated[
-        str | Path | None,
-        PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary),
+        str | Path | None, PythonOnly("A file to which a summary in Markdown is appended.", otherwise=step_summary)
     ] = None
 
 
@@ -152,30 +120,25 @@ def check(options: CheckOptions) -> "Checked":
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
     """
-    from rlcorr_cli.results.checked import BaselineUpdate, measurements_of
-    from rlcorr_cli.results.checked import check as judged
+    from rlcorr_cli.results.checked import BaselineUpdate, check as judged, measurements_of
     from rlcorr_cli.results.policy import FLAGS, policy, read_rules, refuse_impossible
-    from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.rules import RULES as DEFAULTS
 
-    files = sheet_files(options.output, PAGES)
-    report_file = () if options.junit is None else (junit_file(options.junit),)
+    files = answers.sheet_files(options.output, PAGES)
+    report_file = () if options.junit is None else (answers.junit_file(options.junit),)
     places = (*sheet_destinations(files, options.overwrite), *report_file)
     appended = (
         () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
     )
-    reading = request("" if isinstance(options.source, Report) else options.source, options)
-    report = saved(options.source)
-    reading = reading if report is not None else with_files(reading)
-    inputs = () if isinstance(options.source, Report) else reading.files
+    report, reading, inputs = source_of(options)
     updated = _updated(options.baseline) if options.update_baseline else None
     read = options if updated is None else replace(options, baseline=None)
-    notes = check_touched((*filter(None, (updated,)), *places, *quarantines(reading)), inputs, read)
-    notes = tuple(dict.fromkeys((*notes, *check_touched(appended, inputs, options))))
+    notes = answers.check_touched((*filter(None, (updated,)), *places, *answers.quarantines(reading)), inputs, read)
+    notes = tuple(dict.fromkeys((*notes, *answers.check_touched(appended, inputs, options))))
     is_first = updated is not None and not _is_there(updated.path)
     chosen = chosen_plan(options if report is None else PlanOptions())
     wanted = objective_under(chosen, options)
-    failing = causes_named(options.fail_on, also=FLAGS)
+    failing = arguments.causes_named(options.fail_on, also=FLAGS)
     asked = policy(
         defaults=DEFAULTS if report is None else report.rules,
         file=None if options.rules is None else read_rules(str(options.rules)),
@@ -207,8 +170,8 @@ def check(options: CheckOptions) -> "Checked":
                 refuse_impossible(
                     asked, chosen.plan, grouped=bool(options.group_by) or not options.pool, objective=of_objective
                 )
-            with computing(options) as compute:
-                clean, has_baseline = yardstick(options), asked.baseline is not None
+            with arguments.computing(options) as compute:
+                clean, has_baseline = answers.yardstick(options), asked.baseline is not None
                 dump = opened(reading, chosen, wanted, clusters=True)
                 run = analysis_totals(
                     OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging),
@@ -243,27 +206,33 @@ EXPECTED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {"equal": (("bit_
 """What --expect means: limits as --max has them, and causes as --accept has them."""
 
 
-def accepted(accept: Names) -> tuple[str, ...]:
+def accepted(accept: arguments.Names) -> tuple[str, ...]:
     """The names of faults and causes, which may stand in one text with commas between."""
     from rlcorr_cli.causes.table import ALL_CAUSES
 
     known = (*ALL_CAUSES, "ratio_mean")
-    listed = tuple(name.strip() for text in names("accept", accept) for name in text.split(",") if name.strip())
+    listed = tuple(
+        name.strip() for text in arguments.names("accept", accept) for name in text.split(",") if name.strip()
+    )
     for name in listed:
         if name not in known:
             raise not_one_of("⟦accept⟧", name, known)
     return listed
 
 
-def saved(source: "Report | Paths") -> "Report | None":
-    """The report that stands in the place of a dump: in memory, or a file; None for a dump."""
+def source_of(options: Any) -> "tuple[Report | None, ReadRequest, tuple[str, ...]]":
+    """The report that stands in the place of a dump, in memory or a file, None for a dump; how a dump is read; and the
+    files that are read."""
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.saved import is_report, read_report
 
-    if isinstance(source, Report):
-        return source
-    named = paths(source)
-    return read_report(named[0]) if is_report(named) else None
+    if isinstance(options.source, Report):
+        return options.source, arguments.request("", options), ()
+    reading = arguments.request(options.source, options)
+    if is_report(reading.paths):
+        return read_report(reading.paths[0]), reading, reading.files
+    reading = answers.with_files(reading)
+    return None, reading, reading.files
 
 
 def refuse_beside_report(reading: ReadRequest, options: PlanOptions) -> None:
@@ -277,7 +246,7 @@ def _updated(baseline: Any) -> Destination:
     if not isinstance(baseline, str | Path):
         what = "no baseline is named" if baseline is None else f"the baseline is {kind_of(baseline)}, not a file"
         raise UsageError(f"⟦update_baseline True⟧ writes a file, and {what}.", "Add ⟦baseline base.json⟧.")
-    path = written("⟦baseline⟧", baseline)
+    path = answers.written("⟦baseline⟧", baseline)
     if path.suffix.lower() != ".json":
         raise UsageError(f"{path}: a baseline is written as .json.", "Name it base.json or the like.")
     return Destination(path=path, option="⟦baseline⟧", overwrite=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, TEXT, TEXTS, How, ModeName
+from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, How, ModeName
 from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, takes
 from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
@@ -45,7 +45,6 @@ class PlanOptions:
             help="A plan file or a framework's config.",
             python="Or a Plan, what `choose_plan` made, or a mapping of what a file would hold.",
             panel=PLAN,
-            typed=TEXT,
             metavar="FILE",
             should="be a Plan, a file's path or a mapping",
             such_as="mine.toml",
@@ -73,7 +72,6 @@ class PlanOptions:
             "them. Repeatable.",
             python="Or a Rejection.",
             panel=PLAN,
-            typed=TEXTS,
             metavar="STAT.SCOPE:LOW,HIGH",
             should="be a rejection, or a list of them",
             such_as="k3.token:,0.01",
@@ -228,13 +226,7 @@ def choose_objective(options: ChoosingObjective) -> Objective:
     Knobs left out are those of the plan file's `objective` block, and then of the method's paper: clips 0.2 (3e-4 and
     4e-4 of GSPO), the token mean (GSPO: of each sequence's mean).
     """
-    return _turned(
-        chosen_plan(options),
-        options,
-        dual_clip=options.dual_clip,
-        loss_constant=options.loss_constant,
-        denominator=options.denominator,
-    )
+    return _turned(chosen_plan(options), options)
 
 
 def asks_for_objective(options: ObjectiveOptions) -> bool:
@@ -260,7 +252,7 @@ def objective_under(plan: ChosenPlan, options: ObjectiveOptions) -> Objective | 
     return objective
 
 
-def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Objective:
+def _turned(plan: ChosenPlan, options: ObjectiveOptions) -> Objective:
     """An objective of a name with knobs; what neither says is as the plan's file, or the method's paper, has it."""
     objective: Any = options.objective
     turned = ObjectiveBlock(
@@ -268,13 +260,6 @@ def _turned(plan: ChosenPlan, options: ObjectiveOptions, **of_block: Any) -> Obj
         clip_low=options.clip_low,
         clip_high=options.clip_high,
         aggregation=options.loss_agg,
-        **of_block,
+        **{name: getattr(options, name, None) for name in ("dual_clip", "loss_constant", "denominator")},
     )
     return turned.over(plan.objective).of(plan.plan)
-
-
-def plan_file(plan: Any) -> str | None:
-    """The file that a plan comes from, if any."""
-    if isinstance(plan, ChosenPlan):
-        return plan.file
-    return str(plan) if isinstance(plan, str | Path) else None

@@ -4,57 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rlcorr_cli.commands import completion
-from rlcorr_cli.commands.answers import AllowOverlap, answered, saved_parts
-from rlcorr_cli.commands.arguments import (
-    COMPARING,
-    OUTPUT,
-    PLAN,
-    TEXTS,
-    BatchTokens,
-    ClusterBy,
-    Computed,
-    Device,
-    Dumps,
-    Engine,
-    FormatName,
-    GroupBy,
-    How,
-    Junit,
-    Limit,
-    Map,
-    ModeName,
-    Names,
-    OnBadRow,
-    Overwrite,
-    Paths,
-    RayAddress,
-    Read,
-    Seed,
-    SheetOutputs,
-    TotalledOutputs,
-    Watching,
-    Workers,
-    computing,
-    mapping,
-    names,
-    paths,
-    refuse_stdin_twice,
-    request,
-    several,
-)
-from rlcorr_cli.commands.choose import (
-    HowPlanned,
-    ObjectiveOptions,
-    PlanLike,
-    asks_for_objective,
-    asks_for_plan,
-    choose_plan,
-    chosen_plan,
-    objective_under,
-)
-from rlcorr_cli.commands.declared import Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, finished, junit_file, sheet_files, with_files
+from rlcorr_cli.commands import answers, arguments, choose, completion
+from rlcorr_cli.commands.declared import Opt, several, takes
 from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -72,41 +23,41 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompareOptions(ObjectiveOptions, How):
+class CompareOptions(choose.ObjectiveOptions, arguments.How):
     """What `compare` takes."""
 
-    dumps: Dumps = field(kw_only=False)
+    dumps: arguments.Dumps = field(kw_only=False)
     preset: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help="A named plan to compare; `rlcorr presets` lists all. Repeatable. Default: verl's, and one of every "
             "other framework.",
-            panel=PLAN,
-            typed=TEXTS,
+            panel=arguments.PLAN,
             metavar="NAME",
             offers=completion.presets,
         ),
     ] = ()
     plan: Annotated[
-        PlanLike | Sequence[PlanLike],
+        choose.PlanLike | Sequence[choose.PlanLike],
         Opt(
             help="A plan to compare (TOML, YAML, JSON). Repeatable.",
             python="Or a Plan, or a mapping of what a file would hold.",
-            panel=PLAN,
-            typed=TEXTS,
+            panel=arguments.PLAN,
             metavar="FILE",
             should="be a Plan, a file's path or a mapping, or a list of them",
             such_as="mine.toml",
         ),
     ] = ()
-    all: Annotated[bool, Opt(help="Compare every preset.", panel=PLAN)] = False
-    group_by: GroupBy = ()
-    cluster_by: ClusterBy = None
-    seed: Seed = 0
-    allow_overlap: AllowOverlap = False
-    sort: Annotated[Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=OUTPUT)] = "worth"
-    output: TotalledOutputs = ()
-    overwrite: Overwrite = False
+    all: Annotated[bool, Opt(help="Compare every preset.", panel=arguments.PLAN)] = False
+    group_by: arguments.GroupBy = ()
+    cluster_by: arguments.ClusterBy = None
+    seed: arguments.Seed = 0
+    allow_overlap: answers.AllowOverlap = False
+    sort: Annotated[
+        Literal["worth", "info", "kept", "name"], Opt(help="Order of the plans.", panel=arguments.OUTPUT)
+    ] = "worth"
+    output: arguments.TotalledOutputs = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(CompareOptions)
@@ -122,8 +73,11 @@ def compare(options: CompareOptions) -> "Comparison":
     from rlcorr_cli.results.compared import ComparisonRun, comparison_of
     from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
-    asked = [choose_plan(preset=name) for name in (*names("preset", options.preset), *(PRESETS if options.all else ()))]
-    asked += [choose_plan(plan=each) for each in several(options.plan)]
+    asked = [
+        choose.choose_plan(preset=name)
+        for name in (*arguments.names("preset", options.preset), *(PRESETS if options.all else ()))
+    ]
+    asked += [choose.choose_plan(plan=each) for each in several(options.plan)]
     compared = asked or default_plans()
     objectives = _objectives(compared, options)
 
@@ -134,7 +88,7 @@ def compare(options: CompareOptions) -> "Comparison":
             "⟦objective⟧": (", ".join(wanted) or None, ", ".join(held)),
         }
 
-    return answered(
+    return answers.answered(
         options,
         ComparisonRun,
         columns=lambda reading: comparison_columns(reading, [each.plan for each in compared], bool(objectives)),
@@ -148,13 +102,13 @@ def compare(options: CompareOptions) -> "Comparison":
 
 def _objectives(plans: Sequence[ChosenPlan], how: CompareOptions) -> dict[Plan, Objective]:
     """The objective of each plan, one of its mode; none where no option asks for one."""
-    if not asks_for_objective(how):
+    if not choose.asks_for_objective(how):
         return {}
     of_plans: dict[Plan, Objective] = {}
     for each in plans:
         asked = how.objective
         of_mode = replace(asked, mode=each.plan.mode) if isinstance(asked, Objective) else asked
-        chosen = objective_under(each, replace(how, objective=of_mode))
+        chosen = choose.objective_under(each, replace(how, objective=of_mode))
         assert chosen is not None
         of_plans[each.plan] = chosen
     return of_plans
@@ -180,16 +134,16 @@ def default_plans() -> list[ChosenPlan]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SweepOptions(HowPlanned):
+class SweepOptions(choose.HowPlanned):
     """What `sweep` takes."""
 
-    dumps: Dumps = field(kw_only=False)
+    dumps: arguments.Dumps = field(kw_only=False)
     vary: Annotated[
         str | None,
         Opt(
             help="Bound to vary: is.high or is.low (weights), or STATISTIC.SCOPE (a rejection, such as "
             "ratio.seq_mean; add .low or .high for one side).",
-            panel=PLAN,
+            panel=arguments.PLAN,
             metavar="BOUND",
             offers=completion.varied,
         ),
@@ -198,16 +152,17 @@ class SweepOptions(HowPlanned):
         float | None,
         Opt(
             help="Find the tightest bounds that keep this share of the sequences or tokens.",
-            panel=PLAN,
+            panel=arguments.PLAN,
             metavar="SHARE",
         ),
     ] = None
     target_ess: Annotated[
-        float | None, Opt(help="Find the loosest bounds with this effective sample size.", panel=PLAN, metavar="SHARE")
+        float | None,
+        Opt(help="Find the loosest bounds with this effective sample size.", panel=arguments.PLAN, metavar="SHARE"),
     ] = None
-    allow_overlap: AllowOverlap = False
-    output: TotalledOutputs = ()
-    overwrite: Overwrite = False
+    allow_overlap: answers.AllowOverlap = False
+    output: arguments.TotalledOutputs = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(SweepOptions)
@@ -226,13 +181,13 @@ def sweep(options: SweepOptions) -> "Sweep":
     from rlcorr_cli.totals.comparison import divides_by_mean
 
     targets = Targets(options.target_keep, options.target_ess)
-    if targets.wanted and (parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
+    if targets.wanted and (parts := answers.saved_parts(options.dumps, allow_overlap=options.allow_overlap)):
         raise UsageError(
             f"To find a target the dump is read again, and {parts[0]} holds saved totals.",
             "Leave ⟦target_keep⟧ and ⟦target_ess⟧ out, or name the dump.",
         )
-    is_named = asks_for_plan(options) or options.vary is not None
-    asked = _swept(options.vary, chosen_plan(options)) if is_named else None
+    is_named = choose.asks_for_plan(options) or options.vary is not None
+    asked = _swept(options.vary, choose.chosen_plan(options)) if is_named else None
 
     def columns(reading: "ReadRequest") -> "PlanColumns":
         if asked is None:
@@ -257,7 +212,7 @@ def sweep(options: SweepOptions) -> "Sweep":
         units = {} if read is None else units_at_targets(read, run, targets)
         return sweep_of(run, targets=targets, candidates=units)
 
-    return answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
+    return answers.answered(options, SweepRun, columns=columns, measured=measured, answer=answer, conflicts=conflicts)
 
 
 UNNAMED = "sweep varies one bound: name it with ⟦vary⟧.", VARY
@@ -281,7 +236,7 @@ DiffFailOn = Literal["moved"]
 
 def diff(
     *dumps: Annotated[
-        Paths,
+        arguments.Paths,
         Opt(
             help="Dumps, each as for analyze, or one part.rlcorr; each is compared with A.",
             typed=list[str],
@@ -291,39 +246,41 @@ def diff(
     pair_by: Annotated[
         str | None,
         Opt(
-            help="Column that matches rows (default: sample_id and step).",
-            panel=COMPARING,
-            metavar="COLUMN",
+            help="Column that matches rows (default: sample_id and step).", panel=arguments.COMPARING, metavar="COLUMN"
         ),
     ] = None,
-    all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=COMPARING)] = False,
+    all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=arguments.COMPARING)] = False,
     min_effect: Annotated[
         float,
         Opt(
-            help="Smallest relative change that counts as moved.", panel=COMPARING, metavar="SHARE", least=0, most=1000
+            help="Smallest relative change that counts as moved.",
+            panel=arguments.COMPARING,
+            metavar="SHARE",
+            least=0,
+            most=1000,
         ),
     ] = 0.1,
-    seed: Seed = 0,
+    seed: arguments.Seed = 0,
     fail_on: Annotated[
         DiffFailOn | Sequence[DiffFailOn],
-        Opt(help="moved: exit with status 1 if a metric moved.", panel=COMPARING, typed=TEXTS, metavar="NAME"),
+        Opt(help="moved: exit with status 1 if a metric moved.", panel=arguments.COMPARING, metavar="NAME"),
     ] = (),
-    mode: ModeName = None,
-    group_by: GroupBy = (),
-    cluster_by: ClusterBy = None,
-    format: FormatName = Read.format,
-    map: Map = None,
-    limit: Limit = None,
-    on_bad_row: OnBadRow = Read.on_bad_row,
-    device: Device = Computed.device,
-    batch_tokens: BatchTokens = None,
-    engine: Engine = Computed.engine,
-    workers: Workers = None,
-    ray_address: RayAddress = None,
-    junit: Junit = None,
-    output: SheetOutputs = (),
-    overwrite: Overwrite = False,
-    watch: Watching = None,
+    mode: arguments.ModeName = None,
+    group_by: arguments.GroupBy = (),
+    cluster_by: arguments.ClusterBy = None,
+    format: arguments.FormatName = arguments.Read.format,
+    map: arguments.Map = None,
+    limit: arguments.Limit = None,
+    on_bad_row: arguments.OnBadRow = arguments.Read.on_bad_row,
+    device: arguments.Device = arguments.Computed.device,
+    batch_tokens: arguments.BatchTokens = None,
+    engine: arguments.Engine = arguments.Computed.engine,
+    workers: arguments.Workers = None,
+    ray_address: arguments.RayAddress = None,
+    junit: arguments.Junit = None,
+    output: arguments.SheetOutputs = (),
+    overwrite: arguments.Overwrite = False,
+    watch: arguments.Watching = None,
 ) -> "Diff":
     """Compare dumps: what moved, by how much, and which side.
 
@@ -332,21 +289,22 @@ def diff(
     """
     from rlcorr_cli.results.diffed import checked
     from rlcorr_cli.results.saved import is_report
-    from rlcorr_cli.runs.diff import DiffSettings
-    from rlcorr_cli.runs.diff import diff as run
+    from rlcorr_cli.runs.diff import DiffSettings, diff as run
 
     if len(dumps) < 2:
         raise UsageError("diff compares two dumps or more, and one is named.", "Name another.")
-    refuse_stdin_twice(*(paths(dump) for dump in dumps))
-    files, report_file = sheet_files(output), () if junit is None else (junit_file(junit),)
-    read = Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
-    grouped = {"group_by": names("group_by", group_by), "cluster_by": cluster_by}
-    asked = [replace(request(dump, read), **grouped) for dump in dumps]
-    asked = [reading if is_report(reading.paths) else with_files(reading) for reading in asked]
+    arguments.refuse_stdin_twice(*(arguments.paths(dump) for dump in dumps))
+    files, report_file = answers.sheet_files(output), () if junit is None else (answers.junit_file(junit),)
+    read = arguments.Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
+    grouped = {"group_by": arguments.names("group_by", group_by), "cluster_by": cluster_by}
+    asked = [replace(arguments.request(dump, read), **grouped) for dump in dumps]
+    asked = [reading if is_report(reading.paths) else answers.with_files(reading) for reading in asked]
     places = sheet_destinations(files, overwrite)
-    notes = check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
-    how = Computed(device=device, batch_tokens=batch_tokens, engine=engine, workers=workers, ray_address=ray_address)
-    with Outputs() as staging, computing(how) as compute:
+    notes = answers.check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
+    how = arguments.Computed(
+        device=device, batch_tokens=batch_tokens, engine=engine, workers=workers, ray_address=ray_address
+    )
+    with Outputs() as staging, arguments.computing(how) as compute:
         settings = DiffSettings(seed=seed, min_effect=float(min_effect), everything=all)
         try:
             difference = run(asked, settings, computing=compute, mode=mode, watch=watch)
@@ -358,7 +316,7 @@ def diff(
             from rlcorr_cli.show.check import junit as document
 
             staging.write(place, document(checked(difference, fails=bool(fail_on))))
-        return finished(difference, notes, files, staging)
+        return answers.finished(difference, notes, files, staging)
 
 
 def _paired(text: str, pair_by: str) -> str:
@@ -372,7 +330,7 @@ def _paired_by(pair_by: str | None, map: Any) -> Any:
     """What `map` says, with the column of `pair_by` as the rows' own."""
     if pair_by is None:
         return map
-    columns = mapping(map)
+    columns = arguments.mapping(map)
     if "sample_id" in columns:
         raise UsageError("⟦pair_by⟧ and ⟦map⟧ sample_id both name the rows' own column.", "Use one of the two.")
     return {**columns, "sample_id": pair_by}

@@ -6,7 +6,7 @@ below: `limit: Annotated[int | None, Opt(help="Read only the first N rows.", pan
 take the fields of a frozen dataclass, those that many take from its bases: `takes` makes arguments of them.  `declared`
 lists them all, `options` those of them that a command line has; `refuse_wrong` holds values against what is declared,
 and `arguments` makes of what was typed what the function takes.
-`app` gives the options to typer; `python` makes signature, documentation and messages for callers from Python.
+`typed` gives the options to typer; `for_python` makes signature, documentation and messages for callers from Python.
 
 Nothing here, and nothing that a declaration needs, loads typer or a library for numbers.
 """
@@ -14,13 +14,17 @@ Nothing here, and nothing that a declaration needs, loads typer or a library for
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
+from textwrap import fill
 from types import NoneType, UnionType
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
-from rlcorr_cli.errors import UsageError, as_flags, not_one_of, shortened
+from rlcorr_cli.errors import RlcorrError, UsageError, as_arguments, as_flags, not_one_of, shortened
 from rlcorr_cli.frozen import frozen
+
+TEXT = str | None
+TEXTS = list[str] | None
 
 
 @frozen(kw_only=True)
@@ -28,7 +32,8 @@ class Opt:
     """An argument that is an option, too.
 
     panel: the heading of --help that it stands under, '' for what is typed by its place.  flags: its names, where the
-    argument's own is not the one.  typed: the type on the command line, if it differs.  otherwise: makes what a command
+    argument's own is not the one.  typed: the type on the command line, if that does not follow from
+    the argument's.  otherwise: makes what a command
     line takes where nothing is typed, of the values of the options that it names.  least, most: the smallest and the
     largest number allowed.  should: what errors say of a value of the right type, 'be text', where the type does not
     tell; such_as: one of them.
@@ -95,8 +100,12 @@ class Declared:
 
     @property
     def typed(self) -> Any:
-        """The type that is typed."""
-        return getattr(self.by, "typed", None) or self.type
+        """The type that is typed: texts where there may be several values, a text where one may be of several types."""
+        kinds = _kinds(self.type)
+        of_type = (
+            TEXTS if Sequence in map(get_origin, kinds) else TEXT if str in kinds and len(kinds) > 1 else self.type
+        )
+        return getattr(self.by, "typed", None) or of_type
 
     @property
     def default(self) -> Any:
@@ -255,3 +264,40 @@ def arguments(
         else:
             made[each.name] = value
     return several, made
+
+
+def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with every argument in its signature and its documentation, and errors that speak of arguments."""
+    every = [each for each in declared(function) if not (isinstance(each.by, Opt) and each.by.hidden)]
+    every.sort(key=lambda each: each.parameter.kind)
+    signature = Signature([each.parameter.replace(annotation=each.type) for each in every])
+
+    @wraps(function)
+    def speaking(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        try:
+            refuse_wrong(every, given)
+            return function(*args, **kwargs)
+        except RlcorrError as error:
+            error.word(as_arguments)
+            if error.hint:
+                error.add_note(error.hint)  # tracebacks show it below the message
+            raise
+
+    text = cleandoc(function.__doc__ or "")
+    documented = [_documented(each) for each in every if each.by is not None]
+    speaking.__doc__ = "\n".join((text, "", "Arguments:", *documented) if documented else (text,))
+    speaking.__module__ = "rlcorr_cli.api"
+    speaking.__signature__ = signature  # pyrefly: ignore[missing-attribute]  # what inspect looks for
+    return speaking
+
+
+def _documented(each: Declared) -> str:
+    """An argument's lines in the documentation."""
+    text = getattr(each.by, "help", "").removesuffix(" Repeatable.")
+    if isinstance(each.by, Opt):
+        text += f" {each.by.python}" if each.by.python else ""
+    return fill(f"{each.name}: {text}", 100, initial_indent="    ", subsequent_indent=" " * 8, break_on_hyphens=False)

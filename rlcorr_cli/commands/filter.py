@@ -4,41 +4,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from rlcorr_cli.commands.arguments import (
-    JOINING,
-    OBJECTIVE,
-    OUTPUT,
-    TEXT,
-    AboveZero,
-    BatchBy,
-    BatchTokens,
-    Computed,
-    Device,
-    Dumps,
-    FormatName,
-    Limit,
-    Map,
-    Names,
-    Nonfinite,
-    Overwrite,
-    Paths,
-    Read,
-    Watching,
-    computing,
-    names,
-    refuse_stdin_twice,
-    request,
-)
-from rlcorr_cli.commands.choose import (
-    HowCorrected,
-    ProfiledPlanOptions,
-    asks_for_objective,
-    choose_objective,
-    chosen_plan,
-    objective_under,
-)
+from rlcorr_cli.commands import arguments, choose
+from rlcorr_cli.commands.answers import check_touched, with_files, written
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, with_files, written
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.plans.objective import Objective
@@ -53,16 +21,15 @@ if TYPE_CHECKING:
 Coef = Literal["raw", "normalized"] | None
 DATASET = Act(
     help=f"The corrected dataset: {', '.join(WRITTEN)}, a directory of parts, or a directory .hf (load_from_disk).",
-    panel=OUTPUT,
+    panel=arguments.OUTPUT,
     flags=("--output", "-o"),
-    typed=TEXT,
     metavar="PATH",
 )
 RowsPerFile = Annotated[
     int,
     Opt(
         help="Rows per file, where the output is a directory.",
-        panel=OUTPUT,
+        panel=arguments.OUTPUT,
         metavar="N",
         least=1,
         most=MOST_ROWS,
@@ -72,46 +39,46 @@ RowsPerFile = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FilterOptions(HowCorrected):
+class FilterOptions(choose.HowCorrected):
     """What `filter` takes."""
 
-    dumps: Dumps = field(kw_only=False)
+    dumps: arguments.Dumps = field(kw_only=False)
     output: Annotated[str | Path | None, DATASET] = field(default=None, kw_only=False)
-    dry_run: Annotated[bool, Opt(help="Write nothing; show what would be kept.", panel=OUTPUT)] = False
+    dry_run: Annotated[bool, Opt(help="Write nothing; show what would be kept.", panel=arguments.OUTPUT)] = False
     rejected: Annotated[
         Literal["drop", "keep"],
         Opt(
             help="What to do with rows that lose every token: drop them, or keep them with a mask of zeros.",
-            panel=OUTPUT,
+            panel=arguments.OUTPUT,
         ),
     ] = "drop"
     rejected_output: Annotated[
-        str | Path | None, Act(help="Also write the dropped rows here.", panel=OUTPUT, typed=TEXT, metavar="PATH")
+        str | Path | None, Act(help="Also write the dropped rows here.", panel=arguments.OUTPUT, metavar="PATH")
     ] = None
     rows_per_file: RowsPerFile = 100_000
     resample: Annotated[
         int | None,
         Opt(
             help="Draw N rows in proportion to their weights, instead of writing weights.",
-            panel=OUTPUT,
+            panel=arguments.OUTPUT,
             metavar="N",
             least=1,
             most=MOST_ROWS,
         ),
     ] = None
     seed: Annotated[
-        int, Opt(help="Seed of --resample.", panel=OUTPUT, metavar="N", least=0, most=MOST_SEED, rare=True)
+        int, Opt(help="Seed of --resample.", panel=arguments.OUTPUT, metavar="N", least=0, most=MOST_SEED, rare=True)
     ] = 0
     coef: Annotated[
         Coef,
         Opt(
             help="Write each token's coefficient in the objective's gradient (rlcorr_coef); normalized: divided by its "
             "batch's tokens.",
-            panel=OBJECTIVE,
+            panel=arguments.OBJECTIVE,
         ),
     ] = None
-    overwrite: Overwrite = False
-    force: Annotated[bool, Act(help="Write the dataset although the dump has a fault.", panel=OUTPUT)] = False
+    overwrite: arguments.Overwrite = False
+    force: Annotated[bool, Act(help="Write the dataset although the dump has a fault.", panel=arguments.OUTPUT)] = False
 
 
 @takes(FilterOptions)
@@ -126,7 +93,7 @@ def filter(options: FilterOptions) -> "Filtered":
 
     if options.output is None and not options.dry_run:
         raise UsageError("No output is named.", "Use ⟦output PATH⟧, or ⟦dry_run True⟧ to see what would be kept.")
-    chosen = chosen_plan(options)
+    chosen = choose.chosen_plan(options)
     wanted = _coefficients_of(chosen, options, options.coef)
     if wanted is None:
         _refuse_idle(chosen)
@@ -144,39 +111,39 @@ def filter(options: FilterOptions) -> "Filtered":
         divides_coefs=options.coef == "normalized",
         force=options.force,
     )
-    reading = with_files(request(options.dumps, options))
+    reading = with_files(arguments.request(options.dumps, options))
     notes = check_touched(filtering.destinations(reading, target), reading.files, options)
-    with computing(options) as compute:
+    with arguments.computing(options) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=options.watch)
     return replace(filtered, report=replace(filtered.report, notes=notes + filtered.report.notes))
 
 
-def _coefficients_of(plan: ChosenPlan, options: HowCorrected, coef: Coef) -> Objective | None:
+def _coefficients_of(plan: ChosenPlan, options: choose.HowCorrected, coef: Coef) -> Objective | None:
     """The objective whose coefficients are written; None where none are."""
     if coef is not None:
-        return objective_under(plan, options) or choose_objective(plan=plan)
-    if asks_for_objective(options):
+        return choose.objective_under(plan, options) or choose.choose_objective(plan=plan)
+    if choose.asks_for_objective(options):
         raise UsageError("Without ⟦coef⟧ an objective changes nothing in the output.", "Add ⟦coef raw⟧.")
-    return objective_under(plan, options)
+    return choose.objective_under(plan, options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CorrectOptions(ProfiledPlanOptions):
+class CorrectOptions(choose.ProfiledPlanOptions):
     """What `correct` takes."""
 
     table: Annotated[
-        Paths,
+        arguments.Paths,
         PythonOnly(
             "Anything with `__arrow_c_stream__` (pyarrow, polars, pandas, duckdb), a Dataset of Hugging Face, a list "
             "of rows, or a mapping of padded tensors or arrays [B, T]."
         ),
     ] = field(kw_only=False)
-    map: Map = None
-    batch_by: BatchBy = None
-    nonfinite: Nonfinite = Read.nonfinite
-    above_zero: AboveZero = Read.above_zero
-    device: Device = Computed.device
-    batch_tokens: BatchTokens = None
+    map: arguments.Map = None
+    batch_by: arguments.BatchBy = None
+    nonfinite: arguments.Nonfinite = arguments.Read.nonfinite
+    above_zero: arguments.AboveZero = arguments.Read.above_zero
+    device: arguments.Device = arguments.Computed.device
+    batch_tokens: arguments.BatchTokens = None
 
 
 @takes(CorrectOptions)
@@ -189,18 +156,18 @@ def correct(options: CorrectOptions) -> "Table":
     """
     from rlcorr_cli.runs.filter import correct as corrected
 
-    chosen = chosen_plan(options)
+    chosen = choose.chosen_plan(options)
     _refuse_idle(chosen)
-    read = Read(
+    read = arguments.Read(
         map=options.map,
         batch_by=options.batch_by or NO_BATCH,
         nonfinite=options.nonfinite,
         above_zero=options.above_zero,
     )
-    reading = request(options.table, read)
-    how = Computed(device=options.device, batch_tokens=options.batch_tokens, engine="threads", workers=1)
+    reading = arguments.request(options.table, read)
+    how = arguments.Computed(device=options.device, batch_tokens=options.batch_tokens, engine="threads", workers=1)
     try:
-        with computing(how) as compute:
+        with arguments.computing(how) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
         raise type(error)(error.what, error.do.replace(f" {GO_ON}.", "")) from error
@@ -217,32 +184,28 @@ def _refuse_idle(chosen: ChosenPlan) -> None:
 class ConvertOptions:
     """What `convert` takes."""
 
-    dumps: Dumps = field(kw_only=False)
+    dumps: arguments.Dumps = field(kw_only=False)
     output: Annotated[str | Path | None, DATASET] = field(default=None, kw_only=False)
     join: Annotated[
         str | Path | None,
         Opt(
             help="Another engine's log-probs of the same tokens: they become old_log_probs.",
-            panel=JOINING,
-            typed=TEXT,
+            panel=arguments.JOINING,
             metavar="DUMP",
         ),
     ] = None
     on: Annotated[
-        Names,
+        arguments.Names,
         Opt(
-            help="Columns that match the rows of the two files.",
-            panel=JOINING,
-            typed=str,
-            metavar="A,B,...",
+            help="Columns that match the rows of the two files.", panel=arguments.JOINING, typed=str, metavar="A,B,..."
         ),
     ] = "sample_id"
-    format: FormatName = Read.format
-    map: Map = None
-    limit: Limit = None
+    format: arguments.FormatName = arguments.Read.format
+    map: arguments.Map = None
+    limit: arguments.Limit = None
     rows_per_file: RowsPerFile = 100_000
-    overwrite: Overwrite = False
-    watch: Watching = None
+    overwrite: arguments.Overwrite = False
+    watch: arguments.Watching = None
 
 
 @takes(ConvertOptions)
@@ -252,23 +215,27 @@ def convert(options: ConvertOptions) -> "Converted":
     Every row comes through, unchecked, in the order of the files named, with `source_file` and `source_row`; rows
     without a partner are counted.
     """
-    from rlcorr_cli.runs import convert as converting
+    from rlcorr_cli.runs import filter as filtering
 
     if options.output is None:
         raise UsageError("No output is named.", "Use ⟦output PATH⟧: a .parquet or .jsonl file, or a directory.")
     path = written("⟦output⟧", options.output)
-    reading = request(options.dumps, Read(format=options.format, map=options.map, limit=options.limit))
-    joined = None if options.join is None else Read(map=options.map)
-    other = None if joined is None else request(str(options.join), joined)
-    refuse_stdin_twice(reading.paths, () if other is None else other.paths)
+    reading = arguments.request(
+        options.dumps, arguments.Read(format=options.format, map=options.map, limit=options.limit)
+    )
+    joined = None if options.join is None else arguments.Read(map=options.map)
+    other = None if joined is None else arguments.request(str(options.join), joined)
+    arguments.refuse_stdin_twice(reading.paths, () if other is None else other.paths)
     reading, other = with_files(reading), None if other is None else with_files(other)
     read = (*reading.files, *(() if other is None else other.files))
-    notes = check_touched([converting.destination(path, options.overwrite)], read)
-    converted = converting.convert(
+    notes = check_touched([filtering.converted_to(path, options.overwrite)], read)
+    converted = filtering.convert(
         reading,
         path,
         join=other,
-        on=names("on", [name.strip() for name in options.on.split(",")] if isinstance(options.on, str) else options.on),
+        on=arguments.names(
+            "on", [name.strip() for name in options.on.split(",")] if isinstance(options.on, str) else options.on
+        ),
         overwrite=options.overwrite,
         rows_per_file=options.rows_per_file,
         watch=options.watch,

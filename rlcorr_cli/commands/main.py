@@ -21,16 +21,7 @@ from rlcorr_cli.engines import interrupt
 from rlcorr_cli.engines.interrupt import Terminated
 from rlcorr_cli.errors import OutputError, RlcorrError, address_space, require_address_space
 from rlcorr_cli.places import without_secrets
-from rlcorr_cli.show.stdout import (
-    ClosedStdout,
-    clean,
-    disarmed,
-    disarmed_json,
-    drop_stdout,
-    has_emitted,
-    tame_environment,
-    write_stderr,
-)
+from rlcorr_cli.show import stdout
 
 COMPLETE = "_RLCORR_COMPLETE"
 """The variable in which a shell says that it asks what could come next."""
@@ -101,7 +92,7 @@ def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
     try:
         try:
             begin()
-            tame_environment()
+            stdout.tame_environment()
             if COMPLETE in os.environ:
                 os.environ["TERMINAL_WIDTH"] = _UNFOLDED
             with _debug_lines() if "--debug" in arguments else nullcontext():
@@ -115,7 +106,7 @@ def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
         if COMPLETE in os.environ and isinstance(error, SystemExit):
             return error.code if isinstance(error.code, int) else 0  # by which fish knows whether to offer files
         # rich and typer answer a closed pipe with SystemExit(1), and nothing else here raises one.
-        drop_stdout()
+        stdout.drop_stdout()
         return 0
     except KeyboardInterrupt:
         return _interrupted()
@@ -131,7 +122,7 @@ def run(args: Sequence[str], begin: Callable[[], None] = lambda: None) -> int:
         if lacking is not None:
             return _show(lacking, arguments, 3)
         _write_traceback()
-        write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
+        stdout.write_stderr("This is a fault of rlcorr, not yours.  Please open an issue with the lines above.\n")
         return 70
     finally:
         config.NOTES.reset(before)
@@ -190,7 +181,7 @@ def parsed(args: list[str]) -> int:
         require_address_space(LEAST_BYTES)
     try:
         # Help and the version are printed by typer.
-        with nullcontext() if sys.stdout is not None else redirect_stdout(ClosedStdout()):
+        with nullcontext() if sys.stdout is not None else redirect_stdout(stdout.ClosedStdout()):
             asks_for_list = args[:1] in (["-h"], ["--help"])
             # typer looks at every option of every command that it has, which takes longer than all that `explain` does.
             # Without arguments it is the same list, or a shell that asks what could come next, which takes the options.
@@ -213,8 +204,8 @@ def _interrupted() -> int:
     """Say where an interrupt left things as they were."""
     from rlcorr_cli.files.outputs import has_published
 
-    nothing = not has_published() and not has_emitted()
-    write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
+    nothing = not has_published() and not stdout.has_emitted()
+    stdout.write_stderr("Interrupted: nothing was written.\n" if nothing else "Interrupted.\n")
     return INTERRUPTED
 
 
@@ -243,7 +234,9 @@ def _write_traceback() -> None:
     """The traceback of what is being handled, line by line; a message in it may be anything."""
     import traceback
 
-    write_stderr(disarmed("\n".join(map(clean, without_secrets(traceback.format_exc()).split("\n")))))
+    stdout.write_stderr(
+        stdout.disarmed("\n".join(map(stdout.clean, without_secrets(traceback.format_exc()).split("\n"))))
+    )
 
 
 def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int:
@@ -257,9 +250,9 @@ def _show(error: RlcorrError, args: list[str], status: int | None = None) -> int
         import json
 
         document = {"error": {"message": error.message, "hint": hint, "exit_status": status}}
-        write_stderr(disarmed_json(json.dumps(document)) + "\n")
+        stdout.write_stderr(stdout.disarmed_json(json.dumps(document)) + "\n")
     else:
-        write_stderr(disarmed(f"Error: {_line(error.message)}\n{_line(hint)}".rstrip()) + "\n")
+        stdout.write_stderr(stdout.disarmed(f"Error: {_line(error.message)}\n{_line(hint)}".rstrip()) + "\n")
     return status
 
 
@@ -274,4 +267,4 @@ def _asks(args: Sequence[str], flag: str) -> bool:
 
 def _line(text: str) -> str:
     """One line without control characters: file and column names come from outside."""
-    return clean(re.sub(r"[\n\t]", " ", text))
+    return stdout.clean(re.sub(r"[\n\t]", " ", text))

@@ -6,25 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rlcorr_cli.commands.arguments import (
-    DUMPS_OR_REPORT,
-    OUTPUT,
-    TEXT,
-    TEXTS,
-    GroupBy,
-    Names,
-    Overwrite,
-    Paths,
-    computing,
-    kind_of,
-    names,
-    request,
-)
-from rlcorr_cli.commands.check import refuse_beside_report, saved
+from rlcorr_cli.commands import arguments
+from rlcorr_cli.commands.answers import check_touched, quarantines, report_files, sheet_files, written
+from rlcorr_cli.commands.check import refuse_beside_report, source_of
 from rlcorr_cli.commands.choose import HowPlanned, asks_for_plan, chosen_plan
 from rlcorr_cli.commands.compare import default_plans
-from rlcorr_cli.commands.declared import Act, Opt, takes
-from rlcorr_cli.commands.outputs import check_touched, quarantines, report_files, sheet_files, with_files, written
+from rlcorr_cli.commands.declared import Act, Opt, kind_of, takes
 from rlcorr_cli.errors import DataError, OutputError, UsageError, nearest
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.destinations import DUMP, Destination, check_run
@@ -34,33 +21,13 @@ from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show import forms
 
 if TYPE_CHECKING:
+    from rlcorr_cli.commands.arguments import Paths
     from rlcorr_cli.frameworks.chosen import ChosenPlan
     from rlcorr_cli.reading.dump import Dump
-    from rlcorr_cli.results.checked import Checked
-    from rlcorr_cli.results.compared import Comparison
-    from rlcorr_cli.results.diagnosed import DiagnosedDump
-    from rlcorr_cli.results.diffed import Diff
-    from rlcorr_cli.results.inspected import Inspected, TokenRows
+    from rlcorr_cli.records.record import Result
     from rlcorr_cli.results.report import Report
-    from rlcorr_cli.results.swept import Sweep
-    from rlcorr_cli.results.watched import Watched
-    from rlcorr_cli.results.written import Converted, Filtered
     from rlcorr_cli.runs.reading import OpenDump
     from rlcorr_cli.show.figures import Drawn
-
-    Result = (
-        Report
-        | DiagnosedDump
-        | Comparison
-        | Sweep
-        | Diff
-        | Inspected
-        | TokenRows
-        | Filtered
-        | Converted
-        | Checked
-        | Watched
-    )
 
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
@@ -139,31 +106,29 @@ def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[
 class PlotOptions(HowPlanned):
     """What `plot` takes."""
 
-    source: Annotated["Report | Paths", DUMPS_OR_REPORT] = field(kw_only=False)
+    source: Annotated["Report | Paths", arguments.DUMPS_OR_REPORT] = field(kw_only=False)
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
         Act(
             help="The picture (.png, .svg, .pdf), or a directory for several.",
             python="Or a mapping of kinds to files; None writes nothing.",
-            panel=OUTPUT,
+            panel=arguments.OUTPUT,
             flags=("--output", "-o"),
-            typed=TEXT,
             otherwise=beside_the_shell,
             metavar="PATH",
         ),
     ] = field(default=None, kw_only=False)
     kind: Annotated[
-        Names,
+        arguments.Names,
         Opt(
             help=f"{KINDS[0]} (the default), {', '.join(KINDS[1:-1])} or {KINDS[-1]}. Repeatable.",
-            panel=OUTPUT,
-            typed=TEXTS,
+            panel=arguments.OUTPUT,
             metavar="KIND",
             offers=KINDS,
         ),
     ] = ()
-    group_by: GroupBy = ()
-    overwrite: Overwrite = False
+    group_by: arguments.GroupBy = ()
+    overwrite: arguments.Overwrite = False
 
 
 @takes(PlotOptions)
@@ -173,18 +138,14 @@ def plot(options: PlotOptions) -> "Pictures":
     `source` may be a Report of `analyze(..., pictures=True)`, too.  The kind `compare` draws what `compare` says of the
     plans that it takes by itself, `diagnose` the evidence of the likely cause; a report has no such pictures.
     """
-    from rlcorr_cli.results.report import Report
     from rlcorr_cli.results.saved import refuse_undrawable
     from rlcorr_cli.show import figures
 
-    wanted = tuple(dict.fromkeys(names("kind", options.kind))) or KINDS[:1]
+    wanted = tuple(dict.fromkeys(arguments.names("kind", options.kind))) or KINDS[:1]
     for name in wanted:
         if name not in KINDS:
             raise UsageError(f"There is no kind of picture '{name}'.", f"Kinds: {', '.join(KINDS)}.")
-    reading = request("" if isinstance(options.source, Report) else options.source, options)
-    report = saved(options.source)
-    reading = reading if report is not None else with_files(reading)
-    inputs = () if isinstance(options.source, Report) else reading.files
+    report, reading, inputs = source_of(options)
     targets = {
         each: replace(place, overwrite=options.overwrite) for each, place in _targets(options.output, wanted).items()
     }
@@ -206,15 +167,15 @@ def plot(options: PlotOptions) -> "Pictures":
             chosen = chosen_plan(options)
             from rlcorr_cli.runs.reading import OpenDump
 
-            with computing(options) as compute:
+            with arguments.computing(options) as compute:
                 watch = options.watch
-                drawn = _read(
+                drawn = _pictures_of_dump(
                     wanted,
                     reading,
                     chosen,
                     lambda dump: OpenDump(dump=dump, computing=compute, watch=watch, staging=staging),
                 )
-        pictures = Pictures(_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
+        pictures = Pictures(_staged_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
     return pictures
 
@@ -224,7 +185,8 @@ def to_html(result: "Result") -> str:
     from rlcorr_cli.show import document_of
     from rlcorr_cli.show.forms import page
 
-    return page.page_html(document_of(_a_result(result)))
+    _refuse_other(result)
+    return page.page_html(document_of(result))
 
 
 def save(result: "Result | Picture", path: str | Path) -> Path:
@@ -237,7 +199,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
         return _save_picture(result, path)
     from rlcorr_cli.results.report import Report
 
-    result = _a_result(result)
+    _refuse_other(result)
     if isinstance(result, Report):
         columns = len(result.groups[0].key) if result.groups else 0
         (place,) = report_files(path, n_group_columns=columns)
@@ -246,7 +208,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
         keeps_totals = getattr(result, "totals", None) is not None
         (place,) = sheet_files(path, forms.TOTALLED_SHEETS if keeps_totals else forms.SHEETS)
         places = forms.sheet_destinations((place,), overwrite=True)
-    check_run(places, [(DUMP, path) for path in _inputs(result)])
+    check_run(places, [(DUMP, path) for path in _inputs_of(result)])
     with Outputs() as staging:
         forms.write(result, place, staging)
         staging.publish()
@@ -258,27 +220,25 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
 
     if picture.figure is None:
         raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
-    (target,) = _named(written("⟦output⟧", path), (picture.kind,)).values()
+    (target,) = _destinations_named(written("⟦output⟧", path), (picture.kind,)).values()
     target = replace(target, overwrite=True)
     check_run((target,), ())
     with Outputs() as staging:
-        staged = _picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
+        staged = _staged_picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
         staging.publish()
     assert staged.path is not None
     return staged.path
 
 
-def _a_result(result: Any) -> "Result":
-    """The result, if it is one; a UsageError if not."""
+def _refuse_other(result: Any) -> None:
+    """A UsageError of what is no result."""
     from rlcorr_cli.show import DOCUMENTS
 
     if type(result).__name__ not in DOCUMENTS:
         raise UsageError(f"That is not a result, but {kind_of(result)}.", "Take what `analyze` or `diff` returned.")
-    known: Result = result
-    return known
 
 
-def _inputs(result: "Result") -> "Iterator[str]":
+def _inputs_of(result: Any) -> Iterator[str]:
     """The files that a result is of, which it is not written over."""
     from rlcorr_cli.results.diffed import Diff
     from rlcorr_cli.results.watched import Watched
@@ -293,11 +253,8 @@ def _inputs(result: "Result") -> "Iterator[str]":
         yield from (file.path for file in report.inputs)
 
 
-def _read(
-    kinds: Sequence[str],
-    reading: ReadRequest,
-    chosen: "ChosenPlan",
-    as_read: "Callable[[Dump], OpenDump]",
+def _pictures_of_dump(
+    kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", as_read: "Callable[[Dump], OpenDump]"
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its reports first; each of the others reads it once more.
 
@@ -323,13 +280,13 @@ def _read(
                 as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
             )
             reports[grouping] = report_of(run)
-            dump = replace(dump, request=_again(dump.request))
+            dump = replace(dump, request=_read_again(dump.request))
         drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.results.compared import comparison_of
         from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
 
-        plans, whole = default_plans(), replace(_again(reading) if drawn else reading, group_by=())
+        plans, whole = default_plans(), replace(_read_again(reading) if drawn else reading, group_by=())
         dump = open_dump(whole, comparison_columns(whole, [each.plan for each in plans]))
         compared = comparison_totals(as_read(dump), plans, named=False)
         drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE)
@@ -337,12 +294,12 @@ def _read(
         from rlcorr_cli.results.diagnosed import diagnosis_of
         from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
 
-        dump = open_dump(replace(_again(reading) if drawn else reading, group_by=()), LEVELS)
+        dump = open_dump(replace(_read_again(reading) if drawn else reading, group_by=()), LEVELS)
         drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
     return drawn
 
 
-def _again(reading: ReadRequest) -> ReadRequest:
+def _read_again(reading: ReadRequest) -> ReadRequest:
     """The request of a second reading: the first has written the bad rows apart."""
     return replace(reading, bad_rows=replace(reading.bad_rows, quarantine=None))
 
@@ -353,10 +310,10 @@ def _targets(output: Any, kinds: Sequence[str]) -> dict[str, Destination]:
         return {}
     if isinstance(output, Mapping):
         return {kind: Destination(path=written("⟦output⟧", path)) for kind, path in output.items()}
-    return _named(written("⟦output⟧", output), kinds)
+    return _destinations_named(written("⟦output⟧", output), kinds)
 
 
-def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
+def _destinations_named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     """A name without a suffix is a directory for KIND.png."""
     suffix = path.suffix.lower().removeprefix(".")
     if not suffix or os.path.isdir(path):
@@ -370,7 +327,7 @@ def _named(path: Path, kinds: Sequence[str]) -> dict[str, Destination]:
     return {kinds[0]: Destination(path=path)}
 
 
-def _picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
+def _staged_picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
         return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)

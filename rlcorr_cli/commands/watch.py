@@ -8,18 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rlcorr_cli.commands.arguments import (
-    TEXT,
-    WATCHING,
-    Files,
-    HowRead,
-    computing,
-    request,
-)
+from rlcorr_cli.commands.answers import check_touched, written
+from rlcorr_cli.commands.arguments import WATCHING, Files, HowRead, computing, request
 from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
-from rlcorr_cli.commands.outputs import check_touched, written
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination, is_remote
@@ -85,18 +78,11 @@ class WatchOptions(PlanOptions, HowRead):
         Act(
             help="Where it is kept what was read, so that the next run goes on there.",
             panel=WATCHING,
-            typed=TEXT,
             metavar="FILE.rlcorr",
         ),
     ] = STATE
     tb: Annotated[
-        str | Path | None,
-        Act(
-            help="Also write each step's metrics for TensorBoard.",
-            panel=WATCHING,
-            typed=TEXT,
-            metavar="DIR",
-        ),
+        str | Path | None, Act(help="Also write each step's metrics for TensorBoard.", panel=WATCHING, metavar="DIR")
     ] = None
     exec: Annotated[
         str | None,
@@ -126,8 +112,7 @@ def watch(options: WatchOptions) -> "Watched":
     with `once`, with what was seen so far and the exit status of `check`.
     """
     from rlcorr_cli.results.policy import policy, read_rules, refuse_impossible
-    from rlcorr_cli.runs.watch import Job
-    from rlcorr_cli.runs.watch_state import alone
+    from rlcorr_cli.runs.watch import Job, alone
 
     reading = request(options.paths, options)
     if any(path == STDIN or type(path) is not str for path in reading.paths):
@@ -182,7 +167,7 @@ def _state_file(state: Any) -> Path:
 def _remembered(state: Path, reading: Any, plan: str) -> "Following":
     """What earlier runs remembered of the same job; a UsageError of another one's."""
     from rlcorr_cli.results.watched import Following
-    from rlcorr_cli.runs.watch_state import remembered
+    from rlcorr_cli.runs.watch import remembered
 
     columns = ", ".join(f"{name}={column}" for name, column in sorted(reading.columns.items()))
     asked = f"{' '.join(reading.paths)} ({', '.join(filter(None, (reading.format, columns, plan)))})"
@@ -217,7 +202,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         from rlcorr_cli.reading.listing import Listing
-        from rlcorr_cli.runs.watch_state import StateFile
+        from rlcorr_cli.runs.watch import StateFile
 
         self._file = StateFile(self.state, self.following)
         self._listing = Listing(self.job.reading.paths)

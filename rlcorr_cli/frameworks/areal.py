@@ -36,25 +36,25 @@ _MODES = ("token_mask", "token_truncate", "sequence_mask", "sequence_truncate", 
 _NEW = ("level", "action", "metric", "agg", "upper", "lower")
 
 
-def _read(config: Config) -> Plan:
+def _areal_plan(config: Config) -> Plan:
     old, new = first_key(config, (_MODE, _CAP)), first_key(config, _NEW)
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
     if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
         key = old or f"rejection_sampling.{new}"
         raise contradiction(key, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
-    weighting, rejections = _old(config) if old else _new(config) if new else (None, ())
+    weighting, rejections = _of_old_options(config) if old else _of_rejection_sampling(config) if new else (None, ())
     threshold = positive(config, "m2_threshold")
     budgets = () if threshold is None else (Budget(threshold, name="m2po"),)
     return Plan("areal", weighting, rejections, log_ratio_limit=None, budgets=budgets)
 
 
-def _new(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
+def _of_rejection_sampling(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
     level = choice(config, "level", ("token", "sequence"), "token")
     action = choice(config, "action", ("mask", "clamp"), "mask")
     metric = choice(config, "metric", tuple(_METRICS), "ratio")
     agg = choice(config, "agg", tuple(_SCOPES), "mean")
-    bounds = _bounds(config, metric)
+    bounds = _areal_bounds(config, metric)
     scope: WeightScope = "geometric" if level == "sequence" and metric == "ratio" else "token"
     if action == "clamp":
         if metric != "ratio":
@@ -66,7 +66,7 @@ def _new(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
     return Weighting(scope), (Rejection(_METRICS[metric], reduce, bounds),)
 
 
-def _bounds(config: Config, metric: str) -> Bounds:
+def _areal_bounds(config: Config, metric: str) -> Bounds:
     upper, lower = number(config, "upper", 5.0), number(config, "lower")
     if metric == "ratio" and ((upper is not None and upper <= 1) or (lower is not None and lower <= 0)):
         raise UsageError("A ratio's upper must be above 1 and its lower above 0.", "AReaL's default is upper: 5.0.")
@@ -75,7 +75,7 @@ def _bounds(config: Config, metric: str) -> Bounds:
     return Bounds(lower, upper)
 
 
-def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
+def _of_old_options(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
     mode, cap = choice(config, _MODE, _MODES, "token_mask"), positive(config, _CAP, 5.0)
     if mode == "disabled":
         return None, ()
@@ -84,7 +84,7 @@ def _old(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
     return Weighting(scope, Bounds(None, cap), "zero" if how == "mask" else "clamp"), ()
 
 
-def _to_config(plan: Plan) -> Config:
+def _areal_config(plan: Plan) -> Config:
     actor: dict[str, Any] = {}
     weighting, rejections = plan.weighting, plan.rejections
     if plan.budgets:
@@ -106,8 +106,8 @@ AREAL = Framework(
     name="AReaL",
     keys=(*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
     blocks=(("actor",),),
-    read=_read,
-    to_config=_to_config,
+    read=_areal_plan,
+    to_config=_areal_config,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),
     switches={

@@ -1,7 +1,9 @@
 """What a framework is here: how its config is known and read as a plan, and, of some, its own numbers of our totals.
 
 First the options of a config: numbers, flags and choices read from it, and what is refused.  Then Framework, of which
-each of the other modules makes one for every release that it knows; the table of all is in `read.py`.
+each of the other modules makes one for every release that it knows; the table of all is in `read.py`.  Last statistics
+over sequences that count those without a valid token, as verl and slime do: rlcorr's own leave such rows out, and
+without any valid token at all there is no statistic, None.
 """
 
 import math
@@ -17,7 +19,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
 from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
 from rlcorr_cli.totals.limits import exp
-from rlcorr_cli.totals.view import BatchMean, Numbers, Values
+from rlcorr_cli.totals.view import BatchMean, Numbers, StatisticFamily, Value, Values
 
 Config = Mapping[str, Any]
 Option = TypeVar("Option", bound=str)
@@ -406,3 +408,37 @@ def _value(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 def _under(key: str, path: tuple[str, ...]) -> bool:
     return bool(path) and key.startswith(".".join(path) + ".")
+
+
+def with_empty(mean: Value, numbers: Numbers, value: float) -> Value:
+    """A mean over non-empty sequences with the empty ones counted in at `value`."""
+    if mean is None:
+        return None
+    n, empty = numbers.sequences, numbers.sum("empty")
+    return (mean * n + value * empty) / (n + empty)
+
+
+def std_with_empty(family: StatisticFamily, numbers: Numbers, value: float) -> Value:
+    """Sample standard deviation of the sequences' means with the empty ones counted in at `value`; 0.0 of one row."""
+    n, empty = numbers.sequences, numbers.sum("empty")
+    rows = n + empty
+    if not n:
+        return None
+    if rows < 2:
+        return 0.0
+    mean = (numbers.sum(f"{family.prefix}seq") + empty * value) / rows
+    deviation = numbers.sum(f"{family.prefix}seq_dev") + empty * (value - family.centre) ** 2
+    return math.sqrt(max(deviation - rows * (mean - family.centre) ** 2, 0.0) / (rows - 1))
+
+
+def extreme(value: Value, numbers: Numbers, at_empty: float, pick: Callable[[float, float], float]) -> Value:
+    """A minimum or maximum over sequences with an empty one's value considered too."""
+    return value if value is None or not numbers.sum("empty") else pick(value, at_empty)
+
+
+def counted_empty(numbers: Numbers, framework: str, counted: str) -> tuple[str, ...]:
+    """A remark on rows without a valid token, where there are any."""
+    empty = int(numbers.sum("empty"))
+    if not empty:
+        return ()
+    return (f"Rows without a valid token: {empty:,}; {framework} counts each as {counted}.",)

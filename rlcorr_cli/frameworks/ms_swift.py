@@ -16,7 +16,7 @@ _DELTA, _LOG = "off_policy_sequence_mask_delta", "log_rollout_offpolicy_metrics"
 _MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 
 
-def _read(config: Config) -> Plan:
+def _ms_swift_plan(config: Config) -> Plan:
     mode = choice(config, _MODE, _MODES)
     high = positive(config, _THRESHOLD, 2.0)
     weighting, rejections = None, ()
@@ -38,7 +38,7 @@ def _read(config: Config) -> Plan:
     return Plan("ms-swift", weighting, rejections, limit_on="first")
 
 
-def _to_config(plan: Plan) -> Config:
+def _ms_swift_config(plan: Plan) -> Config:
     rejections, weighting = rejections_by(plan), plan.weighting
     options: dict[str, Any] = {_MODE: None}
     if weighting is not None:
@@ -65,7 +65,7 @@ MS_SWIFT = Framework(
     },
     family="rollout_importance_|off_policy_|m2_",
     signs=("rlhf_type",),
-    read=_read,
-    to_config=_to_config,
+    read=_ms_swift_plan,
+    to_config=_ms_swift_config,
     flags=True,
 )

@@ -38,10 +38,10 @@ _ON_POLICY = "force_on_policy_ratio"
 _KL = "reference_policy_kl_type"
 
 
-def _read(config: Config) -> Plan:
+def _nemo_plan(config: Config) -> Plan:
     kind = choice(config, _TYPE, ("tis", "icepop", "seq-mask-tis"))
     high, low = positive(config, _RATIO), positive(config, _MIN)
-    _check(config, kind, high, low)
+    _check_nemo(config, kind, high, low)
     rejections: list[Rejection] = []
     weighting = None
     if flag(config, _CORRECTION):
@@ -72,7 +72,7 @@ _KL_ERRORS = {
 """reference_policy_kl_type -> what two of its metrics then are of ours, where the names table has others."""
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _nemo_notes(plan: Plan) -> tuple[str, ...]:
     """What one may not expect of bypass mode."""
     if plan.mode != "bypass":
         return ()
@@ -82,7 +82,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _config_notes(config: Config) -> tuple[str, ...]:
+def _nemo_config_notes(config: Config) -> tuple[str, ...]:
     """What the kind of KL changes, which shows in no plan, and what is in no release."""
     kind = choice(config, _KL, tuple(_KL_ERRORS))
     notes = (f"{_LEVEL} is of NeMo-RL's pull request 2269, and in no release yet.",) * bool(config.get(_LEVEL))
@@ -91,7 +91,7 @@ def _config_notes(config: Config) -> tuple[str, ...]:
     return (*notes, f"{_KL}: {kind} changes no weight; NeMo-RL's {_KL_ERRORS[kind]}.")
 
 
-def _check(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
+def _check_nemo(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
     choice(config, _KL, tuple(_KL_ERRORS))
     gating, level = config.get(_GATING, "ratio"), config.get(_LEVEL)
     if gating != "ratio":
@@ -120,7 +120,7 @@ def _check(config: Config, kind: str | None, high: float | None, low: float | No
             raise contradiction(f"{_TYPE}: {kind}", option, "seq-mask-tis weighs tokens.")
 
 
-def _to_config(plan: Plan) -> Config:
+def _nemo_config(plan: Plan) -> Config:
     options: dict[str, Any] = {_CORRECTION: plan.weighting is not None}
     rejections, weighting = rejections_by(plan), plan.weighting
     if weighting is not None:
@@ -146,10 +146,10 @@ NEMO = Framework(
         "seq_logprob_error_in_loss": Switch("false", {"true": f"{_ERROR} is then of the current policy"}),
     },
     family="truncated_importance_|importance_sampling_|seq_logprob_error_|dppo_",
-    read=_read,
-    to_config=_to_config,
+    read=_nemo_plan,
+    to_config=_nemo_config,
     common=(_GATING, _LEVEL),
     others=("reference_policy_kl_penalty", _BY_TOKEN),
-    notes=_notes,
-    config_notes=_config_notes,
+    notes=_nemo_notes,
+    config_notes=_nemo_config_notes,
 )

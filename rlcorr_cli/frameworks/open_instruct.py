@@ -18,11 +18,14 @@ _OF_DIVERGENCE = f"{_MASK}_upper_bound is then one of a divergence, not of a rat
 _BOUNDS = tuple(f"{stem}_{end}_bound" for stem in (_CLAMP, _MASK) for end in ("lower", "upper"))
 
 
-def _read(config: Config) -> Plan:
+def _open_instruct_plan(config: Config) -> Plan:
     if not flag(config, _USE, True):
         return Plan("open-instruct", **_LIMIT)
     by_divergence, by_sequence = flag(config, _TV), flag(config, _SEQUENCE)
-    clamp, mask = _bounds(config, _CLAMP, 2.0), _bounds(config, _MASK, 0.0, of_ratio=not by_divergence)
+    clamp, mask = (
+        _open_instruct_bounds(config, _CLAMP, 2.0),
+        _open_instruct_bounds(config, _MASK, 0.0, of_ratio=not by_divergence),
+    )
     rejections: tuple[Rejection, ...] = ()
     if (mask.low, mask.high) != (None, None):
         if by_divergence:
@@ -35,7 +38,7 @@ def _read(config: Config) -> Plan:
 _LIMIT: dict[str, Any] = {"log_ratio_limit": 10.0, "limit_on": "first"}
 
 
-def _bounds(config: Config, stem: str, high: float, *, of_ratio: bool = True) -> Bounds:
+def _open_instruct_bounds(config: Config, stem: str, high: float, *, of_ratio: bool = True) -> Bounds:
     """Two bounds; those of a ratio lie below and above 1, as open-instruct demands."""
     ends = [number(config, f"{stem}_{end}_bound", default) for end, default in (("lower", 0.0), ("upper", high))]
     for end, value in zip(("lower", "upper"), ends, strict=True):
@@ -50,7 +53,7 @@ def _bounds(config: Config, stem: str, high: float, *, of_ratio: bool = True) ->
     return bounds
 
 
-def _to_config(plan: Plan) -> Config:
+def _open_instruct_config(plan: Plan) -> Config:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {_USE: weighting is not None}
     if weighting is None:
@@ -77,7 +80,7 @@ OPEN_INSTRUCT = Framework(
         "loss_fn": Switch("dapo cispo", {"dppo": "rho_* then bounds the current over the rollout policy"}),
     },
     family="rho_|use_rho|policy_ratio_|rollout_importance_",
-    read=_read,
-    to_config=_to_config,
+    read=_open_instruct_plan,
+    to_config=_open_instruct_config,
     flags=True,
 )

@@ -30,7 +30,7 @@ _DIVERGENCES = {"binary_kl": "binary_kl_forward", "tv": "abs_prob_gap"}
 _TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis": ("seq", "mask")}
 
 
-def _read(config: Config) -> Plan:
+def _openrlhf_plan(config: Config) -> Plan:
     new, old = first_key(config, _NEW), first_key(config, _OLD)
     if new and old:
         raise contradiction(new, old, f"{old} is of an older release: keep one kind.")
@@ -39,7 +39,7 @@ def _read(config: Config) -> Plan:
         if not flag(config, _OLD[0]) and old != _OLD[0]:
             raise contradiction(old, f"{_OLD[0]}: false", f"Set {_OLD[0]}: true, or leave {old} out.")
         level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
-        bounds = _bounds(config, _OLD[2])
+        bounds = _openrlhf_bounds(config, _OLD[2])
         if level != "off" and config.get(_LOSS) not in (None, "ppo"):
             raise contradiction(old, f"{_LOSS}: {config[_LOSS]}", "That release corrects ppo alone.")
     else:
@@ -47,7 +47,7 @@ def _read(config: Config) -> Plan:
         level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq"), "off")
         mode = choice(config, _NEW[1], ("mask", "clip"), "mask")
         gating = choice(config, _NEW[2], ("ratio", *_DIVERGENCES), "ratio")
-        bounds = _bounds(config, _NEW[3])
+        bounds = _openrlhf_bounds(config, _NEW[3])
         if gating != "ratio" and level != "off":
             return _by_divergence(gating, level, mode, bounds)
     if level == "off":
@@ -70,7 +70,7 @@ def _by_divergence(gating: str, level: str, mode: str, bounds: Bounds) -> Plan:
     return Plan("openrlhf", Weighting("token"), (rejection,), log_ratio_limit=None)
 
 
-def _bounds(config: Config, key: str) -> Bounds:
+def _openrlhf_bounds(config: Config, key: str) -> Bounds:
     """Two numbers, or a high one alone: as a list, or as the command line has them."""
     threshold: Any = config.get(key, [0.5, 5.0])
     parts: list[Any] = list(threshold) if isinstance(threshold, (list, tuple)) else str(threshold).split()
@@ -80,7 +80,7 @@ def _bounds(config: Config, key: str) -> Bounds:
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 
-def _to_config(plan: Plan) -> Config:
+def _openrlhf_config(plan: Plan) -> Config:
     weighting, geometric = plan.weighting, rejections_by(plan).get(("ratio", "seq_mean"))
     if weighting is None:
         return under("algo.advantage", {_NEW[0]: "off"})
@@ -103,7 +103,7 @@ OPENRLHF = Framework(
     common=(_LOSS,),
     switches={_LOSS: Switch("ppo gspo cispo reinforce")},
     family="is_correction_|vllm_is_|use_mispo|mispo_",
-    read=_read,
-    to_config=_to_config,
+    read=_openrlhf_plan,
+    to_config=_openrlhf_config,
     flags=True,
 )

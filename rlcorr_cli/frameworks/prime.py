@@ -29,7 +29,7 @@ _PAIRS = {"token": (0.125, 8.0), "geo": (0.1, 10.0), "sequence": (0.0, 100.0)}
 _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high"))
 
 
-def _read(config: Config) -> Plan:
+def _prime_plan(config: Config) -> Plan:
     first_keys = {keys: first_key(config, keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
     kind = choice(config, "type", ("default", "ipo", "kpop"))
     own = ((_IPO, "ipo"), (_KPOP, "kpop"), (_LEGACY, "legacy"))
@@ -82,7 +82,7 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
     return tuple(rejections)
 
 
-def _to_config(plan: Plan) -> Config:
+def _prime_config(plan: Plan) -> Config:
     rejections = rejections_by(plan)
     masks, gap = dppo_bounds(plan, "prob_gap"), rejections.get(("prob_gap", "token"))
     options: dict[str, Any] = {"type": "default"}
@@ -107,8 +107,8 @@ PRIME = Framework(
     name="prime-rl",
     keys=("type", *_DPPO, *_IPO, *_KPOP, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),
-    read=_read,
-    to_config=_to_config,
+    read=_prime_plan,
+    to_config=_prime_config,
     toml=True,
     common=("type", "eps", "geo_mask_low", "geo_mask_high"),
     switches={"ratio_type": Switch("token", {"sequence": "the masks are then of sequences' ratios"})},

@@ -20,9 +20,7 @@ from rlcorr_cli.frameworks.roll import ROLL
 from rlcorr_cli.frameworks.skyrl import SKYRL
 from rlcorr_cli.frameworks.slime import SLIME, SLIME_RUN
 from rlcorr_cli.frameworks.trl import TRL
-from rlcorr_cli.frameworks.verl import VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9
-from rlcorr_cli.frameworks.verl_mismatch import VERL_MISMATCH
-from rlcorr_cli.frameworks.verl_run import VERL
+from rlcorr_cli.frameworks.verl import VERL, VERL_0_6, VERL_0_7, VERL_0_8, VERL_0_9, VERL_MISMATCH
 from rlcorr_cli.frameworks.xtuner import XTUNER
 from rlcorr_cli.plans.files import load, objective_block, plan_from_dict
 from rlcorr_cli.plans.objective import CLIPPED, ObjectiveName

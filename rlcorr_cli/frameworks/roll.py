@@ -37,7 +37,7 @@ _VARIANTS = {
 _PLAIN = ("vanilla", "ppo", "reinforce")
 
 
-def _read(config: Config) -> Plan:
+def _roll_plan(config: Config) -> Plan:
     weighting, rejections = _weighting(config), _rejections(config)
     variant = choice(config, "pg_variant", (*_VARIANTS, *_PLAIN))
     if variant in _VARIANTS:
@@ -98,7 +98,7 @@ def _block(block: Any, where: str, keys: tuple[str, ...]) -> Config:
     return block
 
 
-def _to_config(plan: Plan) -> Config:
+def _roll_config(plan: Plan) -> Config:
     options: dict[str, Any] = {"is_weight": {"enabled": False}}
     weighting = plan.weighting
     if weighting is not None and weighting.of == "drift":
@@ -120,8 +120,8 @@ ROLL = Framework(
     name="ROLL",
     keys=("is_weight", "filters", "pg_variant"),
     blocks=(("actor_train",),),
-    read=_read,
-    to_config=_to_config,
+    read=_roll_plan,
+    to_config=_roll_config,
     own=(("train_infer_correction",),),
     common=("filters",),
     switches={"importance_sampling": Switch("token seq")},

@@ -43,7 +43,7 @@ _OUTSIDE = (_OLD, _CAP, _LOSS, "dppo_type", "delta_low", "delta_high")
 _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 
-def _read(config: Config) -> Plan:
+def _skyrl_plan(config: Config) -> Plan:
     weighting = None
     kind: WeightScope | None = choice(config, "tis_ratio_type", ("token", "sequence"))
     if flag(config, _OLD):
@@ -89,7 +89,7 @@ def _dppo(config: Config) -> tuple[Rejection, ...]:
     return dppo(_DIVERGENCES[kind], low, high, of="total", losing="negative")
 
 
-def _to_config(plan: Plan) -> Config:
+def _skyrl_config(plan: Plan) -> Config:
     rejections, weighting = rejections_by(plan), plan.weighting
     options: dict[str, Any] = {"tis_ratio_type": None}
     if weighting is not None and weighting.of == "mismatch" and weighting.scope in _HIGH:
@@ -114,7 +114,7 @@ def _to_config(plan: Plan) -> Config:
     return under("trainer.algorithm", algorithm)
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _skyrl_notes(plan: Plan) -> tuple[str, ...]:
     """What differs where a token mask stands beside what SkyRL computes on the tokens that it leaves."""
     if all(rejection.name != "token" for rejection in plan.rejections):
         return ()
@@ -148,10 +148,10 @@ SKYRL = Framework(
         ),
         "cispo_anchor": Switch("old", {"rollout": "its ratio is that of ⟦objective cispo⟧ ⟦mode bypass⟧"}),
     },
-    read=_read,
-    to_config=_to_config,
+    read=_skyrl_plan,
+    to_config=_skyrl_config,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
     common=("geo_mask_low", "geo_mask_high", _OLD, _LOSS, "delta_low", "delta_high"),
     outside=_OUTSIDE,
-    notes=_notes,
+    notes=_skyrl_notes,
 )

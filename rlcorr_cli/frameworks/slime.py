@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.empty_rows import counted_empty, with_empty
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
@@ -22,12 +21,14 @@ from rlcorr_cli.frameworks.framework import (
     checked,
     choice,
     contradiction,
+    counted_empty,
     flag,
     key_of,
     number,
     positive,
     ratio_level,
     rejections_by,
+    with_empty,
 )
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
@@ -53,9 +54,9 @@ KEYS = (
 _BATCH_MEAN = BatchMean(counts_empty=True, smallest=1e-8)
 
 
-def _read(config: Config) -> Plan:
+def _slime_plan(config: Config) -> Plan:
     checked(config, KEYS, "slime")
-    bounds = _bounds(config)
+    bounds = _slime_bounds(config)
     rejections = _rejected(config, bounds) if flag(config, "use_rs") else ()
     if not flag(config, "use_tis", True):
         return Plan("slime")
@@ -80,7 +81,7 @@ def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
     return (Rejection("ratio", LEVELS[scope], own, "rs"), *(() if threshold is None else (veto(threshold),)))
 
 
-def _bounds(config: Config) -> Bounds:
+def _slime_bounds(config: Config) -> Bounds:
     high = positive(config, "tis_upper_bound", 2.0)
     if high is None:
         raise UsageError("slime needs tis_upper_bound.", "For example tis_upper_bound: 2.0.")
@@ -88,7 +89,7 @@ def _bounds(config: Config) -> Bounds:
     return Bounds(1 / high if low is None else low, high)
 
 
-def _write(numbers: Numbers, plan: Plan) -> Values:
+def _slime_metrics(numbers: Numbers, plan: Plan) -> Values:
     over = numbers.under(f"{ROLLOUT}.") if numbers.has(f"{ROLLOUT}.{EMPTY}") else numbers
     values = evaluated((metric for metric in METRICS if metric.name in SLIME_SAME_NAMES), over)
     # Averaged over each sequence's tokens, b - a is the log-perplexity difference.
@@ -145,13 +146,13 @@ def _rejections(numbers: Numbers, plan: Plan) -> Values:
     return values
 
 
-def _config_notes(config: Config) -> tuple[str, ...]:
+def _slime_config_notes(config: Config) -> tuple[str, ...]:
     if flag(config, "use_tis", True) or not flag(config, "use_rs"):
         return ()
     return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _slime_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on what the averages are over."""
     if not numbers.has(f"{ROLLOUT}.{EMPTY}"):
         return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
@@ -169,12 +170,12 @@ def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
 _FLAGS = ("tis_clip", "tis_clip_low", "custom_tis_function_path", "use_opsm", "opsm_delta", "use_rollout_logprobs")
 
 
-def _read_run(config: Config) -> Plan:
+def _slime_run_plan(config: Config) -> Plan:
     """The plan of a run's flags, with the options of mis.py where they stand beside."""
     own = {key: value for key, value in config.items() if key in KEYS}
     plan = Plan("slime", log_ratio_limit=None)
     if any(key != "use_tis" for key in own):
-        plan = _read(own)
+        plan = _slime_plan(own)
     elif flag(own, "use_tis"):
         low, high = number(config, "tis_clip_low", 0.0), positive(config, "tis_clip", 2.0)
         function = config.get("custom_tis_function_path")
@@ -191,7 +192,7 @@ def _read_run(config: Config) -> Plan:
     return replace(plan, mode="bypass") if flag(config, "use_rollout_logprobs") else plan
 
 
-def _to_config(plan: Plan) -> Config:
+def _slime_config(plan: Plan) -> Config:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {"use_tis": weighting is not None}
     masks = rejections.get(("k1", "seq_mean"))
@@ -221,9 +222,9 @@ SLIME_RUN = Framework(
     name="slime",
     keys=(*KEYS, *_FLAGS),
     blocks=(("custom_config",), ("mis",)),
-    read=_read_run,
-    to_config=_to_config,
-    config_notes=lambda config: _config_notes(config) if "use_rs" in config else (),
+    read=_slime_run_plan,
+    to_config=_slime_config,
+    config_notes=lambda config: _slime_config_notes(config) if "use_rs" in config else (),
     switches={
         "loss_type": Switch(
             "policy_loss",
@@ -244,10 +245,10 @@ SLIME = Framework(
     name="slime",
     keys=KEYS,
     blocks=(("custom_config",), ("mis",)),
-    read=_read,
-    write=_write,
+    read=_slime_plan,
+    write=_slime_metrics,
     batch_mean=_BATCH_MEAN,
     by_rollout=True,
-    config_notes=_config_notes,
-    remarks=_remarks,
+    config_notes=_slime_config_notes,
+    remarks=_slime_remarks,
 )

@@ -29,7 +29,7 @@ MODES: dict[str, tuple[WeightScope, Outside]] = {
 }
 
 
-def _read(config: Config) -> Plan:
+def _trl_plan(config: Config) -> Plan:
     high, low = _high(config), number(config, f"{_PREFIX}_clip_min")
     weighting = None
     if flag(config, f"{_PREFIX}_correction", True):
@@ -51,7 +51,7 @@ def _high(config: Config) -> float | None:
     return number(config, old if capped else new, 3.0)
 
 
-def _to_config(plan: Plan) -> Config:
+def _trl_config(plan: Plan) -> Config:
     options: dict[str, Any] = {f"{_PREFIX}_correction": plan.weighting is not None}
     if plan.weighting is not None:
         mode = key_of(MODES, (plan.weighting.scope, plan.weighting.outside))
@@ -77,6 +77,6 @@ TRL = Framework(
         "importance_sampling_level": Switch("token sequence sequence_token"),
     },
     family="vllm_importance_sampling_|off_policy_|divergence_",
-    read=_read,
-    to_config=_to_config,
+    read=_trl_plan,
+    to_config=_trl_config,
 )

@@ -1,6 +1,7 @@
-"""verl's rollout_corr_helper of 0.6.1, 0.7.1, 0.8.0 and 0.9.1: config keys and plans; `verl_metrics.py` has names.
+"""verl: rollout_corr_helper of 0.6.1, 0.7.1, 0.8.0 and 0.9.1, what was before it, and a run's config without a profile.
 
-What differs from the canonical definitions, all of it verl's own:
+First each release's config keys and plans; `verl_metrics.py` has names.  What differs there from the canonical
+definitions, all of it verl's own:
 * empty sequences are counted in sequence means: as weight 0, perplexity 1, difference 0, product ratio 1;
 * std and ESS are of weights clamped into [1/C, C] (0.6, 0.7) and taken over tokens, whatever the scope;
 * extremes of sequence ratios are exp(min(max S, 20)) and exp(min S), not limited from below;
@@ -13,6 +14,15 @@ What differs from the canonical definitions, all of it verl's own:
 
 The numbers are those of verl's helper in float64.  verl runs it in float32, and 0.6.1, and 0.7.1 with its legacy
 workers, log other values under the names of the 13 diagnostics: see `_ACTORS`.
+
+Then verl-mismatch, the mismatch_helper of 2025-10 (`mismatch/` metrics), before it was renamed rollout correction.  One
+ratio at one level (token, sequence, geometric) is either truncated from above or, in mask mode, left raw while what
+lies outside [low, high] is masked.  Diagnostics carry `mismatch_` and there is no chi2.
+
+Last the config of a run, read without a profile: its rollout correction and its DPPO losses, by our own numbers.
+algorithm.rollout_correction is read as the newest release that knows its options does.  policy_loss.loss_mode dppo_tv
+and dppo_kl mask tokens whose divergence has passed clip_ratio_low or _high in their advantage's direction, and weigh
+the others by current / old, at most clip_ratio_c; other modes are objectives, or refused.
 """
 
 import math
@@ -21,12 +31,15 @@ from functools import partial
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.empty_rows import counted_empty
 from rlcorr_cli.frameworks.framework import (
     Config,
     Framework,
+    Switch,
     checked,
     choice,
+    contradiction,
+    counted_empty,
+    dppo_bounds,
     flag,
     key_of,
     number,
@@ -34,11 +47,12 @@ from rlcorr_cli.frameworks.framework import (
     ratio_level,
     scalar,
     under,
+    with_empty,
 )
-from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, write
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, veto
+from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, off_policy, ratio_family, veto_metrics, write
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, dppo, veto
 from rlcorr_cli.totals.limits import exp
-from rlcorr_cli.totals.view import Numbers, family_of
+from rlcorr_cli.totals.view import Numbers, Values, family_of
 
 MODE_KEYS = (
     "bypass_old_logprob_for_rollout",
@@ -199,7 +213,7 @@ def _positive(text: str, where: str) -> float:
     return positive({where: text}, where) or 0.0
 
 
-def _to_config(release: Release, plan: Plan) -> Config:
+def _verl_config(release: Release, plan: Plan) -> Config:
     weighting = plan.weighting
     options: dict[str, Any] = {"rollout_is": None if weighting is None else weighting.scope}
     if weighting is not None:
@@ -252,7 +266,7 @@ _ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of it
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _verl_notes(plan: Plan) -> tuple[str, ...]:
     """What a user of a plan should know about verl."""
     notes = list(inverse_notes(plan))
     if any(not rejection.applied for rejection in plan.rejections):
@@ -264,7 +278,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _config_notes(release: Release, config: Config) -> tuple[str, ...]:
+def _verl_config_notes(release: Release, config: Config) -> tuple[str, ...]:
     """What 0.6.1 reads in bypass mode without use_policy_gradient and does nothing with."""
     mode = read_mode(config)
     if release.rejects_by != "ratio" or (mode["mode"], mode["loss"]) != ("bypass", "ppo_clip"):
@@ -274,7 +288,7 @@ def _config_notes(release: Release, config: Config) -> tuple[str, ...]:
     return (f"verl 0.6.1 does nothing with {' and '.join(keys)}: {reason}.",) if keys else ()
 
 
-def _remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
+def _verl_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on verl's numbers of these data, and on how far a run's own may lie from them."""
     remarks = [
         "These are the numbers of verl's helper in float64. A run's own are of float32: some differ by about 1e-5 of "
@@ -312,11 +326,11 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
         blocks=BLOCKS,
         read=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
         write=partial(write, release),
-        to_config=partial(_to_config, release),
+        to_config=partial(_verl_config, release),
         batch_mean=batch_mean(release),
-        notes=_notes,
-        config_notes=partial(_config_notes, release),
-        remarks=_remarks,
+        notes=_verl_notes,
+        config_notes=partial(_verl_config_notes, release),
+        remarks=_verl_remarks,
     )
 
 
@@ -324,3 +338,152 @@ VERL_0_6 = _profile(Release("verl-0.6", "ratio", "raw"), KEYS_0_6)
 VERL_0_7 = _profile(Release("verl-0.7", "divergences", "raw"), KEYS_0_7)
 VERL_0_8 = _profile(Release("verl-0.8", "divergences", "applied", sequence_fractions="applied"), KEYS_0_7)
 VERL_0_9 = _profile(Release("verl-0.9", "divergences", "applied"), KEYS_0_7)
+
+
+MISMATCH_KEYS = (
+    "rollout_is_level",
+    "rollout_is_mode",
+    "rollout_is_threshold",
+    "rollout_is_threshold_lower",
+    "rollout_is_veto_threshold",
+)
+
+
+def _mismatch_plan(config: Config) -> Plan:
+    checked(config, MISMATCH_KEYS, "verl-mismatch")
+    scope = ratio_level(config, "rollout_is_level", "token")
+    mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
+    high = positive(config, "rollout_is_threshold")
+    if high is None:
+        raise UsageError("verl-mismatch needs rollout_is_threshold.", "For example rollout_is_threshold: 2.0.")
+    low = number(config, "rollout_is_threshold_lower")
+    bounds = Bounds(1 / high if low is None else low, high)
+    threshold = positive(config, "rollout_is_veto_threshold")
+    vetoes = () if threshold is None else (veto(threshold),)
+    if mode == "truncate":
+        return Plan("verl-mismatch", Weighting(scope, bounds, "cap"), vetoes)
+    return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))
+
+
+def _mismatch_metrics(numbers: Numbers, plan: Plan) -> Values:
+    masks = [r for r in plan.rejections if r.name == "is"]
+    assert plan.weighting is not None
+    token_scope = plan.weighting.scope == "token"
+    bounds = masks[0].bounds if masks else plan.weighting.bounds
+    family = family_of(numbers, "rs.is." if masks else "weight.", token_scope, 1.0)
+    values = {f"rollout_is_{name}": value for name, value in ratio_family(family, numbers, bounds).items()}
+    if plan.weighting.scope == "geometric":
+        # This release counts sequences at the sequence level only; the geometric level falls to tokens.
+        values["rollout_is_ratio_fraction_high"] = family.per_token("tok_high")
+        values["rollout_is_ratio_fraction_low"] = family.per_token("tok_low")
+    if masks:
+        values["rollout_is_masked_fraction"] = family.per_token("masked")
+        values["rollout_is_seq_masked_fraction"] = with_empty(family.per_sequence("seq_masked"), numbers, 0.0)
+    values |= veto_metrics(numbers, plan)
+    diagnostics = {f"mismatch_{name}": value for name, value in off_policy(numbers).items() if "chi2" not in name}
+    return {f"mismatch/{name}": value for name, value in (values | diagnostics).items()}
+
+
+VERL_MISMATCH = Framework(
+    name="verl-mismatch",
+    keys=MISMATCH_KEYS,
+    blocks=(("algorithm",), ("algorithm", "rollout_correction")),
+    read=_mismatch_plan,
+    write=_mismatch_metrics,
+    remarks=lambda numbers, plan: counted_empty(
+        numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences"
+    ),
+)
+
+
+_DPPO_STATISTICS = {"dppo_tv": "prob_gap", "dppo_kl": "binary_kl_signed"}
+_LOSS = ("loss_mode", *(f"clip_ratio{end}" for end in ("", "_low", "_high", "_c")), "tau_pos", "tau_neg")
+_ACTOR = ("actor_rollout_ref", "actor")
+
+
+def _verl_run_plan(config: Config) -> Plan:
+    plan = replace(_run_release(config).read(_correction(config)), name="verl")
+    mode = str(config.get("loss_mode"))
+    if mode == "bypass_mode" and plan.mode != "bypass":
+        raise contradiction("policy_loss.loss_mode: bypass_mode", "bypass_mode: false", "Set bypass_mode: true.")
+    if mode == "sapo" and (config.get("tau_pos") or 1.0, config.get("tau_neg") or 1.05) != (1.0, 1.05):
+        raise UsageError("verl's sapo is read with tau_pos: 1.0 and tau_neg: 1.05 alone.", "Leave tau_* out.")
+    statistic = _DPPO_STATISTICS.get(mode)
+    if statistic is None:
+        return replace(plan, loss="reinforce") if mode == "gpg" else plan
+    if plan.weighting is not None:
+        raise contradiction(
+            "rollout_correction.rollout_is",
+            f"policy_loss.loss_mode: {config['loss_mode']}",
+            "DPPO's loss has weights of its own, and a plan has one kind: read each in a file of its own.",
+        )
+    both = positive(config, "clip_ratio", 0.2)
+    low, high = (positive(config, f"clip_ratio_{end}", both) for end in ("low", "high"))
+    if low is None or high is None:
+        raise UsageError("DPPO needs clip_ratio_low and clip_ratio_high.", "For example 0.05 for both.")
+    masks = dppo(statistic, low, high, of="drift")
+    ratio = Weighting("token", Bounds(None, positive(config, "clip_ratio_c", 3.0)), of="drift")
+    return replace(plan, weighting=ratio, rejections=(*plan.rejections, *masks), loss="reinforce")
+
+
+def _correction(config: Config) -> Config:
+    return {key: value for key, value in config.items() if key in KEYS_0_6}
+
+
+def _run_release(config: Config) -> Framework:
+    """The newest release that knows the options."""
+    try:
+        VERL_0_9.read(_correction(config))
+    except UsageError:
+        try:
+            VERL_0_6.read(_correction(config))
+        except UsageError:
+            return VERL_0_9
+        return VERL_0_6
+    return VERL_0_9
+
+
+def _run_notes(config: Config) -> tuple[str, ...]:
+    correction = _correction(config)
+    if not correction:
+        return ()
+    release = _run_release(config)
+    read = f"read as {release.name} does, with rlcorr's own numbers; --profile {release.name} gives verl's."
+    return (read, *release.notes(release.read(correction)), *release.config_notes(correction))
+
+
+def _run_config(plan: Plan) -> Config | None:
+    """DPPO's losses; what the releases have is written by their profiles."""
+    for mode, statistic in _DPPO_STATISTICS.items():
+        masks = dppo_bounds(plan, statistic)
+        if masks is not None and plan.weighting:
+            bounds = {"clip_ratio_low": masks[0], "clip_ratio_high": masks[1]}
+            options = {"policy_loss": {"loss_mode": mode}, **bounds, "clip_ratio_c": plan.weighting.bounds.high}
+            bypass = under("algorithm.rollout_correction", {"bypass_mode": True}) if plan.mode == "bypass" else {}
+            return under(".".join(_ACTOR), options) | bypass
+    return None
+
+
+VERL = Framework(
+    name="verl",
+    keys=(*KEYS_0_6, *_LOSS),
+    blocks=(_ACTOR, (*_ACTOR, "policy_loss")),
+    read=_verl_run_plan,
+    to_config=_run_config,
+    own=BLOCKS,
+    switches={
+        "loss_mode": Switch(
+            "vanilla bypass_mode dppo_tv dppo_kl gspo sapo cispo gpg dro",
+            {
+                "cppo": "of pull request 6731, it masks tokens by their position and by the tokens before",
+                "geo_mean": "GMPO clips each token within a sequence's mean, which no objective here does",
+                "clip_cov kl_cov": "it picks tokens by a covariance, which no objective here does",
+                "flow_grpo": "it is a loss of diffusion models, not of tokens",
+            },
+        )
+    },
+    common=("rollout_is", "rollout_is_threshold", "loss_type", *_LOSS),
+    outside=_LOSS,
+    others=("kl_loss_type",),
+    config_notes=_run_notes,
+)

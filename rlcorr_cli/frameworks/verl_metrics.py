@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from rlcorr_cli.frameworks.empty_rows import extreme, std_with_empty, with_empty
+from rlcorr_cli.frameworks.framework import extreme, std_with_empty, with_empty
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import diagnostics
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting

@@ -41,7 +41,7 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
                 framework=framework.name,
                 text="\n".join(_toml(config) if framework.toml else _yaml(config)),
                 flags=" ".join(_flags(config)) if framework.flags else "",
-                notes=(*_notes(plan, found), *framework.notes(found)),
+                notes=(*_notes_on_written(plan, found), *framework.notes(found)),
             )
     return None
 
@@ -61,7 +61,7 @@ def _called(name: str) -> tuple[Framework, ...]:
     return (*releases, *found)
 
 
-def _notes(plan: Plan, found: Plan) -> tuple[str, ...]:
+def _notes_on_written(plan: Plan, found: Plan) -> tuple[str, ...]:
     """What the framework does otherwise where log-ratios are far out."""
     if plan.log_ratio_limit == found.log_ratio_limit:
         return ()

@@ -15,10 +15,10 @@ _KEYS = tuple(f"rollout_is_{end}" for end in ("level", "mode", "threshold", "mas
 _LEVEL, _MODE, _THRESHOLD, _MASK, _VETO = _KEYS
 
 
-def _read(config: Config) -> Plan:
+def _xtuner_plan(config: Config) -> Plan:
     scope = ratio_level(config, _LEVEL, "token")
     mode = choice(config, _MODE, ("truncate", "mask", "both"), "truncate")
-    bounds, mask, veto = (_bounds(config, key) for key in (_THRESHOLD, _MASK, _VETO))
+    bounds, mask, veto = (_xtuner_bounds(config, key) for key in (_THRESHOLD, _MASK, _VETO))
     weighting, rejections = None, []
     if bounds is not None:
         weighting = Weighting(scope, Bounds() if mode == "mask" else bounds)
@@ -32,7 +32,7 @@ def _read(config: Config) -> Plan:
     return Plan("xtuner", weighting, tuple(rejections))
 
 
-def _bounds(config: Config, key: str) -> Bounds | None:
+def _xtuner_bounds(config: Config, key: str) -> Bounds | None:
     """A pair [upper, lower]."""
     pair = config.get(key)
     if pair is None:
@@ -46,7 +46,7 @@ def _bounds(config: Config, key: str) -> Bounds | None:
     return Bounds(low, high)
 
 
-def _to_config(plan: Plan) -> Config:
+def _xtuner_config(plan: Plan) -> Config:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {_THRESHOLD: None}
     if weighting is not None:
@@ -71,8 +71,8 @@ XTUNER = Framework(
     name="xtuner",
     keys=_KEYS,
     blocks=(),
-    read=_read,
-    to_config=_to_config,
+    read=_xtuner_plan,
+    to_config=_xtuner_config,
     own=(("rollout_is",),),
     common=_KEYS,
     shared=(("rollout_is",),),

@@ -20,8 +20,7 @@ import numpy as np
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.pickled import HINT as NOT_RUN
-from rlcorr_cli.layouts.pickled import Global, UnbuiltObject, unpickle
+from rlcorr_cli.layouts.pickled import HINT as NOT_RUN, Global, UnbuiltObject, unpickle
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, REBUILT, TENSORS, Array, array, of_bytes, past_storage, scalar
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_whole

@@ -77,7 +77,7 @@ def read_bytes(path: str, most_bytes: int = MOST_BYTES) -> bytes:
             with files.open(place) as file:
                 content = file.read(min(most_bytes + 1, files.status(place).n_bytes))
         else:
-            content = _read(place, most_bytes + 1)
+            content = _regular_file(place, most_bytes + 1)
     except OSError as error:
         raise UsageError(f"{error.strerror or error}.", "Name a file that can be read.") from None
     except DataError as error:  # of a store, which begins with the file's name
@@ -95,7 +95,7 @@ def read_text(path: str, most_bytes: int = MOST_BYTES) -> str:
         raise UsageError(f"byte {error.start:,} is not UTF-8.", "Save it as UTF-8.") from None
 
 
-def _read(path: str, n_bytes: int) -> bytes:
+def _regular_file(path: str, n_bytes: int) -> bytes:
     """The first bytes of a regular file."""
     # Opening a pipe would wait for someone to write to it, were it not for O_NONBLOCK.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -29,19 +29,7 @@ from typing import Any, get_args, get_type_hints
 
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import located
-from rlcorr_cli.plans.documents import (
-    LARGEST_INTEGER,
-    MOST_DEPTH,
-    MOST_VALUES,
-    Document,
-    not_valid,
-    parse_json,
-    read_text,
-    too_deep,
-    too_large,
-    too_many,
-    twice,
-)
+from rlcorr_cli.plans import documents
 from rlcorr_cli.plans.objective import Aggregation, Denominator, ObjectiveBlock, ObjectiveChoice
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Weighting
 from rlcorr_cli.records.record import Record
@@ -93,7 +81,7 @@ def load(path: str, what: str = "plan file", records: str = RECORDS) -> tuple[di
     if suffix not in SUFFIXES:
         raise UsageError(f"{path}: cannot tell a {what}'s format.", "Call it .toml, .yaml or .json.")
     try:
-        text = read_text(path)
+        text = documents.read_text(path)
     except UsageError as error:
         raise UsageError(f"Cannot read the {what} {path}: {error.what}", error.do) from None
     try:
@@ -125,15 +113,15 @@ def objective_block(data: Any) -> ObjectiveBlock:
     return ObjectiveBlock(**data)
 
 
-def parse(text: str, suffix: str) -> Document:
+def parse(text: str, suffix: str) -> documents.Document:
     """What a text in TOML, YAML or JSON, or a launch script, holds, as plain values within the limits."""
     try:
         if suffix == ".toml":
-            document = Document(_toml(text))
+            document = documents.Document(_toml(text))
         elif suffix == ".json":
-            document = Document(parse_json(text))
+            document = documents.Document(documents.parse_json(text))
         elif suffix == ".sh":
-            from rlcorr_cli.plans.launch_scripts import parse_script
+            from rlcorr_cli.plans.yaml_files import parse_script
 
             document = parse_script(text)
         else:
@@ -142,7 +130,7 @@ def parse(text: str, suffix: str) -> Document:
 
             document = parse_yaml(text)
     except RecursionError:
-        raise too_deep() from None
+        raise documents.too_deep() from None
     _check_size(document.data)
     return document
 
@@ -159,19 +147,19 @@ def _toml(text: str) -> dict[str, Any]:
             number = int(again[1] or len(lines))
             key, equals, _ = lines[number - 1].partition("=")
             if equals:
-                raise twice(key.strip(), number) from None
-        raise not_valid("TOML", error) from None
+                raise documents.twice(key.strip(), number) from None
+        raise documents.not_valid("TOML", error) from None
 
 
 def _check_size(data: Any) -> None:
     """Refuse values that are more, deeper or larger than the limits."""
     for n_values, (depth, value) in enumerate(_walk(data), 1):
-        if n_values > MOST_VALUES:
-            raise too_many()
-        if depth > MOST_DEPTH:
-            raise too_deep()
-        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise too_large()
+        if n_values > documents.MOST_VALUES:
+            raise documents.too_many()
+        if depth > documents.MOST_DEPTH:
+            raise documents.too_deep()
+        if isinstance(value, int) and abs(value) > documents.LARGEST_INTEGER:
+            raise documents.too_large()
 
 
 def _walk(data: Any) -> Iterator[tuple[int, Any]]:

@@ -24,8 +24,8 @@ from rlcorr_cli.plans.plan import (
     Scope,
     Weighting,
     WeightScope,
+    veto as veto_rejection,
 )
-from rlcorr_cli.plans.plan import veto as veto_rejection
 
 Side = Literal["both", "low", "high"]
 FlagOutside = Literal["clamp", "zero"]

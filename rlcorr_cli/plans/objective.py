@@ -106,39 +106,6 @@ class Objective(Record):
         if self.beta is not None and not 0 < self.beta < math.inf:
             raise UsageError(f"beta should be above 0, not {self.beta:g}.", "Such as 0.05.")
 
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        name: ObjectiveName | None = None,
-        *,
-        clip_low: float | None = None,
-        clip_high: float | None = None,
-        dual_clip: float | None = None,
-        aggregation: Aggregation | None = None,
-        loss_constant: float | None = None,
-        denominator: Denominator = "kept",
-        beta: float | None = None,
-    ) -> "Objective":
-        """The objective of a plan: of its loss and in its mode, where nothing else is asked for."""
-        name = name or ("reinforce" if plan.loss == "reinforce" else "ppo")
-        if name not in DEFAULT_CLIPS:
-            raise not_one_of("⟦objective⟧", name, get_args(ObjectiveName))
-        if name not in CLIPPED and not (clip_low is None and clip_high is None):
-            raise UsageError(f"{name} has no ratio to clip.", "Leave ⟦clip_low⟧ and ⟦clip_high⟧ out, or take ppo.")
-        low, high = DEFAULT_CLIPS[name]
-        return cls(
-            name=name,
-            mode=plan.mode,
-            clip_low=low if clip_low is None else clip_low,
-            clip_high=high if clip_high is None else clip_high,
-            dual_clip=dual_clip,
-            aggregation=aggregation or ("seq-mean-token-mean" if name == "gspo" else "token-mean"),
-            loss_constant=loss_constant,
-            denominator=denominator,
-            beta=DRO_BETA if name == "dro" and beta is None else beta,
-        )
-
     @property
     def clips(self) -> bool:
         """Whether its clips have a part in it."""
@@ -192,15 +159,23 @@ class ObjectiveBlock:
         return replace(other or ObjectiveBlock(), **asked)
 
     def of(self, plan: Plan) -> Objective:
-        """The objective of a plan."""
-        return Objective.of(
-            plan,
-            None if self.name in (None, "auto") else self.name,
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
+        """The objective of a plan: of its loss and in its mode, where nothing else is asked for."""
+        name = self.name
+        if name is None or name == "auto":
+            name = "reinforce" if plan.loss == "reinforce" else "ppo"
+        if name not in DEFAULT_CLIPS:
+            raise not_one_of("⟦objective⟧", name, get_args(ObjectiveName))
+        if name not in CLIPPED and not (self.clip_low is None and self.clip_high is None):
+            raise UsageError(f"{name} has no ratio to clip.", "Leave ⟦clip_low⟧ and ⟦clip_high⟧ out, or take ppo.")
+        low, high = DEFAULT_CLIPS[name]
+        return Objective(
+            name=name,
+            mode=plan.mode,
+            clip_low=low if self.clip_low is None else self.clip_low,
+            clip_high=high if self.clip_high is None else self.clip_high,
             dual_clip=self.dual_clip,
-            aggregation=self.aggregation,
+            aggregation=self.aggregation or ("seq-mean-token-mean" if name == "gspo" else "token-mean"),
             loss_constant=self.loss_constant,
             denominator=self.denominator or "kept",
-            beta=self.beta,
+            beta=DRO_BETA if name == "dro" and self.beta is None else self.beta,
         )

@@ -24,9 +24,14 @@ from rlcorr_cli.files.disk import HALF_WRITTEN, changed, unreadable
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.refused import Refused, without_log_probs
-from rlcorr_cli.layouts.table import ADDED_TO, TRAINED, layout, recognised
-from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
-from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import (
+    ADDED_TO,
+    NAMES as LAYOUT_NAMES,
+    SUFFIXES as LAYOUT_SUFFIXES,
+    TRAINED,
+    layout,
+    recognised,
+)
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.reading import formats
 from rlcorr_cli.reading.batch import Unit

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES
-from rlcorr_cli.layouts.table import SUFFIXES as LAYOUT_SUFFIXES
+from rlcorr_cli.layouts.table import NAMES as LAYOUT_NAMES, SUFFIXES as LAYOUT_SUFFIXES
 
 GZIP = (b"\x1f\x8b",)
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))

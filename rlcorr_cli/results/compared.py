@@ -29,12 +29,12 @@ from rlcorr_cli.results.groups import (
     Metrics,
     Suspicions,
     by_batch,
+    counts as counts_of,
     key_order,
     of_inputs,
     with_bad_rows,
     with_whole,
 )
-from rlcorr_cli.results.groups import counts as counts_of
 from rlcorr_cli.results.objective import ObjectiveReport, group_objectives, objective_report
 from rlcorr_cli.results.recommend import KEEP, Evidence, PlanColumns, PlanValues, Recommendation, recommend
 from rlcorr_cli.results.rules import RULES, Section, judge

@@ -17,8 +17,7 @@ from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
 from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Output, Record, computed
-from rlcorr_cli.results.groups import Counts, Inputs, of_inputs, with_bad_rows
-from rlcorr_cli.results.groups import counts as counts_of
+from rlcorr_cli.results.groups import Counts, Inputs, counts as counts_of, of_inputs, with_bad_rows
 from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of
 from rlcorr_cli.results.suggest import ROOM, shortest

@@ -149,7 +149,7 @@ def run_totals(
         plan=chosen.plan,
         profile=CANONICAL if chosen.profile is None else chosen.profile.name,
         inputs=reading.inputs,
-        notes=(*dump.notes, *chosen.notes, *_notes(dump, chosen.plan, measured, budgets)),
+        notes=(*dump.notes, *chosen.notes, *_analysis_notes(dump, chosen.plan, measured, budgets)),
         problems=reading.log.counts,
         anomalies=anomalies,
         search_notes=dump.search_notes,
@@ -288,7 +288,7 @@ def plan_columns(
     )
 
 
-def _notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds) -> Iterator[str]:
+def _analysis_notes(dump: Dump, plan: Plan, measured: Measured, budgets: BudgetThresholds) -> Iterator[str]:
     """Notes: --batch-by without an effect, the bound of each budget, and rollouts uncounted on standard input."""
     of_objective = measured.provenance is not None and "objective.name" in measured.provenance.settings
     if not plan.batched and not of_objective and dump.request.batch_by is not None:

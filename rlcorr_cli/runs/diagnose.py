@@ -14,14 +14,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.request import PlanColumns
 from rlcorr_cli.results.diagnosed import COUNTS, DiagnosisRun, GroupCounts, add_counts
 from rlcorr_cli.runs.analyze import sampling_of
-from rlcorr_cli.runs.reading import (
-    OpenDump,
-    ShardReading,
-    ShardWork,
-    anomalies_of,
-    check_quarantine,
-    one_reading,
-)
+from rlcorr_cli.runs.reading import OpenDump, ShardReading, ShardWork, anomalies_of, check_quarantine, one_reading
 from rlcorr_cli.totals.provenance import Provenance
 from rlcorr_cli.totals.row_keys import KeySample
 from rlcorr_cli.totals.row_sample import RowSample, SampleSum

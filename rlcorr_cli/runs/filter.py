@@ -4,13 +4,21 @@ One pass reads, decides and writes: shard by shard in the dump's order here, or 
 it is read, by an engine whose workers share no memory.  A plan that divides weights by a batch mean, and a resampling,
 first take a pass that only measures, a budget two that find its bound; a resampling writes in up to MOST_ROUNDS passes.
 Rows in = rows out + rows dropped + rows set aside, checked at the end.
+
+Where shards are read by workers that share no memory, each writes its shard's parts and sends back what they came to.
+What a worker is sent and what it sends back are small, so that the driver holds none of the rows; it gives out the
+directories, adds up, and says what the whole is.
+
+convert(): a dump, a framework's own files most of all, as canonical rows that any tool reads.
 """
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,36 +27,55 @@ from numpy.typing import NDArray
 from rlcorr_cli import __version__
 from rlcorr_cli.errors import DataError, FaultError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination
+from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.datasets import Output, PartsOutput, dataset, is_table
-from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.reading.rows_out import check_added, drawn
+from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batches import BadRows
+from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
+from rlcorr_cli.reading.datasets import (
+    Output,
+    OutputFile,
+    PartsOutput,
+    PartsPlace,
+    ShardParts,
+    dataset,
+    is_saved,
+    is_table,
+)
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.formats import container
+from rlcorr_cli.reading.request import PlanColumns, ReadRequest
+from rlcorr_cli.reading.rows_out import check_added, columns_of, drawn
 from rlcorr_cli.reading.tables import Table, one_table
+from rlcorr_cli.reading.whole_rows import OriginalRows
 from rlcorr_cli.records.record import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport
-from rlcorr_cli.results.written import Filtered, PromptCounts, Target
+from rlcorr_cli.results.written import Converted, Filtered, PromptCounts, Target
 from rlcorr_cli.runs.analyze import opened, run_totals
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
-from rlcorr_cli.runs.filter_parts import Writing, written_apart
-from rlcorr_cli.runs.filter_passes import FilteredRows, RowCounts, filter_work, filtered_rows, row_draws
+from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, RowCounts, filter_work, filtered_rows, row_draws
 from rlcorr_cli.runs.reading import (
     OpenDump,
     Reading,
+    ReadingNotes,
+    ShardReading,
+    ShardResult,
     Watch,
     anomalies_of,
     check_quarantine,
     check_rereadable,
     one_reading,
     quarantine,
+    watched,
 )
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
+from rlcorr_cli.totals.row_sample import RowSample
 
 MOST_ROUNDS = 4
 """How often a dump is read to write rows that are drawn.  Of as many draws as rows, 1 row in 270 has two copies in one
@@ -66,7 +93,7 @@ def filter_dump(
     """Write the corrected rows of a dump, and report what the plan did to it."""
     started = time.perf_counter()
     plan, dump = chosen.plan, opened(request, chosen, target.objective, clusters=True)
-    _check(dump, plan, target)
+    _check_before_scan(dump, plan, target)
     places = kept_rows(target), rejected_rows(target)
     computing = computing or Computing()
     anomalies = anomalies_of(dump, computing)
@@ -85,7 +112,7 @@ def filter_dump(
             counts, measured, outputs = written_apart(writing)
         else:
             counts, measured, outputs = _written_in_order(writing, draws, stack)
-        notes = _notes(plan, target, counts.n_clamped, outputs)
+        notes = _filter_notes(plan, target, counts.n_clamped, outputs)
         measured = replace(measured, provenance=work.provenance, covered=frozenset(shard.id for shard in dump.shards))
         chosen = replace(chosen, notes=(*chosen.notes, *notes))
         report = report_of(run_totals(reading, chosen, measured, budgets=budgets, anomalies=anomalies))
@@ -110,8 +137,27 @@ def filter_dump(
                 as_json(step) for step in sorted(counts.of_steps, key=order) if not counts.of_steps[step]
             ),
         )
-        _finish(filtered, outputs)
+        _finish_outputs(filtered, outputs)
     return replace(filtered, n_bytes=outputs[0].n_bytes if outputs[0] else 0)
+
+
+@frozen(kw_only=True)
+class Writing:
+    """What a pass that writes needs.  places: for the rows that stay and for the others; about: the outputs'
+    metadata, as far as it is known before the end."""
+
+    reading: Reading
+    work: FilterShard
+    places: tuple[Destination | None, Destination | None]
+    about: str
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether workers write: they share no memory, and what they write are directories.  A draw is written here,
+        because the order of its rows is that of the dump."""
+        shares_memory = self.reading.computing.engine_for(self.reading.dump).shares_memory
+        directories = all(place is None or (place.directory and not is_saved(place)) for place in self.places)
+        return directories and not shares_memory and self.work.target.resample is None
 
 
 def _written_in_order(
@@ -119,7 +165,9 @@ def _written_in_order(
 ) -> tuple[RowCounts, Measured, tuple[Output | None, ...]]:
     """Have the rows come here, and write them in the dump's order.  stack: closes the outputs."""
     counts, totals = RowCounts(), MeasuredSum()
-    outputs = tuple(None if place is None else stack.enter_context(_output(place, writing)) for place in writing.places)
+    outputs = tuple(
+        None if place is None else stack.enter_context(_row_output(place, writing)) for place in writing.places
+    )
     kept, dropped = outputs
     copies = None if draws is None else _Copies(draws=draws, kept=kept)
     with closing(
@@ -174,7 +222,7 @@ class _Copies:
                     row += len(self.write(batch, row, number))
 
 
-def _output(place: Destination, writing: Writing) -> Output:
+def _row_output(place: Destination, writing: Writing) -> Output:
     return Output(
         writing.reading.staging,
         place,
@@ -201,7 +249,9 @@ def rejected_rows(target: Target) -> Destination | None:
     return None if target.rejected is None else dataset(target.rejected, "⟦rejected_output⟧", target.overwrite)
 
 
-def _notes(plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]) -> Iterator[str]:
+def _filter_notes(
+    plan: Plan, target: Target, n_clamped: int, outputs: Sequence[Output | PartsOutput | None]
+) -> Iterator[str]:
     """Where weights are not written because the plan's loss does not apply them; what rows are drawn by, and in which
     order they are written; which weights were too large to be written down, and which values JSON lines have no form
     for."""
@@ -242,7 +292,7 @@ def _coefficients(made: ObjectiveReport, target: Target) -> str:
     return f"rlcorr_coef is {name}'s, to be divided by {number} of its batch{where}."
 
 
-def _check(dump: Dump, plan: Plan, target: Target) -> None:
+def _check_before_scan(dump: Dump, plan: Plan, target: Target) -> None:
     """Everything that can be refused before the scan."""
     check_quarantine(dump)
     check_added(dump.available)
@@ -260,7 +310,7 @@ def _check(dump: Dump, plan: Plan, target: Target) -> None:
         check_rereadable(dump)
 
 
-def _finish(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:
+def _finish_outputs(filtered: Filtered, outputs: Sequence[Output | PartsOutput | None]) -> None:
     """Hold the accounts against each other, then have the outputs ready to be published."""
     kept, dropped = outputs
     for output, rows in ((kept, filtered.rows_out), (dropped, filtered.rows_dropped)):
@@ -306,3 +356,177 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
     if not corrected:
         raise DataError("The table has no rows.", "Give a table that holds at least one sequence.")
     return one_table(corrected)
+
+
+Schema = Any
+"""An Arrow schema, which only io looks into."""
+
+
+@frozen
+class ShardWritten:
+    """What a worker made of a shard: what became of its rows, their totals, and the parts of the rows that stay and of
+    the others."""
+
+    counts: RowCounts
+    measured: Measured
+    parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
+
+
+@frozen(kw_only=True)
+class WriteParts:
+    """Shard -> its parts, written.
+
+    reading: with which `filtering` reads.  kept, dropped: where parts are put; None where these rows are not written.
+    """
+
+    reading: ShardReading
+    filtering: FilterShard
+    kept: PartsPlace | None
+    dropped: PartsPlace | None
+
+    def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
+        """Filter one shard's rows and write them."""
+        counts, totals, notes, n_tokens = RowCounts(), MeasuredSum(), ReadingNotes(), 0
+        filtering = replace(self.filtering, reading=self.reading)
+        with ExitStack() as stack:
+            kept, dropped = (
+                None if place is None else stack.enter_context(ShardParts(place, shard.index))
+                for place in (self.kept, self.dropped)
+            )
+            for rows in stack.enter_context(closing(filtering(shard))):
+                if isinstance(rows, ReadingNotes):
+                    notes.seen_ids = rows.seen_ids
+                elif isinstance(rows, BadRows):
+                    notes.bad_rows.append(rows)
+                elif isinstance(rows, RowSample):
+                    totals.add(Measured(provenance=filtering.provenance, sample=rows))
+                else:
+                    counts.add(rows, rows.stays.astype(np.int64))
+                    totals.add(rows.measured)
+                    n_tokens += rows.n_tokens
+                    if kept is not None and rows.written is not None:
+                        kept.write(rows.written)
+                    if dropped is not None and rows.dropped is not None:
+                        dropped.write(rows.dropped)
+            parts = kept.finish() if kept else (), dropped.finish() if dropped else ()
+        notes = replace(notes, n_rows=counts.rows_in, n_tokens=n_tokens)
+        return ShardResult(ShardWritten(counts, totals.measured, parts), notes)
+
+
+def written_apart(writing: Writing) -> tuple[RowCounts, Measured, tuple[PartsOutput | None, ...]]:
+    """Have the workers write all parts; what became of the rows, their totals, and the outputs."""
+    reading = writing.reading
+    dump = reading.dump
+    first = _first_columns(dump, writing.work) if writing.work.writes else None
+    outputs = tuple(
+        None
+        if place is None
+        else PartsOutput(
+            reading.staging,
+            place,
+            writing.work.target.rows_per_file,
+            writing.about,
+            n_shards=len(dump.shards),
+            columns=dump.table_columns,
+            first=first,
+        )
+        for place in writing.places
+    )
+    counts, totals = RowCounts(), MeasuredSum()
+    kept, dropped = (None if output is None else output.place for output in outputs)
+    shards = ShardReading.of(dump, reading.computing, whole=True)
+    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, kept=kept, dropped=dropped)):
+        counts.add_all(written.counts)
+        totals.add(written.measured)
+        for output, parts in zip(outputs, written.parts, strict=True):
+            if output is not None:
+                output.add(parts)
+    return counts, totals.measured, outputs
+
+
+def _first_columns(dump: Dump, work: FilterShard) -> Schema:
+    """The columns that the first rows fix for all parts, where files do not; None where they do.
+
+    A worker meets other rows first than another one, and yet all parts are one table.
+    """
+    if all(container(source.format).fixed_columns for source in dump.sources):
+        return None
+    everything = replace(work, target=replace(work.target, keep_rejected=True))
+    rows = _first_batch(dump, work) or _first_batch(dump, everything)
+    return None if rows is None else columns_of(rows, dump.table_columns)
+
+
+def _first_batch(dump: Dump, work: FilterShard) -> OriginalRows | None:
+    """What is to be written of the first batch; None where that is nothing."""
+    reading = replace(work, reading=work.reading.restarted())
+    for shard in dump.shards:
+        with closing(reading(shard)) as batches:
+            for rows in batches:
+                if isinstance(rows, FilteredRows):
+                    return rows.written or None
+    return None
+
+
+ANY_POLICY = PlanColumns(compares=False)
+
+
+def converted_to(path: Path, overwrite: bool) -> Destination:
+    """Where the rows go."""
+    return dataset(path, "⟦output⟧", overwrite)
+
+
+def convert(
+    request: ReadRequest,
+    path: Path,
+    *,
+    join: ReadRequest | None = None,
+    on: Sequence[str] = ("sample_id",),
+    overwrite: bool = False,
+    rows_per_file: int = 100_000,
+    watch: Watch | None = None,
+) -> Converted:
+    """Write every row in canonical columns, in the order of the files named and the rows in them.
+
+    join: another dump of the same tokens, whose rollout log-probs become old_log_probs; on: what tells its rows.
+    """
+    dump = open_dump(request, ANY_POLICY)
+    partner = None
+    if join is not None:
+        if dump.roles.old or dump.roles.current:
+            raise UsageError(f"The dump holds {SCORED} already.", "Leave ⟦join⟧ out.")
+        partner = Partner.of(open_dump(join, ANY_POLICY), on)
+    place = converted_to(path, overwrite)
+    n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
+    with ExitStack() as stack:
+        progress = stack.enter_context(watched(dump, watch))
+        staging = stack.enter_context(Outputs())
+        about = json.dumps({"version": __version__})
+        table = dump.table_columns if is_table(place) and partner is None else None
+        output = stack.enter_context(Output(staging, place, rows_per_file, about, columns=table))
+        for shard, rows in canonical_rows(dump):
+            paired = rows if partner is None else partner.with_partners(rows, shard.path)
+            if progress is not None:
+                progress(0, shard.n_bytes * (shard.path not in n_rows))
+            n_rows[shard.path] += len(rows)
+            unmatched += len(rows) - len(paired)
+            columns = columns or {field.name: str(field.type) for field in paired.table.schema}
+            if len(paired):
+                output.write(paired)
+        if join is not None and not output.rows:
+            what = f"No row matches a row of {join.paths[0]}."
+            raise DataError(what, f"They were joined on {', '.join(on)}; see ⟦on⟧.")
+        if not output.rows:
+            raise DataError(
+                f"{dump.sources[0].path}: there are no rows to write.", "`rlcorr inspect` shows what it holds."
+            )
+        output.finish(about)
+        staging.publish()
+        return Converted(
+            path=path,
+            inputs=tuple(dump.inputs(n_rows)),
+            columns=columns,
+            rows=output.rows,
+            n_bytes=output.n_bytes,
+            notes=dump.notes,
+            unmatched=None if partner is None else (unmatched, len(partner.rows) - len(partner.used)),
+        )

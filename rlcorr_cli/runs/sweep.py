@@ -149,10 +149,7 @@ class SweepShard(ShardWork[tuple[Measured, dict[Any, UnitTotals], KeySample | No
             add_units(totals, units)
             taken += [content_sample(rows.batch)] if self.takes_sample else []
         measured = replace(
-            gathering.measured,
-            provenance=self.provenance,
-            covered=frozenset({shard.id}),
-            sample=sampler.sample,
+            gathering.measured, provenance=self.provenance, covered=frozenset({shard.id}), sample=sampler.sample
         )
         return measured, totals, reduce(add, taken) if taken else None
 

@@ -12,13 +12,19 @@ A step that is too small for rules is held to them together with the small steps
 that, of as few dumps as it takes, and of MOST_TOGETHER steps at most.
 
 `look` yields what remembers all that was read up to there with each step's line and alarm, so that its caller can save
-the one before it tells the other.
+the one before it tells the other.  It is kept in a file that grows by what changed, and is written anew when it has
+doubled, so that what a look saves does not grow with the steps past.  The first time in a run of the command, and
+wherever the file is not as it was left, all is written, under another name first; an object of a store is always
+written whole.  Of what a kill cut short while it was added, the next run knows nothing, and finds it again.
 """
 
+import errno
+import fcntl
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from math import isclose
 from typing import Any
@@ -29,8 +35,10 @@ from rlcorr_cli.causes.judge import MIN_SEQUENCES, MIN_TOKENS
 from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.causes.wording import steps_named
-from rlcorr_cli.errors import DataError, NoRollouts, PartOfStep, UnfinishedStep, UsageError
-from rlcorr_cli.files import filesystem
+from rlcorr_cli.errors import DataError, NoRollouts, OutputError, PartOfStep, UnfinishedStep, UsageError
+from rlcorr_cli.files import filesystem, located
+from rlcorr_cli.files.destinations import Destination, is_remote
+from rlcorr_cli.files.outputs import Outputs, as_output_error
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.json_layouts import STABLE
@@ -49,11 +57,13 @@ from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.saved_runs import RunTotals
+from rlcorr_cli.results.saved_totals import AGAIN, content, read_grown, record
 from rlcorr_cli.results.watched import (
     DOUBLED,
     UNREADABLE,
     Alarm,
     AlarmReason,
+    Change,
     Following,
     OpenSteps,
     Reads,
@@ -122,13 +132,13 @@ def look(following: Following, job: Job, listing: Listing) -> Iterator[tuple[Fol
             following = _marked(following, {path: listing[path]}, "no dump")
     if any(source.format in LAYOUTS for source in sources):
         following = _marked(following, {path: listing[path] for path in alone if path not in united}, "no dump")
-    begun: _Read | None = None  # told when all that adds to it is read
+    begun: _ReadDump | None = None  # told when all that adds to it is read
     for source in sources:
         paths = tuple(path for path, _ in source.files)
         if set(complete).isdisjoint(paths):
             continue
         try:
-            read, error = _read(following, job, source, listing), None
+            read, error = _read_dump(following, job, source, listing), None
         except DataError as failure:
             read, error = None, failure
         if begun is not None and (read is None or not set(begun.steps) <= set(read.steps)):
@@ -226,7 +236,7 @@ _Numbers = tuple[int, float | None]
 
 
 @frozen(kw_only=True)
-class _Read:
+class _ReadDump:
     """A dump that was read, with others of its steps where they must be.
 
     others: the open dumps that it adds nothing to.  known: those of its steps that were told of before; numbers: what
@@ -241,11 +251,11 @@ class _Read:
     numbers: Mapping[Any, _Numbers]
 
 
-def _read(following: Following, job: Job, source: Source, listing: Listing) -> _Read:
+def _read_dump(following: Following, job: Job, source: Source, listing: Listing) -> _ReadDump:
     paths = tuple(path for path, _ in source.files)
     kept = [each for each in following.open if not set(each.files) & set(paths)]
     report = _measured(job, paths)
-    steps = _steps(report, paths)
+    steps = _steps_of(report, paths)
     others = {
         path
         for path, file in _holding(following, steps)
@@ -259,11 +269,11 @@ def _read(following: Following, job: Job, source: Source, listing: Listing) -> _
         adds = others <= held and not job.chosen.plan.budgets
         summed = _added([*(each.run for each in begun), run]) if adds and run is not None else None
         report = _measured(job, every) if summed is None else summed
-        paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps(report, every)
+        paths, steps = tuple(dict.fromkeys((*every, *held) if summed else every)), _steps_of(report, every)
     known = frozenset(step for _, file in _holding(following, steps) for step in file.steps)
     still_open = tuple(each for each in kept if each not in begun)
     numbers = {step: told for each in following.open for step, told in zip(each.steps, each.numbers, strict=True)}
-    return _Read(paths=paths, steps=steps, report=report, others=still_open, known=known, numbers=numbers)
+    return _ReadDump(paths=paths, steps=steps, report=report, others=still_open, known=known, numbers=numbers)
 
 
 def _holding(following: Following, steps: Iterable[Any]) -> list[tuple[str, SeenFile]]:
@@ -272,13 +282,13 @@ def _holding(following: Following, steps: Iterable[Any]) -> list[tuple[str, Seen
     return [(path, file) for path, file in following.files.items() if not wanted.isdisjoint(file.steps)]
 
 
-def _remembered(following: Following, read: _Read, listing: Listing) -> Following:
+def _remembered(following: Following, read: _ReadDump, listing: Listing) -> Following:
     """The same with the files of a dump, and its totals, to which others may add."""
     assert read.report.totals is not None
     files = {
         path: SeenFile(stamp=listing[path], reads="read", steps=read.steps) for path in read.paths if path in listing
     }
-    numbers = tuple(_numbers(group) for group in _groups(read.report))
+    numbers = tuple(_numbers_of(group) for group in _groups_of(read.report))
     run = read.report.totals.unplaced()
     latest = OpenSteps(files=read.paths, steps=read.steps, numbers=numbers, run=run)
     return replace(
@@ -301,7 +311,7 @@ def _measured(job: Job, paths: Sequence[str]) -> Report:
         dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
         if dump.step is not None:
             dump = dump.with_request(group_by=STEPS[:1])
-        return _report(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))
+        return _with_totals(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))
     finally:
         for path in paths:
             filesystem(path).forget(path)
@@ -313,15 +323,15 @@ def _added(runs: Sequence[Any]) -> Report | None:
         run = type(runs[0]).added(runs)
     except (ValueError, UsageError):
         return None
-    return _report(run)
+    return _with_totals(run)
 
 
-def _report(run: RunTotals) -> Report:
+def _with_totals(run: RunTotals) -> Report:
     """The report of totals, which it keeps."""
     return replace(report_of(run), totals=run)
 
 
-def _steps(report: Report, paths: Sequence[str]) -> tuple[Any, ...]:
+def _steps_of(report: Report, paths: Sequence[str]) -> tuple[Any, ...]:
     """The steps of a dump; one without any is a step, which is called as its file is."""
     return tuple(as_json(value) for group in report.groups for value in group.key.values()) or (step_of_name(paths[0]),)
 
@@ -331,11 +341,11 @@ def step_of_name(path: str) -> str:
     return re.sub(r"(\.[A-Za-z]\w*)+$", "", os.path.basename(path)) or os.path.basename(path)
 
 
-def _groups(report: Report) -> tuple[Group, ...]:
+def _groups_of(report: Report) -> tuple[Group, ...]:
     return tuple(report.groups) or (report.whole,)
 
 
-def _numbers(group: Group) -> _Numbers:
+def _numbers_of(group: Group) -> _Numbers:
     return group.counts["tokens"], group.values[GAP]
 
 
@@ -368,7 +378,7 @@ class _Together:
         return [each for each in self.checked.findings if each.key == some.plain_key and each.status == status]
 
 
-def _together(following: Following, job: Job, read: _Read) -> _Together | None:
+def _together(following: Following, job: Job, read: _ReadDump) -> _Together | None:
     """A dump with the small steps before it; None where it needs none, or its steps are read again long after them."""
     report = read.report
     if not report.groups or (all(map(is_judged, _sized(report))) and report.story.first != TOO_FEW):
@@ -384,13 +394,13 @@ def _together(following: Following, job: Job, read: _Read) -> _Together | None:
 
 def _sized(report: Report) -> tuple[Group, ...]:
     """The steps of a report with their clusters; a report of a single step has these of all its rows."""
-    groups = _groups(report)
+    groups = _groups_of(report)
     if len(report.groups) != 1 or report.clusters is None:
         return groups
     return (replace(groups[0], clusters=report.clusters.n),)
 
 
-def _needed(together: _Together | None, read: _Read) -> tuple[Any, ...]:
+def _needed(together: _Together | None, read: _ReadDump) -> tuple[Any, ...]:
     """The steps that the next small ones are judged with: the last range, for it may grow by them, or those that are
     not enough for one; and where causes were sought in all of them, as many as that takes."""
     if together is None:
@@ -413,7 +423,7 @@ def _needed(together: _Together | None, read: _Read) -> tuple[Any, ...]:
     return tuple(names[max(first, len(names) - MOST_TOGETHER) :])
 
 
-def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, News]:
+def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following, News]:
     """Each step of a dump held to the rules; its line is told where it is new, or has other numbers."""
     report = read.report
     checked = check(measurements_of(report), job.policy)
@@ -431,12 +441,12 @@ def _judged(following: Following, job: Job, read: _Read) -> tuple[Following, New
         if is_judged(group):
             of_rules = [f for f in _of_rules(checked) if f.key == group.plain_key or (len(groups) == 1 and not f.key)]
         findings = [*(_of_story(checked) if is_last else ()), *of_rules]
-        line = _line(report, group, step, findings, again=step in read.known)
+        line = _step_line(report, group, step, findings, again=step in read.known)
         if some is not None and together is not None:
             level = together.report.verdict_on(some).level
             line = replace(line, level=level, of_steps=some.of_steps, status=_status(findings))
         fails = next((names for at, names in following.failing if at == step), ())
-        if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers(group)):
+        if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers_of(group)):
             continue
         judged = is_judged(group) or some is not None
         sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
@@ -464,7 +474,7 @@ def _status(findings: Iterable[Finding]) -> StepStatus:
     return "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
 
 
-def _line(report: Report, group: Group, step: Any, findings: Sequence[Finding], *, again: bool) -> StepLine:
+def _step_line(report: Report, group: Group, step: Any, findings: Sequence[Finding], *, again: bool) -> StepLine:
     """A step's line by itself.  findings: what rules and the story say of it; the story of several steps is told of the
     last."""
     verdict, status = report.verdict_on(group), _status(findings)
@@ -572,3 +582,91 @@ def doubled(first: Sequence[StepK3], recent: Sequence[StepK3], n_steps: int) -> 
         what=f"k3_kl rises: {before if found.since else f'it was {found.before:.3g} at step {steps[0]} and is {now}'}.",
         do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
     )
+
+
+WAITS_S = 10
+"""For how long a watch waits for another one on the same state, as where a look of cron takes longer than its turn."""
+
+
+def remembered(place: str) -> Following | None:
+    """What was saved at a path or URI; None where nothing is."""
+    place = located(place)
+    if not filesystem(place).is_there(place):
+        return None
+    try:
+        following, changes = read_grown(place, Following, Change)
+    except (DataError, UsageError) as error:
+        if error.do != AGAIN and isinstance(error, DataError):  # as of a store that does not answer
+            raise
+        raise DataError(error.what, "Delete it, or name another with ⟦state⟧.") from error
+    for change in changes:
+        following = following.then(change)
+    return following
+
+
+@contextmanager
+def alone(state: Destination) -> Generator[None]:
+    """Let one watch at a time have a state of the disk: another waits, and gives up with an OutputError.
+
+    A file beside the state is locked, for the state itself may be another file after each save.  The lock goes with the
+    process, however that ends.
+    """
+    path, until = state.place.with_name(f".{state.place.name}.lock"), time.monotonic() + WAITS_S
+    if is_remote(state.place):
+        yield
+        return
+    while True:
+        with as_output_error(state):
+            number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            has_lock = os.fstat(number).st_nlink > 0  # who had it removes the file
+        except OSError as error:
+            has_lock = error.errno != errno.EWOULDBLOCK  # where a file system has no locks, nothing is locked
+        if has_lock:
+            break
+        os.close(number)
+        if time.monotonic() > until:
+            in_use = f"{state.path} is in use by another `rlcorr watch`."
+            raise OutputError(in_use, "Wait until that ends, or name another file with ⟦state⟧.")
+        time.sleep(0.05)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(number)
+
+
+class StateFile:
+    """The file of one run of the command."""
+
+    def __init__(self, destination: Destination, following: Following) -> None:
+        """following: what was remembered when it began."""
+        self._destination = destination
+        self.saved = following
+        self._whole = self._size = 0
+
+    def save(self, following: Following) -> None:
+        """Have all that is remembered on the disk, or in the store; an OutputError where that cannot be."""
+        change = record(following.since(self.saved))
+        if self._is_as_left() and self._size + len(change) <= 2 * self._whole:
+            with as_output_error(self._destination), self._destination.place.open("ab") as file:
+                file.write(change)
+                file.flush()
+                os.fsync(file.fileno())
+            self._size += len(change)
+        else:
+            pieces = content(following, grows=True)
+            with Outputs() as staging:
+                staging.write(self._destination, pieces)
+                staging.publish()
+            self._whole = self._size = sum(map(len, pieces))
+        self.saved = following
+
+    def _is_as_left(self) -> bool:
+        """Whether the file is there, as long as this run left it."""
+        place = self._destination.place
+        try:
+            return self._size > 0 and not is_remote(place) and place.stat().st_size == self._size
+        except OSError:
+            return False

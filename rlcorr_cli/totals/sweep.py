@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned, Bins, FloatBits
-from rlcorr_cli.totals.comparison import DEGREES as PLAN_DEGREES
-from rlcorr_cli.totals.comparison import LOGS
+from rlcorr_cli.totals.comparison import DEGREES as PLAN_DEGREES, LOGS
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.tail import rank_of_share
 

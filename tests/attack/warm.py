@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # a script sees its own folder alone
-from limits import LIMIT_SECONDS as LIMIT_SECONDS
-from limits import LimitedProcess
+from limits import LIMIT_SECONDS as LIMIT_SECONDS, LimitedProcess
 
 CLI = Path(__file__).parents[1] / "cli"
 CPU_SECONDS = 60

@@ -32,15 +32,13 @@ import pyarrow as pa
 from designs import Rows
 
 from rlcorr_cli.api import analyze, save
-from rlcorr_cli.commands import main as command_line
-from rlcorr_cli.commands.app import EXAMPLES
+from rlcorr_cli.commands import app, main as command_line
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.policy import Limit, compare
-from rlcorr_cli.results.rules import EXAMPLES as OF_OPTIONS
-from rlcorr_cli.results.rules import Section
+from rlcorr_cli.results.rules import EXAMPLES as OF_OPTIONS, Section
 from rlcorr_cli.totals.view import Numbers
 
 Rng = np.random.Generator
@@ -115,7 +113,7 @@ def table(rows: Rows, first_prompt: int) -> pa.Table:
 
 def examples() -> tuple[str, ...]:
     """The options of each gate that README, `check --help` and `help ci` show, but for WITHOUT_EFFECT."""
-    texts = ((ROOT / "README.md").read_text("utf-8"), "\n".join(EXAMPLES["check"]), CI.read_text("utf-8"))
+    texts = ((ROOT / "README.md").read_text("utf-8"), "\n".join(app.examples("check")), CI.read_text("utf-8"))
     lines = [found for text in texts for found in re.findall(r"^[ \-]*(?:run: )?rlcorr (check [^#\n]*)", text, re.M)]
     gates: dict[str, None] = {}
     for line in lines:

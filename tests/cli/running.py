@@ -17,10 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forked import Process as Process
-from forked import forked_command as forked_command
-from forked import forked_workers
-from forked import pid_behind as pid_behind
+from forked import Process as Process, forked_command as forked_command, forked_workers, pid_behind as pid_behind
 from limits import LIMIT_SECONDS as LIMIT_SECONDS
 
 import rlcorr_cli

@@ -10,10 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import BF16, STEPS, Process, command, forked_command, jsonl, pid_behind, refused, row, run, wait_for
-from running import warm as warm
-from stores import Proxy, put, server
-from stores import store as store
+from running import (
+    BF16,
+    STEPS,
+    Process,
+    command,
+    forked_command,
+    jsonl,
+    pid_behind,
+    refused,
+    row,
+    run,
+    wait_for,
+    warm as warm,
+)
+from stores import Proxy, put, server, store as store
 
 import rlcorr_cli
 from rlcorr_cli.engines.in_order import ThreadEngine

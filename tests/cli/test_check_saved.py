@@ -8,8 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from running import BF16, STEPS, Ran, parquet, refused, row, run
 
 from rlcorr_cli.errors import DataError

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from running import BF16, analyzed, refused, row, run
-from running import parquet as written
+from running import BF16, analyzed, parquet as written, refused, row, run
 
 from rlcorr_cli import analyze
 from rlcorr_cli.commands.app import COMMANDS, LIGHT, function

@@ -11,8 +11,7 @@ from rlcorr_cli.metrics.catalog import DEFINITIONS, GROUPS, define, explained_na
 from rlcorr_cli.metrics.framework_names import LOGGED, RELEASES
 from rlcorr_cli.metrics.metric import SYMBOLS
 from rlcorr_cli.plans.plan import SCOPES, STATISTICS
-from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES
-from rlcorr_cli.plans.presets import PRESETS
+from rlcorr_cli.plans.presets import ALIASES as PRESET_ALIASES, PRESETS
 from rlcorr_cli.reading.bad_rows import PROBLEMS, Problem
 from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, COLUMNS
 from rlcorr_cli.results.rules import RULES

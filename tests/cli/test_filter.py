@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from few import few
-from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process
-from running import warm as warm
+from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run, run_process, warm as warm
 
 from rlcorr_cli.reading.rows_out import ADDED
 

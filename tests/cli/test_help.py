@@ -9,7 +9,7 @@ import pytest
 from running import BF16, STEPS, parquet, refused, row, run
 
 from rlcorr_cli.commands import app
-from rlcorr_cli.commands.app import EXAMPLES
+from rlcorr_cli.commands.app import examples
 from rlcorr_cli.show.pages import MANUAL
 from rlcorr_cli.show.stdout import SPELT
 
@@ -33,7 +33,7 @@ def test_help_shows_no_types_of_python(command: str) -> None:
 def test_help_ends_with_two_examples(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = [line.strip() for line in run(command, "--help").out.splitlines() if line.strip()]
-    assert lines[-3:] == ["Examples:", *EXAMPLES[command]]
+    assert lines[-3:] == ["Examples:", *examples(command)]
 
 
 @pytest.mark.parametrize("command", app.COMMANDS)
@@ -73,7 +73,7 @@ PARTS = {
 """What the examples of totals add."""
 
 
-@pytest.mark.parametrize("example", [each for pair in EXAMPLES.values() for each in pair])
+@pytest.mark.parametrize("example", [each for command in app.COMMANDS for each in examples(command)])
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.symlink(STEPS, "dump.parquet")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from running import run
-from stores import Proxy, put, server
-from stores import store as store
+from stores import Proxy, put, server, store as store
 
 import rlcorr_cli
 from rlcorr_cli import Report

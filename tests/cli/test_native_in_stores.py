@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from few import few
 from running import refused, run
-from stores import Proxy, put, server
-from stores import store as store
+from stores import Proxy, put, server, store as store
 
 from rlcorr_cli.layouts.table import NAMES, layout
 from tests.layouts.native_rows import NATIVE, folder_of

@@ -13,9 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clouds import Cloud
-from clouds import cloud as cloud
-from clouds import server as server
+from clouds import Cloud, cloud as cloud, server as server
 from filling import CLOSE, FAR, dump
 from running import BF16, STEPS, parquet, refused, row, run, run_process
 

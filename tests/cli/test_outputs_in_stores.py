@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, forked_command, refused, row, run, wait_for
-from stores import CREDENTIALS, Proxy, get, keys, put, server, unfinished
-from stores import store as store
+from stores import CREDENTIALS, Proxy, get, keys, put, server, store as store, unfinished
 
 from rlcorr_cli.files import stores
 from rlcorr_cli.files.destinations import temporary_name

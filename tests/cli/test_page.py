@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit
-from browsing import browser as browser
+from browsing import Visit, browser as browser
 from few import few
 from running import BF16, SAMPLE, STEPS, parquet, row, run, watched
 from worded import words

@@ -12,8 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow.parquet as pq
 import pytest
-from browsing import Visit
-from browsing import browser as browser
+from browsing import Visit, browser as browser
 from few import few
 from running import BF16, STEPS, analyzed, jsonl, parquet, refused, row, run
 from worded import words

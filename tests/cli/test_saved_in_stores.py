@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from running import BF16, STEPS, refused, run
-from stores import Proxy, get, put, server
-from stores import store as store
+from stores import Proxy, get, put, server, store as store
 
 PLAN = 'name = "mine"\n[weighting]\nscope = "token"\nhigh = 2.0\n'
 RULES = 'defaults = false\n[[rule]]\nmetric = "kl"\nmax = 1e-9\n'

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, parquet, refused, row, run
-from stores import Answer, Proxy, files, put, server
-from stores import store as store
+from stores import Answer, Proxy, files, put, server, store as store
 
 from rlcorr_cli.files import stores
 

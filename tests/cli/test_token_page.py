@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit
-from browsing import browser as browser
+from browsing import Visit, browser as browser
 from hostile_tokens import HOSTILE
 from running import STEPS, parquet, row, run
 from test_page import CUT, FAINT, LAID_OUT

@@ -22,14 +22,13 @@ from filling import RULE, Filling
 from limits import LimitedProcess
 from pyarrow import fs
 from running import LIMIT_SECONDS, STEPS, forked_command, parquet, refused, row, run, wait_for
-from stores import Proxy, files, put, server
-from stores import store as store
+from stores import Proxy, files, put, server, store as store
 from test_schema import assert_is
 
 import rlcorr_cli
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.results.watched import Alarm, StepLine
-from rlcorr_cli.runs import watch_state
+from rlcorr_cli.runs import watch as watch_run
 
 CLOSE, FAR = 0.02, 0.5
 OLD = 1_700_000_000
@@ -721,13 +720,13 @@ def test_two_looks_at_once_raise_each_alarm_once(here: Path) -> None:
 def test_a_state_in_use_is_said_to_be_and_one_of_a_killed_watch_is_not(
     here: Path, monkeypatch: pytest.MonkeyPatch, watching: Callable[..., Watching]
 ) -> None:
-    monkeypatch.setattr(watch_state, "WAITS_S", 0)
+    monkeypatch.setattr(watch_run, "WAITS_S", 0)
     first = watching("run/")
     first.sees("Following run/")
     refused(run("watch", "run/", "--once"), 4, "watch.rlcorr is in use by another", "--state")
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(LIMIT_SECONDS)
-    monkeypatch.setattr(watch_state, "WAITS_S", LIMIT_SECONDS)  # the process may be behind another
+    monkeypatch.setattr(watch_run, "WAITS_S", LIMIT_SECONDS)  # the process may be behind another
     assert run("watch", "run/", "--once").status == 0
 
 

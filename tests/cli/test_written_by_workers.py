@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from limits import LIMIT_SECONDS
-from running import STEPS, Process, forked_command, refused, run, wait_for
-from running import warm as warm
-from stores import Proxy, get, keys, put, server
-from stores import store as store
+from running import STEPS, Process, forked_command, refused, run, wait_for, warm as warm
+from stores import Proxy, get, keys, put, server, store as store
 
 from rlcorr_cli.reading.datasets import SEAL
 from rlcorr_cli.show.explain import schema

@@ -11,8 +11,7 @@ import pytest
 from few import few
 from known_causes import DUMPS, VERDICTS
 
-from rlcorr_cli import analyze, check, compare, diagnose
-from rlcorr_cli import filter as filter_rows
+from rlcorr_cli import analyze, check, compare, diagnose, filter as filter_rows
 from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show import document_of

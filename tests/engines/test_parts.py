@@ -35,15 +35,13 @@ from rlcorr_cli.reading.whole_rows import ArrowRows
 from rlcorr_cli.results.written import Filtered, Target
 from rlcorr_cli.runs.analyze import opened
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.filter import filter_dump
-from rlcorr_cli.runs.filter_parts import WriteParts
+from rlcorr_cli.runs.filter import WriteParts, filter_dump
 from rlcorr_cli.runs.filter_passes import FilteredRows, FilterShard, filter_work
 from rlcorr_cli.runs.reading import RetriedSmaller, ShardReading
 from rlcorr_cli.totals.provenance import Provenance
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import row
-from running import warm as warm
+from running import row, warm as warm
 
 ROOT = Path(__file__).parents[2]
 STEPS, GOLDEN = ROOT / "sample_data" / "smollm2_steps.parquet", ROOT / "tests" / "golden" / "input.parquet"

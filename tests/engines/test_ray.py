@@ -27,8 +27,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
 import stores
 from running import STEPS, Process, command, forked_command, jsonl, refused, row, run, until, wait_for
-from stores import Proxy, get, keys, server
-from stores import store as store
+from stores import Proxy, get, keys, server, store as store
 
 import rlcorr_cli
 from rlcorr_cli.engines import interrupt, ray_tasks

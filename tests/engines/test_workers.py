@@ -16,8 +16,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.batch import Shard
 
 sys.path.append(str(Path(__file__).parents[1] / "cli"))
-from running import LIMIT_SECONDS, forked_command, until
-from running import warm as warm
+from running import LIMIT_SECONDS, forked_command, until, warm as warm
 
 pytestmark = pytest.mark.xdist_group("processes")
 

@@ -12,8 +12,7 @@ from typing import get_args
 
 import oracle
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from made import OFF, dumps, edges, metrics, metrics_of, row, simulated
 from oracle import Row
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
 

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from made import CPU, batch, edges, metrics, row, simulated
-from made import bounds as budget_bounds
+from hypothesis import given, strategies as st
+from made import CPU, batch, bounds as budget_bounds, edges, metrics, row, simulated
 from oracle import Row
 
 from rlcorr_cli.measure.correct import Corrected, correct

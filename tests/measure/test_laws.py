@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from made import CPU, batch, bounds, dumps, edges, observed_under
 from oracle import Row
 from plain import assert_same_totals, plain
@@ -28,7 +27,7 @@ from rlcorr_cli.causes.gap import LEVEL_SHAPES, GapTotals, Levels, Vocabulary, o
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.places import Place
-from rlcorr_cli.plans.objective import Objective, ObjectiveName
+from rlcorr_cli.plans.objective import ObjectiveBlock, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
 from rlcorr_cli.reading.bad_rows import PROBLEMS, BadRowCounts, FirstBadRow
 from rlcorr_cli.results.inspected import DumpCounts, Values
@@ -653,7 +652,7 @@ def test_observing_all_equals_observing_parts_and_adding(grouped: bool, rows: li
 @given(rows=dumps(min_rows=2), cut=st.integers(0, 8))
 @example(rows=edges(), cut=3)
 def test_an_objective_of_all_rows_is_that_of_both_parts(name: ObjectiveName, rows: list[Row], cut: int) -> None:
-    objectives = {plan: Objective.of(plan, name) for plan in PLANS}
+    objectives = {plan: ObjectiveBlock(name=name).of(plan) for plan in PLANS}
     observation = Observation(plans=PLANS, seed=None, objectives=objectives)
 
     def totals(part: list[Row]) -> Measured:

@@ -4,15 +4,13 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from made import CPU, batch, dumps, edges, row
 from oracle import Row
 
@@ -21,7 +19,7 @@ from rlcorr_cli.measure.correct import correct
 from rlcorr_cli.measure.objectives import token_losses, token_weights
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.measure.tokens import Tokens
-from rlcorr_cli.plans.objective import CLIPPED, Aggregation, Objective, ObjectiveName
+from rlcorr_cli.plans.objective import CLIPPED, Aggregation, Objective, ObjectiveBlock, ObjectiveName
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.results.objective import BatchObjective, objective_values
@@ -64,15 +62,14 @@ def plan_of(config: dict[str, Any]) -> Plan:
 
 def objective_of(config: dict[str, Any], plan: Plan) -> Objective:
     clips = {} if config["objective"] == "reinforce" else {name: config[name] for name in ("clip_low", "clip_high")}
-    return Objective.of(
-        plan,
-        config["objective"],
+    return ObjectiveBlock(
+        name=config["objective"],
         **clips,
         dual_clip=config["dual_clip"],
         aggregation=config["normalization"],
         loss_constant=config["constant"],
         denominator=config["denominator"],
-    )
+    ).of(plan)
 
 
 def batch_objective(batch: Batch, plan: Plan, objective: Objective) -> BatchObjective:
@@ -135,15 +132,14 @@ def objectives(draw: st.DrawFn) -> Callable[[Plan], Objective]:
     name = draw(st.sampled_from(get_args(ObjectiveName)))
     clips = {"clip_low": draw(st.sampled_from([0.0, 0.1, 1.0])), "clip_high": draw(st.sampled_from([0.0, 0.15, 3.0]))}
     aggregation = draw(st.sampled_from(get_args(Aggregation)))
-    return partial(
-        Objective.of,
+    return ObjectiveBlock(
         name=name,
         **(clips if name in CLIPPED else {}),
         dual_clip=draw(st.sampled_from([None, 1.05, 3.0])) if name == "ppo" else None,
         aggregation=aggregation,
         loss_constant=16.0 if aggregation == "seq-mean-token-sum-norm" else None,
         denominator=draw(st.sampled_from(["kept", "all"])),
-    )
+    ).of
 
 
 def slow_loss(
@@ -216,8 +212,8 @@ def slow_loss(
 
 
 @given(under=objectives(), rows=dumps(min_rows=2))
-@example(under=partial(Objective.of, name="gspo", clip_high=math.exp(12.0)), rows=edges())
-@example(under=partial(Objective.of, name="ppo", dual_clip=3.0), rows=edges())
+@example(under=ObjectiveBlock(name="gspo", clip_high=math.exp(12.0)).of, rows=edges())
+@example(under=ObjectiveBlock(name="ppo", dual_clip=3.0).of, rows=edges())
 def test_coefficients_are_the_gradient_of_the_loss(under: Callable[[Plan], Objective], rows: list[Row]) -> None:
     rows = [replace(each, batch=0) for each in rows]
     if any(any(each.mask) for each in rows):
@@ -253,7 +249,7 @@ def of_one_row(name: ObjectiveName, log_ratios: list[float], advantage: float, p
     """The losses and the coefficients of one sequence, whose ratio is the current policy's over the rollout's."""
     made = batch([row(log_ratios, advantages=[advantage] * len(log_ratios))], "bypass")
     tokens = Tokens.of(made, CPU, "bypass")
-    losses = token_losses(tokens, correct(tokens, plan), Objective.of(plan, name))
+    losses = token_losses(tokens, correct(tokens, plan), ObjectiveBlock(name=name).of(plan))
     return losses.loss.tolist(), losses.coef.tolist()
 
 
@@ -280,7 +276,7 @@ def test_gspo_takes_the_mean_over_kept_tokens() -> None:
 
 def test_at_equal_branches_the_gradient_flows() -> None:
     tokens = Tokens.of(batch([row([0.0], advantages=[2.0])], "bypass"), CPU, "bypass")
-    losses = token_losses(tokens, correct(tokens, BYPASS), Objective.of(BYPASS, clip_low=0.0, clip_high=0.0))
+    losses = token_losses(tokens, correct(tokens, BYPASS), ObjectiveBlock(clip_low=0.0, clip_high=0.0).of(BYPASS))
     assert (losses.coef.tolist(), losses.clipped.tolist()) == ([-2.0], [False])
 
 
@@ -291,19 +287,19 @@ def test_weights_that_float64_cannot_hold_do_not_reach_rejected_tokens() -> None
         log_ratio_limit=None,
     )
     tokens = Tokens.of(batch([row([800.0, 0.0], advantages=[1.0, 1.0])]), CPU)
-    losses = token_losses(tokens, correct(tokens, plan), Objective.of(plan))
+    losses = token_losses(tokens, correct(tokens, plan), ObjectiveBlock().of(plan))
     assert losses.coef.tolist() == [0.0, -1.0]
 
 
 def test_nothing_kept_has_no_numbers() -> None:
     plan = Plan(rejections=(Rejection("ratio", "seq_mean", Bounds(5.0, None)),))
     made = batch([row([0.1, 0.2], advantages=[1.0, 1.0])])
-    values = objective_values(batch_objective(made, plan, Objective.of(plan)))
+    values = objective_values(batch_objective(made, plan, ObjectiveBlock().of(plan)))
     assert set(values.values()) == {None}
 
 
 def test_a_dump_of_two_policies_has_a_ratio_of_1() -> None:
     made = batch([row([0.1, -0.2], advantages=[1.0, -2.0])])
-    batched = batch_objective(made, Plan(), Objective.of(Plan(), clip_low=0.0, clip_high=0.0))
+    batched = batch_objective(made, Plan(), ObjectiveBlock(clip_low=0.0, clip_high=0.0).of(Plan()))
     values = objective_values(batched)
     assert (values["loss"], values["clip_fraction"], values["coef_sum"]) == (0.5, 0.0, 0.5)

@@ -9,8 +9,8 @@ import pytest
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frameworks.chosen import profile_called
 from rlcorr_cli.frameworks.read import read_plan
-from rlcorr_cli.plans.launch_scripts import parse_script
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
+from rlcorr_cli.plans.yaml_files import parse_script
 
 VERL = r"""#!/usr/bin/env bash
 set -xeuo pipefail

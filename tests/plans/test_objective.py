@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.plans.objective import Objective
+from rlcorr_cli.plans.objective import ObjectiveBlock
 from rlcorr_cli.plans.plan import Plan
 
 NORM = "seq-mean-token-sum-norm"
@@ -21,25 +21,25 @@ NORM = "seq-mean-token-sum-norm"
     ],
 )
 def test_mode_and_loss_of_a_plan_say_which_objective_is_meant(plan: Plan, name: str, takes_weights: bool) -> None:
-    objective = Objective.of(plan)
+    objective = ObjectiveBlock().of(plan)
     assert (objective.name, objective.mode, objective.takes_weights) == (name, plan.mode, takes_weights)
 
 
 def test_a_ratio_over_the_rollout_takes_no_weights_whatever_it_is_clipped_by() -> None:
     bypass = Plan(mode="bypass", loss="reinforce")
-    assert [Objective.of(bypass, name).takes_weights for name in ("ppo", "gspo", "cispo")] == [False] * 3
+    assert [ObjectiveBlock(name=name).of(bypass).takes_weights for name in ("ppo", "gspo", "cispo")] == [False] * 3
 
 
 def test_gspo_clips_and_averages_as_its_paper_does() -> None:
-    objective = Objective.of(Plan(), "gspo")
+    objective = ObjectiveBlock(name="gspo").of(Plan())
     assert (objective.clip_low, objective.clip_high) == (3e-4, 4e-4)
     assert objective.aggregation == "seq-mean-token-mean"
-    assert Objective.of(Plan(), "gspo", aggregation="token-mean", clip_low=0.1).clip_low == 0.1
+    assert ObjectiveBlock(name="gspo", aggregation="token-mean", clip_low=0.1).of(Plan()).clip_low == 0.1
 
 
 def test_what_a_batch_is_divided_by_is_said_in_words() -> None:
-    assert Objective.of(Plan()).divisor == "kept tokens"
-    assert Objective.of(Plan(), aggregation="seq-mean-token-sum", denominator="all").divisor == "valid sequences"
+    assert ObjectiveBlock().of(Plan()).divisor == "kept tokens"
+    assert ObjectiveBlock(aggregation="seq-mean-token-sum", denominator="all").of(Plan()).divisor == "valid sequences"
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_what_a_batch_is_divided_by_is_said_in_words() -> None:
 )
 def test_an_objective_that_cannot_be_is_refused(options: dict[str, Any], part: str) -> None:
     with pytest.raises(UsageError, match=part):
-        Objective.of(Plan(), **options)
+        ObjectiveBlock(**options).of(Plan())

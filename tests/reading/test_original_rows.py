@@ -123,5 +123,5 @@ def test_only_containers_know_what_kind_of_rows_they_read() -> None:
     }
     readers = {"reading/batches.py", "reading/jsonl.py"}  # of columns (`Rows.of`), and of lines
     makers = {"reading/convert.py", "reading/whole_rows.py"}  # of whatever kind it had
-    chooser = {"runs/where.py"}  # of rows by an expression over columns, which Arrow has
+    chooser = {"runs/token_rows.py"}  # of rows by an expression over columns, which Arrow has
     assert naming == readers | makers | chooser

@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dumps import compressed, opened, read_rows
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 LOGP = st.floats(-50, 0, width=32)
 ANYTHING = st.one_of(st.just(None), st.floats(width=32, allow_nan=True, allow_infinity=True))

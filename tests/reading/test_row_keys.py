@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from dumps import Row, jsonl, opened, parquet, plain
-from dumps import batches as batches_of
+from dumps import Row, batches as batches_of, jsonl, opened, parquet, plain
 
 from rlcorr_cli.reading.values import row_keys
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.reading.token_text import Tokenizer, load, of_strings

@@ -31,8 +31,7 @@ from rlcorr_cli.causes.gap import (
     SURPRISE_EDGES,
     GapTotals,
 )
-from rlcorr_cli.causes.numbers import line_of, typical
-from rlcorr_cli.causes.numbers import ratio as divided
+from rlcorr_cli.causes.numbers import line_of, ratio as divided, typical
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
