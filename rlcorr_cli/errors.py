@@ -4,7 +4,8 @@ Everything raised on purpose is an RlcorrError; any other exception is a fault o
 command line turns an RlcorrError into two lines on stderr (`commands/main.py`).
 
 An error names an option as data, by its name in Python and its value: `⟦device cpu⟧` is --device cpu, and for Python
-device="cpu" (`commands/python.py`); `⟦force True⟧` is --force, `⟦output⟧` -o, `⟦inspect(DUMP)⟧ ⟦worst 5⟧` a command.
+device="cpu" (`for_python` of `commands/declared.py`); `⟦force True⟧` is --force, `⟦output⟧` -o,
+`⟦inspect(DUMP)⟧ ⟦worst 5⟧` a command.
 """
 
 import re
@@ -19,7 +20,7 @@ LONGEST = 600
 """Characters of a message; names and values come from outside, and may be of any length."""
 LONGEST_VALUE = 80
 MOST_LISTED = 12
-"""Choices that an error lists; of more it names the nearest."""
+"""With more choices than this an error names the nearest alone."""
 LONGEST_NAME = 100
 """Beyond this nobody mistypes a name, and looking for the nearest takes long."""
 
@@ -39,7 +40,7 @@ class RlcorrError(Exception):
         self.word(as_flags)
 
     def word(self, words: Callable[[str], str]) -> None:
-        """Say message and hint as `words` says what names options."""
+        """Make message and hint of what was raised; `words` turns each option into text: `as_flags`, `as_arguments`."""
         self.message, self.hint = cut(words(self.what)), cut(words(self.do))
         self.args = (self.message,)
 
@@ -51,7 +52,7 @@ class UsageError(RlcorrError):
 
 
 class DataError(RlcorrError):
-    """A dump that cannot be used: unreadable, a missing column, unequal lengths, non-finite values."""
+    """A dump, saved totals or a report that cannot be used: unreadable, no such column, values that are not finite."""
 
     exit_status = 3
 
@@ -171,13 +172,13 @@ def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The known names closest to a mistyped one, as text: 'a, b'; all of them when none is close.
 
-    At most twelve names, so that an error stays two lines.
+    At most MOST_LISTED names, the first of them by the alphabet, so that an error stays two lines.
     """
     names = sorted(known)
     short = [known_name for known_name in names if len(known_name) <= LONGEST_NAME]
     close = (get_close_matches(name, short, n=n, cutoff=0.5) if len(name) <= LONGEST_NAME else []) or names
-    shown = (shortened(known_name, quotes=False) for known_name in close[:12])
-    return ", ".join(shown) + (", …" if len(close) > 12 else "")
+    shown = (shortened(known_name, quotes=False) for known_name in close[:MOST_LISTED])
+    return ", ".join(shown) + (", …" if len(close) > MOST_LISTED else "")
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,7 +1,8 @@
 """diagnose: all causes that hold, in the order of how much each says, and the verdict.
 
-The rules are tried (`_causes`); what holds gets the share of the gap that it has beside the others (`_side_by_side`),
-and how sure it is (`_certain`); `diagnose` puts all in order, and the first is the verdict where it is no minor one.
+The rules are tried, family by family (`_causes`).  Staleness and a gap that grows with the lag become one cause
+(`_with_lag`); each cause gets the share of the gap that it has beside the others (`_side_by_side`), and how sure it is
+(`_with_certainty`).  Then they are put in order (`in_order`), and the first is the verdict if it is no minor one.
 
 A rule gives a cause the share of the gap that it would explain alone, and two such shares overlap where the causes sit
 on the same tokens.  So the causes are taken in one order, and each in turn explains the same fraction of what is left
@@ -27,15 +28,16 @@ from rlcorr_cli.totals.row_sample import RowSample
 
 MIN_SEQUENCES, MIN_TOKENS = 16, 1000
 """Below these no cause is named; measured on random rows of dumps of known cause: 16 rows, 84% of verdicts right."""
-IN_A_PLACE = 8, 400
-"""Rows and tokens of a place in which a cause is looked for: that something is wrong there is known."""
+FEWEST_IN_PART = 8, 400
+"""The same, rows and tokens, where a place was found: of it, and of all that lies outside of it."""
 LEAST_ALONG = 0.3
 """Beside a curve an error along the row is told from this share of the gap on."""
 CLEAN_SIZE = 0.01
-"""Root mean square of l; two engines in fp32 leave 4e-6, bf16 .05."""
+"""The largest root mean square of l that is called clean; two engines in fp32 leave 4e-6, bf16 .05."""
 RULES: Mapping[str, Rule] = {**rows.RULES, **positions.RULES, **curves.RULES, **columns.RULES, **weights.RULES}
 BY_FAMILY: dict[Family, dict[Rule, Cause]] = {}
-"""The rules of each family in the order of the table, with their first rows."""
+"""Family -> its rules, each once, in the order of the table -> the first row that it serves.  What rules found is kept
+by the name of that row; the finding's own cause may be another that the rule tells apart."""
 for _row in CAUSES.values():
     if _row.sought != "rest":
         BY_FAMILY.setdefault(_row.sought, {}).setdefault(RULES[_row.name], _row)
@@ -45,18 +47,19 @@ ASYNCHRONOUS = (
 )
 """What helps where rollouts lag by design."""
 BEFORE_WEIGHTS = {"trend": 1.0, "tokens": 3.0}
-"""Scope -> what changed weights may make in times of a cause's share and still come after it."""
+"""Scope -> changed weights come before a cause of this scope if they make more than so many times its share; before
+those of other scopes never."""
 
 
 def diagnose(
     sample: RowSample, context: Context, place: PlaceOfGap | None = None, *, is_part: bool = False
 ) -> Diagnosis:
-    """Of a sample: with too little data, the features and where the gap sits, but no cause.  place, is_part: as of
+    """The diagnosis of a sample; of too little data it has features and places, but no causes.  place, is_part: as of
     Case."""
     case = Case(sample=sample, context=context, place=place, is_part=is_part)
     totals, features = case.totals, case.features
     causes: list[CauseFinding] = []
-    fewest_rows, fewest_tokens = IN_A_PLACE if is_part else (MIN_SEQUENCES, MIN_TOKENS)
+    fewest_rows, fewest_tokens = FEWEST_IN_PART if is_part else (MIN_SEQUENCES, MIN_TOKENS)
     if totals.n_rows < fewest_rows or features.n_tokens < fewest_tokens:
         verdict = TOO_FEW
         few = f"{count_noun(features.n_tokens, 'token')}, fewer than {fewest_tokens:,}"
@@ -64,7 +67,7 @@ def diagnose(
             few = f"{count_noun(totals.n_rows, 'sequence')}, fewer than {fewest_rows}"
         conclusion = f"Too little data to tell: {few}."
     else:
-        causes = in_order(_certain(case, _causes(case)))
+        causes = in_order(_with_certainty(case, _causes(case)))
         verdict, conclusion = concluded(causes)
         # A small core alone says little: it may be of few tokens, or have a tail.
         if not causes and features.core <= CLEAN_CORE and sqrt(ratio(features.gap, features.n_tokens)) <= CLEAN_SIZE:
@@ -97,7 +100,7 @@ def diagnose(
 
 
 def concluded(causes: Sequence[CauseFinding]) -> tuple[str, str]:
-    """The verdict that causes in their order give, and the conclusion where it names none."""
+    """The verdict that causes in their order give, and the conclusion, which is empty where the verdict is a cause."""
     if causes and not causes[0].is_minor:
         return causes[0].cause, ""
     if not causes:
@@ -131,11 +134,11 @@ def in_order(causes: Iterable[CauseFinding]) -> list[CauseFinding]:
 
 
 def _causes(case: Case) -> list[CauseFinding]:
-    if recording := _sought(case, "recording"):
+    if recording := _findings(case, "recording"):
         return list(recording.values())  # of the sampled tokens nothing is known
-    found = _sought(case, "apart", beside=() if case.place is None else ("place",))
-    curve = _sought(case, "curve", beside=found)
-    along = _sought(case, "along", beside=found | curve)
+    found = _findings(case, "apart", beside=() if case.place is None else ("place",))
+    curve = _findings(case, "curve", beside=found)
+    along = _findings(case, "along", beside=found | curve)
     found |= {name: each for name, each in along.items() if not curve or each.share >= LEAST_ALONG}
     found |= curve | _beside(case, curve) if curve else _spread(case, has_grid="grid" in found)
     in_table = [found[name] for name in CAUSES if name in found]
@@ -144,9 +147,9 @@ def _causes(case: Case) -> list[CauseFinding]:
     return causes if rest is None else [*causes, rest]
 
 
-def _sought(case: Case, family: Family, beside: Iterable[str] = ()) -> dict[str, CauseFinding]:
-    """What the rules of a family find, by their first rows: all of `apart`, else the first that holds.  beside: what is
-    found already."""
+def _findings(case: Case, family: Family, beside: Iterable[str] = ()) -> dict[str, CauseFinding]:
+    """What the rules of a family find: all that hold of `apart`, else the first.  beside: names of what is found
+    already, and "place", which `not_beside` is held against."""
     found = dict[str, CauseFinding]()
     for rule, row in BY_FAMILY[family].items():
         if not {*beside, *found}.intersection(row.not_beside) and (finding := rule(case)) is not None:
@@ -173,12 +176,12 @@ def _spread(case: Case, *, has_grid: bool) -> dict[str, CauseFinding]:
     made = has_grid or weights.is_coarse(case)
     return {
         name: cause
-        for name, cause in _sought(case, "spread").items()
+        for name, cause in _findings(case, "spread").items()
         if not (made and CAUSES[cause.cause].scope == "broad")
     }
 
 
-def _certain(case: Case, causes: Sequence[CauseFinding]) -> Iterator[CauseFinding]:
+def _with_certainty(case: Case, causes: Sequence[CauseFinding]) -> Iterator[CauseFinding]:
     """The causes with how sure each is.  proven: a bound or an identity is broken; no bound is proven beside staleness,
     which moves the tokens that it is read from.  likely: the statistics say so.  one of: another reading is as good,
     because a number that parts the two lies near its limit, as its rule says."""
@@ -190,8 +193,8 @@ def _certain(case: Case, causes: Sequence[CauseFinding]) -> Iterator[CauseFindin
 
 
 def _with_lag(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
-    """The causes, of which staleness takes the evidence of the lag that its gap grows with, and that lag's share: what
-    the least lag leaves is none of it."""
+    """The causes, in which staleness and a gap that grows with the lag are one: staleness, with that gap's evidence and
+    share.  Where all rows have one lag, staleness says that it is the lag's price."""
     lag = next((cause for cause in causes if cause.parameters.get("column") == LAG), None)
     stale = next((cause for cause in causes if cause.cause == "stale_policy" and cause is not lag), None)
     if stale is None:

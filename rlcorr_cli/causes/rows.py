@@ -5,7 +5,7 @@ are of different responses; and rows far off that no column marks.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 
 import numpy as np
@@ -21,7 +21,7 @@ from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.row_sampling import largest
 from rlcorr_cli.reading.batches import all_resolved
-from rlcorr_cli.totals.flat import Floats, starts_of
+from rlcorr_cli.totals.flat import Flags, Floats, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
 FAR_TOKENS, FAR_LOG_RATIO, FAR_SHARE = 30, 1.0, 0.01
@@ -286,3 +286,20 @@ RULES: Mapping[str, Rule] = {
     "mispaired_rows": mispaired_rows,
     "some_rows": some_rows,
 }
+
+
+def _that_slip(sample: RowSample) -> Flags:
+    slipped = np.zeros(sample.n_rows, np.bool_)
+    slipped[[slip.row for slip in slips_of(sample)]] = True
+    return slipped
+
+
+def _that_are_mispaired(sample: RowSample) -> Flags:
+    return ~np.isnan(gap_totals(sample).odd) & ~_that_slip(sample)
+
+
+FAULTY_ROWS: Mapping[str, Callable[[RowSample], Flags]] = {
+    "slipped_rows": _that_slip,
+    "mispaired_rows": _that_are_mispaired,
+}
+"""Of each cause whose scope is rows: which rows of a sample it is in, bool[B]."""

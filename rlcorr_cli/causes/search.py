@@ -36,7 +36,7 @@ from rlcorr_cli.causes.gap_sums import LN_2, gap_totals
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
-from rlcorr_cli.causes.rows import slips_of
+from rlcorr_cli.causes.rows import FAULTY_ROWS
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
 from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
@@ -295,10 +295,7 @@ def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[
     tokens: dict[str, Flags] = {}
     for row in (CAUSES[cause.cause] for cause in causes):
         if row.scope == "rows":
-            slipped = np.zeros(sample.n_rows, np.bool_)
-            slipped[[slip.row for slip in slips_of(sample)]] = True
-            at = slipped if row.name == "slipped_rows" else ~np.isnan(gap_totals(sample).odd) & ~slipped
-            tokens[row.name] = np.repeat(at, sample.n_valid)
+            tokens[row.name] = np.repeat(FAULTY_ROWS[row.name](sample), sample.n_valid)
         elif row.scope == "tokens":
             tokens[row.name] = np.zeros(sample.n_valid_tokens, np.bool_)
             tokens[row.name][_sat_on(sample, row.sits_on)] = True

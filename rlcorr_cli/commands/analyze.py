@@ -258,7 +258,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     if choice is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
-    reading = inspection.ignoring_bad_rows(answers.with_files(arguments.request(options.dumps, options)))
+    reading = inspection.ignoring_bad_rows(answers.with_found(arguments.request(options.dumps, options)))
     places = forms.sheet_destinations(files, options.overwrite)
     notes = answers.check_touched((*places, *answers.quarantines(reading)), reading.files, options)
     with Staging() as staging, arguments.computing(options) as compute:

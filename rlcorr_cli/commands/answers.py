@@ -3,10 +3,10 @@
 A dump is opened, and its totals are measured; or files of saved totals (.rlcorr) stand in its place, and are added.  Of
 the totals the command makes its result, which is written to its files.  `saved_parts` tells totals from dumps, `added`
 adds them, and `refuse_conflicting` refuses an option that conflicts with what they were measured with.  Options that
-say where to compute change nothing then, because nothing is computed.
+say where to compute then concern a clean dump alone, because nothing else is computed.
 
-Then what a run reads and writes, compared before it starts, which every command goes through here.  A dump's files are
-looked for once: outputs are held against those that were found, and no others are read.
+Then what a run reads and writes, compared before it starts: every command that writes goes through here.  The files of
+its dump are looked for once; outputs are held against those that were found, and no others are read.
 """
 
 import glob
@@ -85,7 +85,7 @@ def answered(
         from rlcorr_cli.runs.reading import OpenDump
 
         started = time.perf_counter()
-        reading = with_files(request(options.dumps, options))
+        reading = with_found(request(options.dumps, options))
         notes = check_touched((*places, *quarantines(reading)), reading.files, options)
         dump = open_dump(reading, columns(reading))
         clean = yardstick(options)
@@ -125,7 +125,7 @@ def saved_parts(dumps: Any, *, allow_overlap: bool = False) -> tuple[str, ...]:
 
 
 def added(parts: Sequence[str], kind: type[S], how: "Asking") -> tuple[str, S]:
-    """The sum of all parts, and the file that comes first.
+    """The file that comes first, and the sum of all parts.
 
     kind: the command's totals.  how: its options; one of reading a dump that is set is refused, because totals are read
     already.
@@ -138,7 +138,8 @@ def added(parts: Sequence[str], kind: type[S], how: "Asking") -> tuple[str, S]:
 
 
 def result_of(path: str, run: S, make: Callable[[S], R]) -> R:
-    """The result of a run; a DataError where totals that were read from a file do not belong together."""
+    """The result of a run that was added from saved totals; a DataError where none can be made, which is taken for the
+    fault of an edited file."""
     from rlcorr_cli.results.saved_totals import AGAIN
     from rlcorr_cli.totals.view import UnknownTotalError
 
@@ -197,7 +198,7 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
             value = getattr(options, each.name)
             asked[f"⟦{each.name}⟧"] = (
                 ", ".join(value) if isinstance(value, (list, tuple)) else value,
-                held[each.setting],
+                held.get(each.setting),
             )
     for option, (wanted, had) in asked.items():
         if wanted is not None and wanted != had:
@@ -207,8 +208,8 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
             )
 
 
-READ = ("plan", "rules", "baseline", "tokenizer", "clean_dump")
-"""Options that name files to be read, among other things."""
+FILE_OPTIONS = ("plan", "rules", "baseline", "tokenizer", "clean_dump")
+"""Options whose value may be the path of a file that is read."""
 
 
 def written(option: str, path: Any) -> Path:
@@ -224,7 +225,7 @@ def written(option: str, path: Any) -> Path:
 
 
 def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
-    """Files that reports are written to, if their names tell a form that such a report has."""
+    """The paths that reports are written to; a UsageError of a suffix that such a report has not."""
     files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         suffix = path.suffix.lower()
@@ -232,12 +233,12 @@ def report_files(paths: Any, *, n_group_columns: int) -> tuple[Path, ...]:
             known = ", ".join(FORMS)
             raise UsageError(f"{path}: a report is written as {known}.", "Name it report.html or the like.")
         if suffix == ".tb" and n_group_columns > 1:
-            raise UsageError("TensorBoard needs groups by one column of steps.", "Add ⟦group_by step⟧.")
+            raise UsageError("TensorBoard needs groups by one column of steps.", "Group by ⟦group_by step⟧ alone.")
     return files
 
 
 def sheet_files(paths: Any, known: Sequence[str] = SHEETS) -> tuple[Path, ...]:
-    """Files that a result other than a report is written to, if their suffixes are among its forms."""
+    """The paths that a result other than a report is written to; a UsageError of a suffix that is none of its forms."""
     files = tuple(written("⟦output⟧", path) for path in several(paths))
     for path in files:
         if path.suffix.lower() not in known:
@@ -250,8 +251,8 @@ def junit_file(path: str | Path) -> Destination:
     return Destination(path=written("⟦junit⟧", path), option="⟦junit⟧", overwrite=True)
 
 
-def with_files(reading: ReadRequest) -> ReadRequest:
-    """The same of the files that the dump's names stand for now; what is wrong with them is said where it is opened."""
+def with_found(reading: ReadRequest) -> ReadRequest:
+    """The request with the files that its paths stand for now; opening them says what is wrong with them."""
     from rlcorr_cli.reading.find import find_noting
 
     with suppress(RlcorrError):
@@ -263,7 +264,7 @@ def check_touched(destinations: Sequence[Destination], dumps: Sequence[str], opt
     """Refuse an output that cannot be written, or is what the run reads; notes on which options were not typed, and
     on what killed runs had left there.
 
-    dumps: the files of dumps.  options: of the command, of which those of READ name files.
+    dumps: the files of dumps.  options: of the command, of which those of FILE_OPTIONS name files.
     """
     left = check_run(destinations, _reads(dumps, options)) if destinations else ()
     return (*config.NOTES.get(), *left)
@@ -280,7 +281,8 @@ def quarantines(reading: ReadRequest) -> tuple[Destination, ...]:
 
 
 def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging: Outputs) -> Any:
-    """A result with more notes, which is written to its files, each in the form that its suffix names."""
+    """A result with more notes, written to its files, each in the form that its suffix names; then all that was staged
+    is published."""
     from rlcorr_cli.show.forms import write
 
     result = replace(result, notes=notes + result.notes)
@@ -291,7 +293,7 @@ def finished(result: Any, notes: tuple[str, ...], files: Sequence[Path], staging
 
 
 def _reads(dumps: Sequence[str], options: Any) -> Iterator[tuple[str, str | Path]]:
-    for name in READ:
+    for name in FILE_OPTIONS:
         for named in several(getattr(options, name, None)):
             path = named.file if isinstance(named, ChosenPlan) else named
             if isinstance(path, str | Path):

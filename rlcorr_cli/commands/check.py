@@ -231,7 +231,7 @@ def source_of(options: Any) -> "tuple[Report | None, ReadRequest, tuple[str, ...
     reading = arguments.request(options.source, options)
     if is_report(reading.paths):
         return read_report(reading.paths[0]), reading, reading.files
-    reading = answers.with_files(reading)
+    reading = answers.with_found(reading)
     return None, reading, reading.files
 
 

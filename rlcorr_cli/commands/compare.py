@@ -298,7 +298,7 @@ def diff(
     read = arguments.Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
     grouped = {"group_by": arguments.names("group_by", group_by), "cluster_by": cluster_by}
     asked = [replace(arguments.request(dump, read), **grouped) for dump in dumps]
-    asked = [reading if is_report(reading.paths) else answers.with_files(reading) for reading in asked]
+    asked = [reading if is_report(reading.paths) else answers.with_found(reading) for reading in asked]
     places = sheet_destinations(files, overwrite)
     notes = answers.check_touched((*places, *report_file), [path for reading in asked for path in reading.files])
     how = arguments.Computed(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from rlcorr_cli.commands import arguments, choose
-from rlcorr_cli.commands.answers import check_touched, with_files, written
+from rlcorr_cli.commands.answers import check_touched, with_found, written
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -111,7 +111,7 @@ def filter(options: FilterOptions) -> "Filtered":
         divides_coefs=options.coef == "normalized",
         force=options.force,
     )
-    reading = with_files(arguments.request(options.dumps, options))
+    reading = with_found(arguments.request(options.dumps, options))
     notes = check_touched(filtering.destinations(reading, target), reading.files, options)
     with arguments.computing(options) as compute:
         filtered = filtering.filter_dump(reading, chosen, target, computing=compute, watch=options.watch)
@@ -226,7 +226,7 @@ def convert(options: ConvertOptions) -> "Converted":
     joined = None if options.join is None else arguments.Read(map=options.map)
     other = None if joined is None else arguments.request(str(options.join), joined)
     arguments.refuse_stdin_twice(reading.paths, () if other is None else other.paths)
-    reading, other = with_files(reading), None if other is None else with_files(other)
+    reading, other = with_found(reading), None if other is None else with_found(other)
     read = (*reading.files, *(() if other is None else other.files))
     notes = check_touched([filtering.converted_to(path, options.overwrite)], read)
     converted = filtering.convert(

@@ -192,8 +192,8 @@ def to_html(result: "Result") -> str:
 def save(result: "Result | Picture", path: str | Path) -> Path:
     """Write what a command returned, whole or not at all; returns the path.
 
-    Every result is written as .json, .html, .md or .csv; a report as .tb (TensorBoard), too, others as .png, .svg or
-    .pdf where they have a picture.  What has kept its totals is written as .rlcorr.
+    The path's suffix says the form, as after -o: `rlcorr help pictures` lists those of a report, and those of other
+    results.  What has kept its totals is written as .rlcorr.
     """
     if isinstance(result, Picture):
         return _save_picture(result, path)

@@ -1,12 +1,12 @@
 """Records: dataclasses whose JSON, the way back from it, and its JSON schema follow from their own fields.
 
-A key of a JSON output is declared once: as a field of a Record, or as a property marked `computed`, which is written
-and, as it follows from the fields, only checked when it is read.  What JSON has of a key beside its name and its type
-stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[..., Form(...)].  The description of a record
-for readers of the schema is its docstring, that of a key `Key.about`.
+A key of a JSON output is declared once: as a field of a Record, or as a property marked `computed`, which follows
+from the fields: it is written, and when it is read its type is checked and its value left.  What JSON has of a key
+beside its name and its type stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[...,
+Form(...)].  The description of a record for readers of the schema is its docstring, that of a key `Key.about`.
 
-Dataclasses, not classes of msgspec, which reads and describes their JSON: no command pays for it before it writes some
-(`forms.py`), keys follow from others, and fields may be views of arrays of 100,000 groups.
+msgspec reads and describes their JSON (`forms.py`).  They are no classes of its own, because a command that writes no
+JSON should not load it, some keys are computed, and some fields are views of the arrays of 100,000 groups.
 """
 
 import math
@@ -24,10 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Key:
     """What JSON has of a field beside its name and its type.
 
-    about: for readers of the schema.  name: the key, where it is not the field's name.  after: the key that it follows,
-    where that is not the field before; empty for the first of all.  omit: whether it is left out where it is the
-    field's default, or empty.  inline: whether the keys of its value stand in its place.  hidden: whether JSON has
-    nothing of it.  type: what makes the type of a property whose module is loaded when it is asked for.
+    about: for readers of the schema.  name: the key, where it is not the field's name.  after: the key that it follows;
+    None in the order of the fields, "" before all others.  omit: whether it is left out where it is the
+    field's default, or empty.  inline: whether the keys of its value stand in its place.  type: what
+    gives the type of a property whose module is loaded late.
     """
 
     about: str = ""
@@ -35,7 +35,6 @@ class Key:
     after: str | None = None
     omit: bool = False
     inline: bool = False
-    hidden: bool = False
     type: Callable[[], Any] | None = None
 
 
@@ -43,8 +42,8 @@ class Key:
 class Form:
     """What is asked of a value beside its type.
 
-    name, about: of its definition in the schema.  least: the fewest items or keys.  keys: those that a mapping must
-    have; optional: those that it may have, too.  above: what a number must exceed.  pattern: of a text.
+    name, about: of its definition in the schema.  least: the fewest items, keys or characters.  keys: those that a
+    mapping must have; optional: those that it may have, too.  above: what a number must exceed.  pattern: of a text.
     """
 
     name: str = ""
@@ -56,7 +55,8 @@ class Form:
     pattern: str | None = None
 
 
-HIDDEN = Key(hidden=True)
+HIDDEN = Key()
+"""Of a field that JSON has nothing of."""
 Plain = Any
 """A value of a row, whatever it is: what JSON has no form for is written as text."""
 Scalar = Annotated[Any, Form(name="scalar", about="A date is text, and so is what is not finite.")]
@@ -100,7 +100,7 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """What was written as JSON; a ValueError says what is wrong, and where.  Keys of later releases go."""
+        """What was written as JSON; a ValueError says what is wrong, and where.  Keys of later releases are ignored."""
         from rlcorr_cli.records.forms import read_json
 
         return read_json(cls, text)
@@ -127,7 +127,7 @@ class Result(Record):
     OUTPUT: ClassVar[str] = ""
     """Its name among the JSON outputs (`results/outputs.py`)."""
     in_notebook: "ClassVar[Callable[[Result], str] | None]" = None
-    """What makes the HTML that a notebook shows of a result; `api` names it.  Without it a notebook shows the repr."""
+    """What makes the HTML that a notebook shows of a result; `api` sets it.  Without it a notebook shows the repr."""
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows."""

@@ -287,7 +287,9 @@ def print_schema(name: str | None) -> None:
     outputs = [output["$ref"].removeprefix("#/$defs/") for output in document["anyOf"]]
     if name is not None:
         if name not in outputs:
-            raise UsageError(f"There is no output '{name}' with a schema.", f"There are {', '.join(outputs)}.")
+            near = near_misses(name, outputs)
+            hint = f"Nearest: {', '.join(near)}." if near else f"There are {', '.join(outputs)}."
+            raise UsageError(f"There is no output '{name}' with a schema.", hint)
         del document["anyOf"]
         document["$ref"] = f"#/$defs/{name}"
     emit(json.dumps(document, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Flat arrays: their types, counts, and the lists of many rows in them, one row's values after the other's."""
+"""Types of arrays; and lists of unequal length laid end to end in one array: where they start, ranges, regrouping."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ Flags = NDArray[np.bool_]
 
 
 def check_counts(*numbers: NDArray[Any]) -> None:
-    """A ValueError of numbers that count nothing: below 0, not finite, or beyond what a float counts exactly."""
+    """A ValueError unless all numbers are finite, at least 0, and no larger than what a float counts exactly."""
     if not all(np.all((values >= 0) & (values < 1 << 53)) for values in numbers):
-        raise ValueError("a count is no number of things")
+        raise ValueError("a count is below 0, not finite or too large")
 
 
 def first_of_each(ordered: NDArray[Any]) -> Ints:
-    """The places at which another value begins than the one before it."""
+    """The indices at which a run of equal values begins."""
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
 def starts_of(lengths: Ints) -> Ints:
-    """Where each row's values begin among all."""
+    """The index at which each row's values begin."""
     return np.cumsum(lengths) - lengths
 
 
 def offsets_of(lengths: Ints) -> Ints:
-    """The same, and where the last one's end: i64[B + 1] of i64[B]."""
+    """The same, and the length of all: i64[B + 1], of the lengths of B rows."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -37,8 +37,8 @@ def ranges(starts: Ints, lengths: Ints) -> Ints:
 
 
 def by_group(values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> tuple[NDArray[Any], Ints]:
-    """The values of each group's rows, group after group, and how many each has.  lengths, group_of: of each row,
-    i64[B]."""
+    """The values of each group's rows, group after group, and how many values each group has.  lengths, group_of: of
+    each row, i64[B]."""
     if (group_of[1:] < group_of[:-1]).any():
         order = np.argsort(group_of, kind="stable")
         values = values[ranges(starts_of(lengths)[order], lengths[order])]

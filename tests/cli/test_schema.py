@@ -155,6 +155,7 @@ def test_other_outputs_have_no_schema() -> None:
     ran = run("explain", "--schema", "chek")
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.splitlines()[1] == "Nearest: check."
+    assert ", report, " in run("explain", "--schema", "analyze").err
     # Also where the options are parsed.
     assert run("explain", "check", "--schema").out == run("explain", "--schema", "check").out
     assert run("explain", "--schema", "--debug").out == run("explain", "--schema").out

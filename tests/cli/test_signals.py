@@ -218,7 +218,7 @@ def receive(status=None):
     exit(status)
 
 if {begins!r}:
-    main.tame_environment = receive
+    main.stdout.tame_environment = receive
 else:
     os._exit = receive
 main.main(["presets"])
