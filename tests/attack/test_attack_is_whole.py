@@ -159,6 +159,7 @@ def test_what_is_not_whole_is_seen(name: str, content: bytes, tmp_path: Path) ->
     assert readable.fault(tmp_path / name.split("/")[0])
 
 
+@pytest.mark.full
 def test_the_server_runs_what_the_console_script_runs(server: Server) -> None:
     with workplaces() as folder:
         here = [
