@@ -216,6 +216,7 @@ def test_pictures_are_written_where_they_are_told(tmp_path: Path, report: Report
     assert all(picture.path and picture.path.read_bytes().startswith(b"\x89PNG") for picture in written)
 
 
+@pytest.mark.full
 def test_the_page_is_text(report: Report, tmp_path: Path) -> None:
     assert to_html(report) == save(report, tmp_path / "report.html").read_text()
     assert "<svg" in to_html(report)

@@ -215,6 +215,7 @@ def test_saved_totals_are_compared_like_their_dumps(tmp_path: Path) -> None:
     refused(run("diff", *paths, "--seed", "3"), 2, "a.rlcorr was drawn with seed 0, not 3")
 
 
+@pytest.mark.full
 def test_saved_totals_are_compared_group_by_group_like_their_dumps(tmp_path: Path) -> None:
     table, by = pq.read_table(STEPS), ("--group-by", "group_id", "--all")
     dumps, totals = ([str(tmp_path / f"{name}.{suffix}") for name in "ab"] for suffix in ("parquet", "rlcorr"))
@@ -330,6 +331,7 @@ def test_fail_on_moved_ends_with_1_and_tells_ci(tmp_path: Path, monkeypatch: pyt
     refused(run("diff", BF16, INT8, "--fail-on", "kl"), 2, "--fail-on must be one of moved")
 
 
+@pytest.mark.full
 def test_every_form_is_written(tmp_path: Path) -> None:
     forms = [str(tmp_path / f"d{suffix}") for suffix in (".json", ".md", ".html", ".csv", ".png", ".svg", ".pdf")]
     args = [part for form in forms for part in ("-o", form)]

@@ -267,6 +267,7 @@ def test_several_files_make_one_output(tmp_path: Path) -> None:
     assert rows == output(tmp_path / "one.parquet", BF16, "--preset", "token_is")
 
 
+@pytest.mark.full
 def test_output_opens_elsewhere(tmp_path: Path) -> None:
     datasets, duckdb = pytest.importorskip("datasets"), pytest.importorskip("duckdb")
     out = tmp_path / "out.parquet"

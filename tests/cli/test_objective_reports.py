@@ -229,6 +229,7 @@ def test_many_batches_are_shown_by_their_ends(tmp_path: Path) -> None:
     assert "The first and the last of 64 batches are shown" in " ".join(out.split())
 
 
+@pytest.mark.full
 def test_every_form_has_it_and_a_saved_report_keeps_it(written: tuple[Path, Ran]) -> None:
     folder, ran = written
     for name in ("r.md", "r.html"):

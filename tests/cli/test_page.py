@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from browsing import Visit, browser as browser
-from few import few
 from running import BF16, SAMPLE, STEPS, parquet, row, run, watched
 from worded import words
 
@@ -135,7 +134,8 @@ def pages(
     return paths | {name: save(make(), folder / f"{name}.html") for name, make in RESULTS.items()}
 
 
-@pytest.mark.parametrize("name", few(["steps", "none", "impossible", "names", "framework", *RESULTS], ("names",)))
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["steps", "none", "impossible", "names", "framework", *RESULTS])
 def test_a_page_fits_every_screen_and_is_legible(name: str, pages: dict[str, Path], browser: Any) -> None:
     visit = Visit(browser, pages[name])
     for scheme in ("light", "dark"):
@@ -345,6 +345,7 @@ def test_nothing_to_do_is_said_in_plain_words(tmp_path: Path) -> None:
     assert all("Measure more sequences." in text for text in words(few))
 
 
+@pytest.mark.full
 def test_a_row_without_a_prompt_names_none(tmp_path: Path) -> None:
     pages = {}
     for dump in ("collapse", "smollm2_steps"):

@@ -45,6 +45,7 @@ def hostile(tmp_path: Path) -> str:
     return parquet(folder / "<i>dump.parquet", rows)
 
 
+@pytest.mark.full
 @IN_BROWSER
 def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
     path = tmp_path / "report.html"
@@ -121,6 +122,7 @@ def test_the_name_of_a_group_column_is_cleaned_in_every_form(tmp_path: Path) -> 
     assert not any("\x1b" in text for text in (ran.out, page.read_text(), markdown.read_text()))
 
 
+@pytest.mark.full
 def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "my report.md"
     assert run("analyze", STEPS, "--preset", "token_is", "--group-by", "step", "-o", str(path)).status == 0
@@ -144,6 +146,7 @@ def test_markdown_links_to_pictures_whatever_its_file_is_called(command: str, tm
     assert all((tmp_path / os.fsdecode(unquote_to_bytes(link))).is_file() for link in links)
 
 
+@pytest.mark.full
 def test_of_very_many_groups_the_worst_are_shown_and_all_are_saved(tmp_path: Path) -> None:
     rows = [row(sample_id=i, old_log_probs=[-0.5 - i / 1e4, -0.25]) for i in range(1100)]
     dump = jsonl(tmp_path / "in.jsonl", rows)
@@ -201,6 +204,7 @@ def test_tensorboard_has_the_peers_names_at_their_steps(tmp_path: Path) -> None:
     refused(run("analyze", STEPS, "--pool", "-o", str(tmp_path / "none.tb")), 2, "--group-by step")
 
 
+@pytest.mark.full
 def test_a_saved_report_is_plotted_like_its_dump(tmp_path: Path) -> None:
     plan = ["--preset", "token_is"]
     saved, kinds = str(tmp_path / "r.json"), ["--kind", "ratio", "--kind", "metrics"]
@@ -337,6 +341,7 @@ def test_infinite_group_keys_are_text_in_json(tmp_path: Path) -> None:
     assert [group["key"]["temperature"] for group in groups] == [1.0, "inf"]
 
 
+@pytest.mark.full
 @IN_BROWSER
 def test_dates_sort_in_the_page(tmp_path: Path, browser: Any) -> None:
     days = ["2026-01-20", "2026-01-03", "2026-01-11"]
@@ -387,6 +392,7 @@ def test_a_group_that_breaks_a_rule_is_marked() -> None:
     assert [line.count(r" \!") for line in rows] == [0, 0, 1, 2, 2]  # of seq_ess, and of k3_kl
 
 
+@pytest.mark.full
 def test_a_report_does_not_replace_another_file_of_its_run(tmp_path: Path) -> None:
     plan, report = tmp_path / "plan.json", tmp_path / "r.json"
     plan.write_text(json.dumps(analyzed(BF16, "--preset", "geo_rs")["plan"]))

@@ -286,6 +286,7 @@ def test_bad_rows_and_notes_of_parts_add(tmp_path: Path) -> None:
     assert [source["rows"] for source in found["inputs"]] == [3, 2]
 
 
+@pytest.mark.full
 def test_check_and_plot_take_totals_for_a_report(steps: list[str], tmp_path: Path) -> None:
     path, report = str(tmp_path / "run.rlcorr"), str(tmp_path / "run.json")
     assert run("analyze", *steps, "--group-by", "step", "-o", path, "-o", report).status == 0
@@ -319,6 +320,7 @@ OTHER_COMMANDS = {
 """Command -> options that its totals are made with."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", few(OTHER_COMMANDS, list(OTHER_COMMANDS)[:1]))
 def test_other_commands_add_their_own_totals_to_the_result_of_one_run(case: str, shards: Path, tmp_path: Path) -> None:
     command, whole = case.split()[0], run(case.split()[0], str(shards), *OTHER_COMMANDS[case], "--json").json

@@ -40,6 +40,7 @@ def drifting(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.mark.full
 def test_the_last_step_is_told_before_the_whole_in_every_form(drifting: str, tmp_path: Path) -> None:
     report = rlcorr_cli.analyze(drifting)
     assert report.verdict.level == "close"
@@ -119,6 +120,7 @@ def test_the_geometric_rejection_of_a_remedy_can_be_typed() -> None:
     assert run("filter", STEPS, *bounds.split(), "--dry-run").status == 0
 
 
+@pytest.mark.full
 def test_check_fails_on_the_causes_that_diagnose_fails_on(drifting: str) -> None:
     first = rlcorr_cli.diagnose(drifting).story.first
     assert run("diagnose", drifting, "--fail-on", first).status == 1

@@ -63,6 +63,7 @@ def test_files_of_one_folder_are_named_by_it_and_counted(folder: Path, monkeypat
     assert run("analyze", "0.parquet", "1.parquet").out.startswith("0.parquet and 1 more file")
 
 
+@pytest.mark.full
 def test_counts_of_kept_tokens_have_no_decimals(tmp_path: Path) -> None:
     page = tmp_path / "r.md"
     run("analyze", COLLAPSE, "--preset", "geo_rs", "-o", str(page))

@@ -217,6 +217,7 @@ def test_one_outlier_sets_no_scale(browser: Any, tmp_path: Path) -> None:
     assert visit.page.locator(".tokens b.b1").count() == n // 2
 
 
+@pytest.mark.full
 def test_the_page_of_a_report_ends_with_its_five_worst_rows(browser: Any, tmp_path: Path) -> None:
     page, markdown, bad = tmp_path / "r.html", tmp_path / "r.md", tmp_path / "bad.parquet"
     args = (
@@ -258,6 +259,7 @@ OBEYED = f"""() => [
 """What a page did, or holds, that its tokens told it to."""
 
 
+@pytest.mark.full
 def test_nothing_in_a_token_escapes_in_a_browser(browser: Any, tmp_path: Path) -> None:
     assert len(HOSTILE) >= 60
     n = len(HOSTILE)

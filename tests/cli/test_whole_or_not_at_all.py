@@ -15,7 +15,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from few import few
 from limits import LIMIT_SECONDS
 from running import BF16, STEPS, Process, command, forked_command, jsonl, parquet, refused, row, run, wait_for
 
@@ -362,7 +361,8 @@ KINDS_OF_OUTPUT = {
 }
 
 
-@pytest.mark.parametrize("name", few(KINDS_OF_OUTPUT, ("report.html", "kept", "rejected.parquet", "picture.png")))
+@pytest.mark.full
+@pytest.mark.parametrize("name", KINDS_OF_OUTPUT)
 def test_what_is_replaced_keeps_its_mode_and_its_group(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

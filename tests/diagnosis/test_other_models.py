@@ -64,6 +64,7 @@ def test_real_dumps_of_other_models(name: str) -> None:
     assert shares_add(result.causes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("settings", "verdict"), FLAT)
 def test_a_model_that_is_sure_of_nothing(settings: dict[str, Any], verdict: str) -> None:
     found = of_flat(**settings)

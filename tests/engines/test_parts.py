@@ -301,6 +301,7 @@ def test_a_draw_is_written_in_order_and_sealed(tmp_path: Path, processes: Killin
     assert [part["rows"] for part in sealed(tmp_path / "many")["parts"]] == [20, 20, 10]
 
 
+@pytest.mark.full
 def test_one_file_holds_what_it_holds_from_one_process(tmp_path: Path, processes: KillingEngine) -> None:
     dump = cut(STEPS, tmp_path / "dump")
     for suffix in ("parquet", "jsonl"):

@@ -51,6 +51,7 @@ def test_there_are_bombs_of_both_forms() -> None:
     assert {BOMBS[name].suffix for name in QUICK} >= {".parquet", ".jsonl", ".jsonl.zst"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("script", "harm", "seconds"),
     [

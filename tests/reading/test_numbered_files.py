@@ -105,6 +105,7 @@ def test_files_numbered_by_step_are_judged_as_a_column_of_steps_is(
     assert not there.passed
 
 
+@pytest.mark.full
 def test_watch_judges_the_same_steps(with_column: str, numbered: str, tmp_path: Path) -> None:
     here, there = (
         watch(path, once=True, every=0, max=RULES, state=tmp_path / f"{i}.rlcorr").to_dict() | {"paths": []}
@@ -132,6 +133,7 @@ def test_every_command_groups_by_the_step_and_by_the_file(numbered: str) -> None
         assert {each.key.get(column) for each in check(numbered, group_by=column).findings} >= values
 
 
+@pytest.mark.full
 def test_saved_totals_of_single_files_add_to_the_same_steps(with_column: str, numbered: str, tmp_path: Path) -> None:
     sums = []
     parts = [tmp_path / f"{step}.rlcorr" for step in range(1, STEPS + 1)]

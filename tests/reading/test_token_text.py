@@ -105,6 +105,7 @@ def made(kind: str) -> Tokenizer:
     return Tokenizer(kind, KINDS[kind]())
 
 
+@pytest.mark.full
 @settings(max_examples=25 * settings().max_examples, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=TEXTS)
 @example("👨‍👩‍👧 héllo 字字 the cat can not .")

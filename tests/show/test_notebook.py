@@ -11,7 +11,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from few import few
 from nbclient import NotebookClient
 
 from rlcorr_cli import (
@@ -129,7 +128,8 @@ def test_a_cause_is_never_beside_a_green_headline(results: dict[str, Any]) -> No
     assert (close.shown_status, caused.shown_status) == ("ok", "warn")
 
 
-@pytest.mark.parametrize("name", few(RESULTS, ("analyze", "diff", "inspect row")))
+@pytest.mark.full
+@pytest.mark.parametrize("name", RESULTS)
 def test_save_writes_every_result_in_every_form(results: dict[str, Any], name: str, tmp_path: Path) -> None:
     result = results[name]
     page = save(result, tmp_path / "page.html").read_text()

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from few import few
 from hypothesis import given
 from made import CPU, batch, dumps, simulated
 from matplotlib.testing.compare import compare_images
@@ -289,8 +288,9 @@ EXTREMES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rows", EXTREMES)
-@pytest.mark.parametrize("kind", few(["overview", "metrics", "weights"], ["overview"]))
+@pytest.mark.parametrize("kind", ["overview", "metrics", "weights"])
 def test_a_picture_of_extremes_is_drawn_or_says_why_not(kind: str, rows: str, tmp_path: Path) -> None:
     drawn = draw(kind, reported(EXTREMES[rows], tmp_path))
     assert drawn.caption.endswith(".")

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from few import few
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -39,7 +38,6 @@ PLANNED = frozenset(
     {"one token", "one length", "long and short", "two steps", "huge values", "tiny values", "advantages"}
 )
 """Shapes whose plan is drawn, too."""
-OFTEN = ("one token", "two steps", "two hundred steps", "equal columns", "huge values", "long names")
 """Shapes that are drawn at each change."""
 Columns = dict[str, list[Any]]
 
@@ -210,7 +208,8 @@ def test_a_title_stands_above_the_power_of_ten_of_an_axis() -> None:
     assert faults(figure) == []
 
 
-@pytest.mark.parametrize("shape", few(SHAPES, OFTEN))
+@pytest.mark.full
+@pytest.mark.parametrize("shape", SHAPES)
 def test_every_panel_can_be_read(shape: str, tmp_path: Path) -> None:
     columns, plan, by = SHAPES[shape]
     report = reported(columns(), plan, by, tmp_path)
