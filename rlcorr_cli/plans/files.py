@@ -195,6 +195,8 @@ def plan_from_dict(data: Mapping[str, Any]) -> Plan:
         values["log_ratio_limit"] = None
     try:
         return msgspec.convert(values, Plan)
+    except UnicodeEncodeError as error:  # of one that is held against a plan's choices
+        raise _no_plan(f"{shortened(error.object)} is no text of whole characters") from None
     except msgspec.ValidationError as error:
         fault, _, at = str(error).partition(" - at `$.")
         place = at.rstrip("`").replace(".bounds", "")

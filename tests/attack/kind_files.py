@@ -79,7 +79,7 @@ def _case(option: str, what: str, suffix: str, set_up: SetUp, name: str | None =
         factors=(option, what, suffix),
         args=args,
         set_up=together(written(DUMP, sample()), set_up),
-        statuses=frozenset(ends - (set() if option in ("saved", "--baseline") else {DATA})),
+        statuses=frozenset(ends - (set() if option in ("saved", "--baseline", "--plan") else {DATA})),
         **more,
     )
 

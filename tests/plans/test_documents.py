@@ -207,6 +207,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "bounds": ([{"statistic": "ratio", "bounds": {}}], r"no such key: rejections\[0\].bounds"),
     "a table for a list": ({"rejections": {"low": 1}}, "rejections: Expected `array`, got `object`"),
     "a number for a table": ({"weighting": 5}, r"weighting: Expected `object \| null`, got `int`"),
+    "half of a pair": ({"weighting": {"scope": "\ud800"}}, r"'\\ud800' is no text of whole characters"),
     "a number beyond any float": ({"log_ratio_limit": 10**400}, "log_ratio_limit: Number out of range"),
 }
 
