@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES
 from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.record import HIDDEN, Interval, Key, Number, Record, Scalar
+from rlcorr_cli.records.fields import HIDDEN, Interval, Key, Number, Scalar
+from rlcorr_cli.records.record import Record
 
 Parameter = float | str
 Bound = Literal["at_least", "at_most"]

@@ -43,7 +43,8 @@ from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.records.record import Number, Record
+from rlcorr_cli.records.fields import Number
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample

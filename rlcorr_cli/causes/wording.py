@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import ceil, floor, isfinite, log10
 from typing import Any
 
-from rlcorr_cli.records.record import Interval
+from rlcorr_cli.records.fields import Interval
 
 ROUND_STEPS = (0.1, 0.05, 0.02, 0.01)
 """A setting that somebody chose is a multiple of the coarsest of these that allows one."""

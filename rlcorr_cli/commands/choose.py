@@ -10,7 +10,8 @@ from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, How, ModeName
 from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, takes
 from rlcorr_cli.errors import UsageError, plain
-from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.flags import override
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice

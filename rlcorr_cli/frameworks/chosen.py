@@ -1,10 +1,8 @@
-"""The plan of a run, with all that was chosen beside it; profiles by name."""
+"""The plan of a run, with all that was chosen beside it."""
 
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.objective import ObjectiveBlock, ObjectiveName
 from rlcorr_cli.plans.plan import Plan
 
@@ -28,14 +26,3 @@ class ChosenPlan:
     options: tuple[str, ...] | None = None
     objective: ObjectiveBlock | None = None
     loss: ObjectiveName | None = None
-
-
-def profile_called(name: str) -> "Framework | None":
-    """The profile of a name; None for canonical, for which none is loaded."""
-    if name == CANONICAL:
-        return None
-    from rlcorr_cli.frameworks.read import PROFILES
-
-    if name not in PROFILES:
-        raise UsageError(f"Unknown profile '{name}'.", f"Try one of: {nearest(name, [CANONICAL, *PROFILES])}.")
-    return PROFILES[name]

@@ -14,7 +14,8 @@ from typing import Annotated, Literal, get_args
 from rlcorr_cli.errors import UsageError, not_one_of
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.records.record import Key, Record
+from rlcorr_cli.records.fields import Key
+from rlcorr_cli.records.record import Record
 
 ObjectiveName = Literal["ppo", "reinforce", "gspo", "cispo", "dppo", "sapo", "vespo", "dro"]
 ObjectiveChoice = Literal["auto", ObjectiveName]

@@ -22,7 +22,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from rlcorr_cli.errors import UsageError, nearest, shortened
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.record import Form, Key, Record
+from rlcorr_cli.records.fields import Form, Key
+from rlcorr_cli.records.record import Record
 
 Scope = Literal["token", "seq_sum", "seq_mean", "seq_max", "seq_min"]
 WeightScope = Literal["token", "sequence", "geometric"]

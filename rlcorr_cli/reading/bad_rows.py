@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 from rlcorr_cli.errors import DataError, plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place
-from rlcorr_cli.records.record import Form, Record
+from rlcorr_cli.records.fields import Form
+from rlcorr_cli.records.record import Record
 
 ABOVE_ZERO = 1e-6
 """The largest log-prob that is read as 0: kernels round log 1 upwards now and then."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Stamp
-from rlcorr_cli.records.record import Form, Key, Record
+from rlcorr_cli.records.fields import Form, Key
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.provenance import ShardId
 from rlcorr_cli.totals.totals import GroupKey

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.record import HIDDEN, Form, Key, as_json
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, as_json
 
 _PLAIN = frozenset({str, int, float, bool, NoneType})
 

@@ -15,7 +15,7 @@ from rlcorr_cli.causes.of_tokens import FACTS
 from rlcorr_cli.causes.search import search, totals_by_step
 from rlcorr_cli.causes.steps import step_levels
 from rlcorr_cli.errors import plural
-from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, PREFIX
 from rlcorr_cli.metrics.catalog import canonical
 from rlcorr_cli.metrics.diagnostics import metric_intervals
@@ -25,7 +25,7 @@ from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import BadRowCounts
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import ROLLOUTS, STEPS
-from rlcorr_cli.records.record import as_json
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.course import POOLED, Course, course, judged_steps, neighbours
 from rlcorr_cli.results.groups import (
     COUNTED,

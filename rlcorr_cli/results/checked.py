@@ -12,7 +12,8 @@ from rlcorr_cli.causes.table import ANY_CAUSE
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.batch import Input
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Output, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import POOLED
 from rlcorr_cli.results.groups import UNLISTED, Group, Inputs, of_inputs
 from rlcorr_cli.results.policy import FLAGS, FailOn, Policy, apply

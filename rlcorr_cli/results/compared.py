@@ -15,7 +15,8 @@ from rlcorr_cli.metrics.table import MetricTable
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.record import HIDDEN, Form, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import course_of_sample, sequence_distances
 from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (

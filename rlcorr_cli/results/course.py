@@ -22,7 +22,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, shown_at
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
-from rlcorr_cli.records.record import HIDDEN, Key, Number, Record, Scalar, as_json
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, as_json
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Group, key_as_json
 from rlcorr_cli.results.rules import BROKEN, Rule, Severity
 from rlcorr_cli.results.verdict import ROUNDING_K3

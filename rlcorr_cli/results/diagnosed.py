@@ -20,7 +20,8 @@ from rlcorr_cli.causes.wording import percent
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.record import HIDDEN, Key, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.build import course_of_sample
 from rlcorr_cli.results.course import Course
 from rlcorr_cli.results.groups import (

@@ -19,7 +19,8 @@ from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.metrics.diagnostics import diagnostic_draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.metrics.metric import GAP
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs, of_inputs
 from rlcorr_cli.results.report import Report

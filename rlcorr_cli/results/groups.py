@@ -16,7 +16,8 @@ from rlcorr_cli.metrics.interval import FEW_CLUSTERS, FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPTS, ROLLOUTS
-from rlcorr_cli.records.record import HIDDEN, Form, Interval, Key, Number, Record, Scalar, as_json, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Interval, Key, Number, Scalar, as_json, computed
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.limits import SEQUENCE_ESS
 from rlcorr_cli.totals.measured import WholeDump
 from rlcorr_cli.totals.totals import EMPTY, MASKED, MOST_LISTED, ROWS, Replicates, Totals

@@ -10,7 +10,8 @@ from rlcorr_cli.causes.diagnosis import CauseFinding
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.reading.bad_rows import Problems
-from rlcorr_cli.records.record import HIDDEN, Key, Output, Plain, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, Plain, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, Suspicions, amount_words, of_inputs
 from rlcorr_cli.totals.totals import add_each
 

@@ -10,7 +10,8 @@ from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.metrics.objective import OBJECTIVE, full_names
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.records.record import Form, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.fields import Form, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Metrics
 from rlcorr_cli.totals.limits import log
 from rlcorr_cli.totals.totals import Totals

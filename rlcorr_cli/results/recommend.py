@@ -15,7 +15,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.comparison import COMPARISON
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.plans.plan import Mode, Plan, Rejection
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Record
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.course import BREAKS_AT_END
 from rlcorr_cli.results.groups import Clusters, Intervals
 from rlcorr_cli.results.objective import ObjectiveReport

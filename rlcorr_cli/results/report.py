@@ -17,7 +17,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Bounds, Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.course import BrokenRule, Course, broken_rules, course, judged_steps
 from rlcorr_cli.results.groups import (
     Clusters,

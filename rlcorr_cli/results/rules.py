@@ -25,7 +25,8 @@ from rlcorr_cli.errors import UsageError, plain
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import is_two_sided
 from rlcorr_cli.plans.plan import Bounds, Plan
-from rlcorr_cli.records.record import HIDDEN, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.limits import LARGEST_SHAPE, SEQUENCE_ESS
 
 if TYPE_CHECKING:

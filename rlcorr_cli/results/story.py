@@ -22,7 +22,8 @@ from rlcorr_cli.causes.diagnosis import (
 )
 from rlcorr_cli.causes.table import ALL_CAUSES, CAUSES, NOISE, Effect
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.record import Key, Record
+from rlcorr_cli.records.fields import Key
+from rlcorr_cli.records.record import Record
 
 MOST_ACTIONS = 3
 FIX_RATIO = "Find out which column is wrong: `rlcorr explain ratio_mean` says how."

@@ -16,7 +16,8 @@ from rlcorr_cli.metrics.comparison import INFO, K3_LEFT, KEPT, LENGTH, SHIFT, SH
 from rlcorr_cli.metrics.metric import evaluated
 from rlcorr_cli.plans.flags import Swept
 from rlcorr_cli.plans.plan import Bounds, Weighting
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Output, Record, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import Counts, Inputs, counts as counts_of, of_inputs, with_bad_rows
 from rlcorr_cli.results.saved_runs import MeasuredRun
 from rlcorr_cli.results.story import Story, story_of

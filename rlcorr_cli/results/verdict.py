@@ -13,7 +13,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.records.record import Record, Scalar
+from rlcorr_cli.records.fields import Scalar
+from rlcorr_cli.records.record import Record
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.usable import TOKEN_ESS, Usable, usable_weights

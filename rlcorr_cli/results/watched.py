@@ -12,7 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from rlcorr_cli.causes.steps import StepLevel
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.records.record import HIDDEN, Key, Number, Output, Record, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, computed
+from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.saved_runs import RunTotals, SavedRun
 from rlcorr_cli.results.story import Story

@@ -7,7 +7,8 @@ from typing import Annotated
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import Divisor, Objective
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Output, Record, Result, Scalar, computed
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Scalar, computed
+from rlcorr_cli.records.record import Output, Record, Result
 from rlcorr_cli.results.groups import Inputs, of_inputs
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.totals.row_keys import GroupRows

@@ -51,7 +51,7 @@ from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.rows_out import check_added, columns_of, drawn
 from rlcorr_cli.reading.tables import Table, one_table
 from rlcorr_cli.reading.whole_rows import OriginalRows
-from rlcorr_cli.records.record import as_json
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.groups import order
 from rlcorr_cli.results.objective import ObjectiveReport

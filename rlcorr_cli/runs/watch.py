@@ -49,7 +49,7 @@ from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.records.record import as_json
+from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import is_judged, shift_of

@@ -11,7 +11,7 @@ import yaml
 from made import observed, row
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.frameworks.read import PROFILES, read_plan
 from rlcorr_cli.plans.files import load, plan_to_toml
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting

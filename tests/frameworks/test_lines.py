@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rlcorr_cli.commands import main
-from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.frameworks.write import lines_of, names
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection

@@ -12,7 +12,8 @@ from profiled import filtered, report
 
 from rlcorr_cli.commands.choose import choose_objective
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import ChosenPlan, profile_called
+from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.frameworks.read import FRAMEWORKS, PROFILES, preset_in, presets_of, read_plan
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 from rlcorr_cli.plans.presets import ALIASES, PRESETS, preset

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.chosen import profile_called
+from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.frameworks.read import read_plan
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.plans.yaml_files import parse_script

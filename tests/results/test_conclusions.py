@@ -16,7 +16,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.read import PROFILES
 from rlcorr_cli.plans.plan import Bounds, Rejection, Weighting
 from rlcorr_cli.reading.request import ReadRequest
-from rlcorr_cli.records.record import computed
+from rlcorr_cli.records.fields import computed
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, with_remedies
 from rlcorr_cli.results.story import Story

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import jsonschema_rs
 import pytest
 
+from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, Scalar, computed
 from rlcorr_cli.records.forms import schema
-from rlcorr_cli.records.record import HIDDEN, Form, Key, Number, Record, Scalar, computed
+from rlcorr_cli.records.record import Record
 
 
 @dataclass(frozen=True)
