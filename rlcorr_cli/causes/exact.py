@@ -107,7 +107,7 @@ class Column:
         return self.at + (self.places < self.n[self.rows] - 1)
 
     @cached_property
-    def precision(self) -> LogProbs:
+    def precision(self) -> Floats:
         """How much rounding may change each value, by the least distance and the least ratio of two of them."""
         values = distinct(self.x[self.x < UNSURE])
         ratio = np.min(-np.diff(values) / values[1:], initial=2**-7) + 1e-6
@@ -119,7 +119,7 @@ class Column:
         slope = float(np.cov(self.x, self.y, ddof=0)[0, 1] / max(self.y.var(), 1e-12))
         return slope, float(self.x.mean() - slope * self.y.mean())
 
-    def sums(self, of_tokens: Flags | LogProbs) -> LogProbs:
+    def sums(self, of_tokens: Flags | NDArray[Any]) -> NDArray[Any]:
         """The sum over each row."""
         return np.bincount(self.rows, of_tokens, len(self.n))
 
@@ -375,11 +375,11 @@ def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
 RATIO_MEAN = "ratio_mean"
 STANDARD_ERRORS = 5.0
 """How many standard errors a mean must lie away.  Dumps without such a fault reach 3.6, with one 5 to 31."""
-LEAST = 0.001
+LEAST_EXCESS = 0.001
 """What the storage of log-probs may move a mean by."""
-FEWEST = 20
+FEWEST_SEQUENCES = 20
 """Distinct sequences that it takes to know a standard error."""
-ROUNDING = 1e-12
+ROUNDING_OF_ERROR = 1e-12
 """A standard error below this share of its mean is rounding."""
 BUCKETS = 256
 TOO_LOW = (
@@ -406,7 +406,7 @@ class Mean:
         0 where the error is 0 but for rounding, as of ratios that are all the same.
         """
         error = (self.high - self.low) / 3.92
-        return (self.value - true) / error if error > ROUNDING * max(abs(self.value), abs(true)) else 0.0
+        return (self.value - true) / error if error > ROUNDING_OF_ERROR * max(abs(self.value), abs(true)) else 0.0
 
 
 @np.errstate(all="ignore")
@@ -415,9 +415,9 @@ def impossible_ratio(sample: RowSample) -> Impossible | None:
     lengths, rows = sample.n_valid, gap_totals(sample)
     # A grid rounds sure tokens to one side, to 0.
     rounding = math.expm1(first_step(sample.rollout) + first_step(sample.train))
-    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST, rounding):
+    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST_EXCESS, rounding):
         return None
-    if DistinctKeys.of(rows.keys, FEWEST).exact:
+    if DistinctKeys.of(rows.keys, FEWEST_SEQUENCES).exact:
         return None
     # A rollout of few tokens is known by what tells rows apart.
     rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, rows.keys, rollout_keys(sample.rollout, lengths))
@@ -438,7 +438,7 @@ def proof(mean: Mean | None, square: Mean | None, *, shape: float | None, limit:
 
     shape, limit: of the tail of rho, and the largest at which its mean can be trusted.
     """
-    if mean is None or abs(mean.value - 1) < LEAST:
+    if mean is None or abs(mean.value - 1) < LEAST_EXCESS:
         return None
     away, interval = mean.errors_above(1.0), (mean.low, mean.high)
     if away < -STANDARD_ERRORS and square is not None and square.errors_above(0.0) < -STANDARD_ERRORS:

@@ -223,9 +223,8 @@ def step_of(totals: GapTotals) -> Step | None:
     best = np.flatnonzero(errors == least)
     middle = edges[best[len(best) // 2]]
     wide = int(np.searchsorted(edges, middle + np.log(WIDE)))
-    distance = (
-        edges + gap.CERTAIN_STEP / 2 - middle
-    )  # of bins 1, 2, ...; errors are zeros beyond the bound, others before
+    # Of bins 1, 2, ...; errors are zeros beyond the bound, others before.
+    distance = edges + gap.CERTAIN_STEP / 2 - middle
     wrong, far = np.where(distance > 0, certain[1:], unsure[1:]), np.abs(distance) > OFF
     near = np.abs(distance) < NEAR_STEP
     n_near = max(1.0, 2 * float(totals.certain[:, 1:][:, near].sum(axis=1).min()))

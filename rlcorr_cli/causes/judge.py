@@ -15,7 +15,6 @@ from dataclasses import replace
 from math import inf, sqrt
 
 from rlcorr_cli.causes import columns, curves, positions, rows, weights
-from rlcorr_cli.causes.curves import bound_holds
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import OTHER_CORE, SITS_ON, Case, Context, Rule, listed_features
 from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS
@@ -173,11 +172,11 @@ def _beside(case: Case, curve: Mapping[str, CauseFinding]) -> dict[str, CauseFin
 
 def _spread(case: Case, *, has_grid: bool) -> dict[str, CauseFinding]:
     """What makes the spread of log-odds, where no curve does; nothing that a coarse grid makes as well."""
-    made = has_grid or weights.is_coarse(case)
+    is_coarse = has_grid or weights.is_coarse(case)
     return {
         name: cause
         for name, cause in _findings(case, "spread").items()
-        if not (made and CAUSES[cause.cause].scope == "broad")
+        if not (is_coarse and CAUSES[cause.cause].scope == "broad")
     }
 
 
@@ -188,7 +187,9 @@ def _with_certainty(case: Case, causes: Sequence[CauseFinding]) -> Iterator[Caus
     is_stale = any(cause.cause == "stale_policy" for cause in causes)
     for cause in causes:
         proven = CAUSES[cause.cause].proven
-        is_proven = proven == "always" or (proven == "unless_stale" and not is_stale and bound_holds(case, cause))
+        is_proven = proven == "always" or (
+            proven == "unless_stale" and not is_stale and curves.bound_holds(case, cause)
+        )
         yield replace(cause, certainty="one of" if cause.alternatives else "proven" if is_proven else "likely")
 
 

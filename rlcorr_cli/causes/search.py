@@ -32,7 +32,7 @@ from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, CauseFinding, Diagnosi
 from rlcorr_cli.causes.exact import copied_rows, exact_facts, impossible_ratio
 from rlcorr_cli.causes.features import Context, Yardstick
 from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
-from rlcorr_cli.causes.gap_sums import LN_2, gap_totals
+from rlcorr_cli.causes.gap_sums import AFTER_GAP, LN_2, gap_totals
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
@@ -59,7 +59,6 @@ HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
 TOO = "other tokens differ by more than rounding makes, too"
 AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
-AFTER_A_GAP = 4
 """Tokens, as mask_boundary counts them."""
 FEW = 0.05
 """Of the tokens of a place: so few may be named."""
@@ -291,7 +290,7 @@ def beside_faults(
 
 def tokens_of_faults(sample: RowSample, causes: Sequence[CauseFinding]) -> dict[str, Flags]:
     """Of those of the causes that are faults of single rows or tokens, the tokens at which each sits: all of the rows,
-    or every first one, last one or the AFTER_A_GAP after a gap of the mask."""
+    or every first one, last one, or the one after a gap of the mask and AFTER_GAP more."""
     tokens: dict[str, Flags] = {}
     for row in (CAUSES[cause.cause] for cause in causes):
         if row.scope == "rows":
@@ -308,14 +307,15 @@ def _sat_on(sample: RowSample, sits_on: str) -> Ints:
         return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1
     turns = sample.by_turn
     later = np.flatnonzero(turns.levels[TURN].codes)
-    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER_A_GAP))
+    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], 1 + AFTER_GAP))
 
 
 FILE = "file"
 """The column of levels that a dump's files are."""
 SPOILED = "No other cause is looked for beside values that no policy gives."
 TURN_TIMES = 1.3
-"""Turns are compared where one holds so many times what its tokens' surprise gives: it takes as long as all else."""
+"""Turns are compared where one holds so many times more, or less, than its tokens' surprise gives: comparing takes as
+long as all else."""
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
@@ -335,7 +335,8 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     sample = _with_few_steps(_with_files(sample.ordered))
     totals, context = gap_totals(sample).totals, Context(*sample.columns, clean)
     place, units = place_of(sample), sample
-    if any(turn.gap > TURN_TIMES * turn.expected for turn in turn_gaps(totals)):
+    gaps = [(turn.gap, turn.expected) for turn in turn_gaps(totals)]
+    if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in gaps):
         of_turns = place_of(by_turn := sample.by_turn)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
     diagnosis = diagnose(sample, context, place)
@@ -374,7 +375,8 @@ def _refined(
     if place is None:
         return with_shared_places(sample, whole, tokens)
     by_place = parted(units, whole, place, context)
-    return with_shared_places(sample, by_place, tokens_of_faults(sample, by_place.causes))
+    tokens |= tokens_of_faults(sample, [cause for cause in by_place.causes if cause.cause not in tokens])
+    return with_shared_places(sample, by_place, tokens)
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:

@@ -3,7 +3,7 @@
 `rlcorr help diagnose` lists it; it loads without numpy.  A cause of a file is sought in the file's
 first rows, by a test in `anomalies`.  A cause of a gap is sought in a sample of whole rows (all of them, where the dump
 is small), by a rule in RULES of its subject's module (`rows`, `columns`, `positions`, `curves`, `weights`).  Its row
-says what else `judge` and `parts` do with it; the rules of a family are tried in the order of the rows.
+says what else `judge` and `search` do with it; the rules of a family are tried in the order of the rows.
 """
 
 from collections.abc import Mapping

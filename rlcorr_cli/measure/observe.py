@@ -379,6 +379,8 @@ class _Groups:
     ) -> tuple[T | None, ...]:
         """Of each group's values; None where it shares those of all tokens.  whole: of all values, and so of a group
         that has them all."""
+        if shares.all():
+            return (None,) * len(shares)
         lengths = self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
         values, sizes = by_group(values, lengths, self.group_of, len(self.keys))
         is_made = ~shares & (sizes < len(values))
@@ -401,10 +403,12 @@ def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns],
     keys = bootstrap.row_keys(rollout, offsets, ids)
     clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
     texts = join_keys(keys, batch.lengths[filled].astype(np.uint64))
-    by_group: GroupReplicates = {}
+    group_replicates: GroupReplicates = {}
     if observation.by_group:
         values = observation.asked_values(batch.group_keys)
-        by_group = bootstrap.resample_groups(clusters, seed, columns, group_of=batch.group_index[filled], values=values)
+        group_replicates = bootstrap.resample_groups(
+            clusters, seed, columns, group_of=batch.group_index[filled], values=values
+        )
     step_clusters: dict[Any, DistinctKeys] = {}
     if observation.step_at is not None:
         steps = [key[1 + observation.step_at] for key in batch.group_keys]
@@ -418,7 +422,7 @@ def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns],
             contents=KeySample.of(bootstrap.content_keys(keys, of_mode)),
             texts=KeySample.of(texts),
         ),
-        group_replicates=by_group,
+        group_replicates=group_replicates,
         step_clusters=step_clusters,
     )
 

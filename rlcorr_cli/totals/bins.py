@@ -265,13 +265,18 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
         order = np.argsort(middle, kind="stable")
         return middle[order], self.counts[order].astype(np.int64)
 
+    @cached_property
+    def ranks(self) -> Counts:
+        """How many values lie in each of these buckets and those before it."""
+        return np.cumsum(self.by_value[1])
+
     def quantile(self, q: float) -> float | None:
         """The value at rank ceil(q * n), to HISTOGRAM_RELATIVE_ERROR; None of no values."""
-        if not self.n:
+        n = int(self.ranks[-1]) if len(self.bins) else 0
+        if not n:
             return None
-        values, counts = self.by_value
-        rank = max(1, math.ceil(q * self.n))
-        return float(values[np.searchsorted(np.cumsum(counts), rank)])
+        rank = max(1, math.ceil(q * n))
+        return float(self.by_value[0][np.searchsorted(self.ranks, rank)])
 
 
 def narrowed(counts: Counts) -> Counts:

@@ -198,7 +198,7 @@ class RowSample:
         of_valid = {name: values[kept] for name, values in arrays if values is not None}
         return replace(self, valid=valid, n_valid=n_valid, **of_valid).rows(np.flatnonzero(n_valid))
 
-    @property
+    @cached_property
     def by_turn(self) -> "RowSample":
         """Each of its turns, runs of valid tokens, as a row, with TURN among the levels, from 1 on; what is masked
         belongs to the turn before it, and to the first one of its row."""

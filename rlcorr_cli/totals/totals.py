@@ -209,10 +209,7 @@ class Totals:
         chosen = np.arange(len(self.keys))[places]
         in_order = chosen.tolist()
         histograms, tails = (
-            {
-                name: None if each is None else tuple(each[place] for place in chosen.tolist())
-                for name, each in of.items()
-            }
+            {name: None if each is None else tuple(each[place] for place in in_order) for name, each in of.items()}
             for of in self.lists
         )
         return Totals(
@@ -308,14 +305,18 @@ def _merged_lists(
     parts: Sequence[dict[str, OfGroups[Any]]], shared: Mapping[str, str], group_of: Ints, n_groups: int
 ) -> dict[str, OfGroups[Any]]:
     """Histograms, or tails, of all parts' groups by new groups; the parts are emptied."""
+    merged: dict[str, OfGroups[Any]] = dict.fromkeys(parts[0])
+    if n_groups > MOST_LISTED:
+        for part in parts:
+            part.clear()
+        return merged
     members: list[list[int]] = [[] for _ in range(n_groups)]
     for place, group in enumerate(group_of.tolist()):
         members[group].append(place)
-    merged: dict[str, OfGroups[Any]] = dict.fromkeys(parts[0])
     # Those of kept tokens first, while those of all tokens are there.
     for name in sorted(merged, key=lambda name: name not in shared):
         own, whole = (_of_every_part(parts, each) for each in (name, shared.get(name, name)))
-        if own is not None and whole is not None and n_groups <= MOST_LISTED:
+        if own is not None and whole is not None:
             merged[name] = tuple(_sum_of_group([own[at] for at in of], [whole[at] for at in of]) for of in members)
         for part in parts:
             part.pop(name)

@@ -182,15 +182,15 @@ def test_rows_of_a_fault_do_not_hide_a_worker() -> None:
     assert sum(cause.share for cause in found.causes) <= 1
 
 
-def turns(size: Callable[[int], float], *, seed: int = 0) -> pa.Table:
+def turns(size: Callable[[int], float], *, seed: int = 0, divisor: int = 1) -> pa.Table:
     """64 rows of five turns of 12 to 24 tokens with tool output between them, whose log-odds differ by noise of a size
-    that depends on the turn."""
+    that depends on the turn.  divisor: of the length of the first turn."""
     rng = np.random.default_rng(seed)
     rows: list[dict[str, Any]] = []
     for i in range(64):
         columns: dict[str, list[Any]] = {"rollout_log_probs": [], "old_log_probs": [], "response_mask": []}
         for turn in range(1, 6):
-            n, masked = int(rng.integers(12, 24)), int(rng.integers(3, 8))
+            n, masked = int(rng.integers(12, 24)) // (divisor if turn == 1 else 1), int(rng.integers(3, 8))
             u = rng.normal(1.0, 2.0, n)
             v = u + rng.normal(0.0, size(turn), n)
             columns["rollout_log_probs"] += [*-np.logaddexp(0, -u), *[0.0] * masked]
@@ -206,6 +206,11 @@ def test_a_turn_that_holds_the_gap_is_named(is_bad: Callable[[int], bool], level
     assert (cause.cause, cause.parameters["column"], cause.parameters["levels"]) == ("column", "turn", levels)
     assert cause.share > 0.8
     assert f"Look at what stands before turn {levels}" in cause.advice
+
+
+def test_a_turn_that_the_gap_leaves_out_is_seen_where_all_others_hold_it() -> None:
+    cause = first(turns(lambda turn: QUIET if turn == 1 else LOUD, divisor=3))
+    assert (cause.cause, cause.parameters["column"], cause.parameters["levels"]) == ("column", "turn", "2 to 5")
 
 
 def test_turns_alike_stand_apart_nowhere() -> None:
