@@ -99,8 +99,8 @@ class OutputError(RlcorrError):
 
 _OPTION = re.compile(r"⟦(?P<name>[a-z_]+)(?: (?P<value>[^⟧]*))?⟧")
 _COMMAND = re.compile(r"⟦(?P<name>[a-z]+)\((?P<dumps>[A-Z, ]+)\)⟧(?P<options>(?: ⟦[a-z_]+ [^⟧]*⟧)*)")
-_NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e-?\d+)?|nan|inf)")
-_PAIR = re.compile(r"(?P<key>[\w/]+)=(?P<value>\S+)")
+_NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e[+-]?\d+)?|nan|inf)")
+_PAIR = re.compile(r"(?P<key>[\w/]+)=(?P<value>.+)", re.DOTALL)
 
 
 def as_flags(text: str) -> str:

@@ -11,7 +11,7 @@ from rlcorr_cli.results.diagnosed import DiagnosedDump, diagnosis_of
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.runs.analyze import analysis_totals, opened
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
+from rlcorr_cli.runs.diagnose import DIAGNOSIS_COLUMNS, diagnosis_totals
 from rlcorr_cli.runs.reading import OpenDump
 
 
@@ -24,5 +24,7 @@ def analyze(
 
 
 def diagnose(request: ReadRequest, *, computing: Computing | None = None, totals: bool = False) -> DiagnosedDump:
-    run = diagnosis_totals(OpenDump(dump=open_dump(request, LEVELS), computing=computing or Computing(), saved=totals))
+    run = diagnosis_totals(
+        OpenDump(dump=open_dump(request, DIAGNOSIS_COLUMNS), computing=computing or Computing(), saved=totals)
+    )
     return replace(diagnosis_of(run), totals=run if totals else None)

@@ -91,9 +91,11 @@ def analyze(options: AnalyzeOptions) -> "Report":
     clips = DEFAULT_CLIPS["ppo"]
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
-    text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
+    text_of: TokenizerProcess | None = None
 
     def measured(read: "OpenDump") -> RunTotals:
+        nonlocal text_of
+        text_of = None if options.tokenizer is None else _tokenizer(options.tokenizer)
         return analysis_totals(
             read,
             chosen,
@@ -105,6 +107,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
         )
 
     def conflicts(run: RunTotals) -> dict[str, tuple[Any, Any]]:
+        # Of totals it is known only now how they are grouped.
         answers.report_files(options.output, n_group_columns=len(run.provenance.asked_groups))
         return {
             "⟦profile⟧": (chosen.profile and chosen.profile.name, run.profile),
@@ -186,7 +189,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     dump, and are added.
     """
     from rlcorr_cli.results.diagnosed import DiagnosisRun, diagnosis_of
-    from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
+    from rlcorr_cli.runs.diagnose import DIAGNOSIS_COLUMNS, diagnosis_totals
 
     if options.batch_by is not None:
         raise UsageError("⟦batch_by⟧ has no effect here: diagnose does not use batches.", "Leave it out.")
@@ -194,7 +197,7 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
     return answers.answered(
         options,
         DiagnosisRun,
-        columns=lambda _: replace(LEVELS, by=by),
+        columns=lambda _: replace(DIAGNOSIS_COLUMNS, by=by),
         measured=diagnosis_totals,
         answer=lambda run, _, clean: replace(diagnosis_of(run, clean), fail_on=failing),
     )

@@ -69,10 +69,8 @@ def answered(
     whether the result keeps the totals though no file does.
     """
     files = sheet_files(options.output, TOTALLED_SHEETS) if files is None else files
-    places, saved = (
-        destinations(files, options.overwrite),
-        saved or any(path.suffix.lower() in TOTALLED for path in files),
-    )
+    places = destinations(files, options.overwrite)
+    saved = saved or any(path.suffix.lower() in TOTALLED for path in files)
     with Outputs() as staging:
         if parts := saved_parts(options.dumps, allow_overlap=options.allow_overlap):
             notes = check_touched(places, parts, options)
@@ -164,13 +162,13 @@ def yardstick(how: How) -> "Yardstick | None":
         return yardstick_in(named[0])
     from rlcorr_cli.reading.dump import open_dump
     from rlcorr_cli.results.diagnosed import diagnosis_of
-    from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
+    from rlcorr_cli.runs.diagnose import DIAGNOSIS_COLUMNS, diagnosis_totals
     from rlcorr_cli.runs.reading import OpenDump
 
     reading = request(clean, Read(map=how.map, nonfinite=how.nonfinite, above_zero=how.above_zero))
     with computing(how) as compute:
         clean_dump = diagnosis_of(
-            diagnosis_totals(OpenDump(dump=open_dump(reading, LEVELS), computing=compute, watch=how.watch))
+            diagnosis_totals(OpenDump(dump=open_dump(reading, DIAGNOSIS_COLUMNS), computing=compute, watch=how.watch))
         )
     return yardstick_of(
         named[0], clean_dump.whole.diagnosis, None if clean_dump.voiding is None else clean_dump.verdict
@@ -191,11 +189,10 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
     more: option -> (what it says, None where it was not named; what the totals were measured with).
     """
     held = {**run.provenance.settings, "seed": run.provenance.seed}
-    named = changed(options, type(options))
     asked = dict(more)
     for each in declared_options(type(options)):
-        if each.setting and each.name in named:
-            value = getattr(options, each.name)
+        value = getattr(options, each.name) if each.setting else None
+        if value not in (None, (), [], each.parameter.default):
             asked[f"⟦{each.name}⟧"] = (
                 ", ".join(value) if isinstance(value, (list, tuple)) else value,
                 held.get(each.setting),

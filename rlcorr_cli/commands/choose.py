@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.arguments import OBJECTIVE, PLAN, How, ModeName
 from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, takes
-from rlcorr_cli.errors import UsageError, plain
+from rlcorr_cli.errors import UsageError, as_flags, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import profile_called
 from rlcorr_cli.metrics.framework_names import CANONICAL
@@ -124,7 +124,7 @@ def chosen_plan(options: PlanOptions) -> ChosenPlan:
     notes = chosen.notes if chosen.profile is None else chosen.notes + chosen.profile.notes(plan)
     named = None
     if chosen.options is not None and all(isinstance(rule, str) for rule in rules):
-        flags = {f"--{name.rstrip('_')}": value for name, value in knobs.items()}
+        flags = {as_flags(f"⟦{name}⟧"): value for name, value in knobs.items()}
         kept = (option for option in chosen.options if option.partition(" ")[0] not in flags)
         values = (f"{flag} {value if isinstance(value, str) else plain(value)}" for flag, value in flags.items())
         named = (*kept, *values, *(f"--rs {shlex.quote(rule)}" for rule in rules))

@@ -170,7 +170,7 @@ def correct(options: CorrectOptions) -> "Table":
         with arguments.computing(how) as compute:
             return corrected(reading, chosen, compute)
     except DataError as error:
-        raise type(error)(error.what, error.do.replace(f" {GO_ON}.", "")) from error
+        raise type(error)(error.what, error.do.replace(f" {GO_ON}.", "")) from None
 
 
 def _refuse_idle(chosen: ChosenPlan) -> None:
@@ -223,8 +223,7 @@ def convert(options: ConvertOptions) -> "Converted":
     reading = arguments.request(
         options.dumps, arguments.Read(format=options.format, map=options.map, limit=options.limit)
     )
-    joined = None if options.join is None else arguments.Read(map=options.map)
-    other = None if joined is None else arguments.request(str(options.join), joined)
+    other = None if options.join is None else arguments.request(str(options.join), arguments.Read(map=options.map))
     arguments.refuse_stdin_twice(reading.paths, () if other is None else other.paths)
     reading, other = with_found(reading), None if other is None else with_found(other)
     read = (*reading.files, *(() if other is None else other.files))

@@ -168,12 +168,11 @@ def plot(options: PlotOptions) -> "Pictures":
             from rlcorr_cli.runs.reading import OpenDump
 
             with arguments.computing(options) as compute:
-                watch = options.watch
                 drawn = _pictures_of_dump(
                     wanted,
                     reading,
                     chosen,
-                    lambda dump: OpenDump(dump=dump, computing=compute, watch=watch, staging=staging),
+                    lambda dump: OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging),
                 )
         pictures = Pictures(_staged_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
         staging.publish()
@@ -292,9 +291,9 @@ def _pictures_of_dump(
         drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE)
     if DIAGNOSE in kinds:
         from rlcorr_cli.results.diagnosed import diagnosis_of
-        from rlcorr_cli.runs.diagnose import LEVELS, diagnosis_totals
+        from rlcorr_cli.runs.diagnose import DIAGNOSIS_COLUMNS, diagnosis_totals
 
-        dump = open_dump(replace(_read_again(reading) if drawn else reading, group_by=()), LEVELS)
+        dump = open_dump(replace(_read_again(reading) if drawn else reading, group_by=()), DIAGNOSIS_COLUMNS)
         drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
     return drawn
 

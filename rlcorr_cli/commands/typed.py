@@ -17,9 +17,9 @@ import typer
 from rlcorr_cli.commands import config
 from rlcorr_cli.commands.arguments import PANELS, Debug, Json, Quiet
 from rlcorr_cli.commands.declared import TEXT, TEXTS, Act, Declared, Opt, arguments, options, refuse_wrong
-from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.errors import DataError, RlcorrError, UsageError
 from rlcorr_cli.show import DOCUMENTS
-from rlcorr_cli.show.stdout import clean, disarmed, write_stderr
+from rlcorr_cli.show.stdout import clean, disarmed, emit, emit_json, emit_json_pieces, write_stderr
 
 if TYPE_CHECKING:
     from rlcorr_cli.commands.pictures import Pictures
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 def print_any(result: Any, *, json: bool) -> None:
     """What a command found or wrote, for programs or for people, where nothing else is to be done about it."""
     if json:
-        from rlcorr_cli.show.stdout import emit_json
-
         emit_json(result.to_dict())
     else:
         from rlcorr_cli.show import print_result
@@ -49,7 +47,6 @@ def print_report(result: "Report", *, json: bool) -> None:
     if not json:
         return print_any(result, json=False)
     from rlcorr_cli.show.forms.texts import report_json
-    from rlcorr_cli.show.stdout import emit_json_pieces
 
     return emit_json_pieces(report_json(result, pictures=False))
 
@@ -68,7 +65,6 @@ def print_checked(result: "Checked", *, json: bool) -> int:
         annotate(result)
     if json:
         from rlcorr_cli.show.forms.texts import json_pieces
-        from rlcorr_cli.show.stdout import emit_json_pieces
 
         findings = (finding.to_dict() for finding in result.findings)
         emit_json_pieces(json_pieces(result.to_dict(without="findings"), "findings", findings))
@@ -99,7 +95,6 @@ def columns_of_unreadable(dumps: Any, *, format: str, row: Any, json: bool) -> N
     """The columns of a dump that cannot be read, before the error that ends `inspect`; programs get the error alone."""
     if json or row:
         return
-    from rlcorr_cli.errors import RlcorrError
     from rlcorr_cli.reading.dump import schema_of
     from rlcorr_cli.show.inspect import of_schema
     from rlcorr_cli.show.terminal import print_document
@@ -122,9 +117,6 @@ def print_pictures(result: "Pictures", *, json: bool) -> None:
     """Each picture's file and caption, or why there is none."""
     import shutil
     import textwrap
-
-    from rlcorr_cli.errors import DataError
-    from rlcorr_cli.show.stdout import clean, disarmed, emit, emit_json, write_stderr
 
     for note in result[0].notes:
         write_stderr(disarmed(clean(note)) + "\n")

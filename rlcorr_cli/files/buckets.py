@@ -193,13 +193,12 @@ class Bucket:
     @contextmanager
     def _as_os_error(self) -> Generator[None]:
         """What obstore raises, as an OSError with its first words: what follows is a look into its own values."""
-        from obstore.exceptions import AlreadyExistsError, BaseError
-
+        exceptions = self._obstore.exceptions
         try:
             yield
-        except AlreadyExistsError as error:
+        except exceptions.AlreadyExistsError as error:
             raise FileExistsError(str(error)) from error
-        except (BaseError, ValueError) as error:  # of a key that it does not take
+        except (exceptions.BaseError, ValueError) as error:  # of a key that it does not take
             text = str(error).split("\n\nDebug source")[0]
             if re.search(r"status code: 400|without LOCATION", text) and (region := self._other_region()):
                 text = f"The bucket is located in '{region}': {text}"
@@ -346,7 +345,7 @@ def _google(place: str, asked: dict[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {"base_url": endpoint} if endpoint else {}
     file = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
     if place.startswith("anonymous@") or (endpoint and not file):
-        # To write, obstore asks the machine for a token, even where it is entries to use none.
+        # To write, obstore asks the machine for a token, even where it is told to use none.
         return settings | ({"bearer_token": "anonymous"} if endpoint else {"skip_signature": True})
     with suppress(OSError, ValueError):
         if file and json.loads(Path(file).read_bytes()).get("type") not in GOOGLE_FILES:

@@ -1,6 +1,6 @@
 """The outputs of one run: each appears whole or not at all.
 
-Item is written under a temporary name beside its place, or, where it is meant for a store, in the folder for temporary
+Each is written under a temporary name beside its place, or, where it is meant for a store, in the folder for temporary
 files.  `publish` looks whether any place was taken meanwhile, sends what is large to its store, and then gives all of
 them their names: in stores first, where it may still fail.  Whoever reads a place sees the old content or the new.
 

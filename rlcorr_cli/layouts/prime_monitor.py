@@ -498,7 +498,7 @@ def _decoded(decoder: msgspec.json.Decoder[Decoded], line: bytes) -> Decoded:
 
 
 def _lines_of(path: str, size: int) -> Iterator[bytes]:
-    """With their ends, of a file's first bytes; of a sealed one all."""
+    """Lines with their ends, of a file's first bytes; of a sealed one all."""
     with filesystem(path).open(path) as file:
         if not path.endswith(SEALED):
             yield from _bounded(file, path, size)
@@ -516,7 +516,7 @@ PIECE_BYTES = 1 << 20
 
 
 def _bounded(stream: Any, path: str, size: float = math.inf) -> Iterator[bytes]:
-    """size: how many bytes of them are read."""
+    """Lines with their ends, of a stream that gives bytes.  size: how many of these are read."""
     while line := stream.readline(int(min(LINE_LIMIT + 1, size))):
         size -= len(line)
         if len(line) > LINE_LIMIT:

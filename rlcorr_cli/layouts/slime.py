@@ -226,7 +226,7 @@ class RolloutFile:
         return numbers(mask, f"loss_mask of sample {number}", self.file, are_whole=True)
 
     def token_facts(self, number: int) -> dict[str, Array | None]:
-        """TOLD_OF_TOKENS of a sequence."""
+        """TOKEN_FACTS of a sequence."""
         sample, mask, what = self.samples[number], self.mask(number), f"sample {number}"
 
         def numbers_of(key: str) -> Array:

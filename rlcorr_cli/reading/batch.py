@@ -25,7 +25,7 @@ from rlcorr_cli.totals.totals import GroupKey
 Schema = Any
 """An Arrow schema, which only io looks into."""
 Partition = Any
-"""An io.partitions.Partition, which only io looks into; of no columns where the folders name none."""
+"""A container.Partition, which only readers look into; of no columns where the folders name none."""
 
 
 @frozen(kw_only=True)

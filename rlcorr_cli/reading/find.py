@@ -210,7 +210,7 @@ def find(paths: Sequence[str], format: str = "auto") -> list[Source]:
 def find_noting(paths: Sequence[str], format: str = "auto") -> Found:
     """Files in the order named, and notes on files that are not read; directories and globs expand in sorted order.
 
-    format: 'auto' goes by suffix, then by the first bytes; a formats.container's name holds for every file.
+    format: 'auto' goes by suffix, then by the first bytes; a container's name holds for every file.
     A file reached twice through different arguments would be counted twice, so that is a UsageError.
     """
     if format not in ("auto", *formats.NAMES):
@@ -430,7 +430,7 @@ def _check_whole(path: str, start: bytes) -> None:
         if is_torch(memoryview(start)):
             pickle_of(path)
     except DataError as error:
-        if error.hint == HALF_WRITTEN:
+        if error.do == HALF_WRITTEN:
             raise DataError(f"{path}: {error.what}", HALF_WRITTEN) from error
 
 

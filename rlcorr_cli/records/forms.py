@@ -106,7 +106,9 @@ def _written(value: Any, is_any: bool, is_flat: bool) -> Any:
     """The JSON form of a value.  is_any: whether one that JSON has no form for is written as text, as is infinity.
     is_flat: whether items of a mapping are written as they are: there may be millions."""
     if isinstance(value, Mapping):
-        return dict(value) if is_flat else {name: _written(each, is_any, is_flat) for name, each in value.items()}
+        return (
+            dict(value.items()) if is_flat else {name: _written(each, is_any, is_flat) for name, each in value.items()}
+        )
     if isinstance(value, (tuple, list)):
         return [_written(each, is_any, is_flat) for each in value]
     if hasattr(value, "to_dict"):

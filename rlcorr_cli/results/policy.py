@@ -223,7 +223,9 @@ def compare(limits: Iterable[Limit], now: Sequence[Section], baseline: Sequence[
 
 
 def _matched(now: Iterable[Section], baseline: Iterable[Section]) -> list[tuple[Section, Section | None]]:
-    """The whole dump and its groups, each with what the baseline has of it."""
+    """The whole dump and its groups, each with what the baseline has of it; nothing without one."""
+    if not baseline:
+        return []
     before = {frozenset(section.key.items()): section for section in baseline}
     return [(section, before.get(frozenset(section.key.items()))) for section in now if not section.is_followed]
 
@@ -491,7 +493,7 @@ def apply(policy: Policy, sections: Sequence[Section]) -> Judged:
     found = {finding.metric for finding in findings}
     not_judged = tuple(rule.metric for rule in rules if rule.limit and rule.metric not in found)
     notes, n_new = policy.notes, sum(old is None for _, old in _matched(sections, before))
-    if policy.baseline is not None and before and n_new:
+    if policy.baseline is not None and n_new:
         lacks = f"{policy.baseline.name} has nothing to compare {n_new:,} of {len(sections) - 1:,} groups with."
         notes = (*notes, lacks)
     return Judged(n_rules=n_rules, not_judged=not_judged, findings=findings, notes=notes)

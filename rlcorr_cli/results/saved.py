@@ -86,6 +86,7 @@ def read_report(path: str) -> Report:
     for keys, (what, instead) in _OTHERS.items():
         if set(keys) <= set(data):
             raise DataError(f"{path} is {what}, not a report of a dump.", instead)
+    del data  # both, of a large report, are more than one needs
     try:
         return Report.from_json(text)
     except (ValueError, LookupError, OverflowError, UsageError) as error:

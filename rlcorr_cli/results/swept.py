@@ -171,7 +171,8 @@ class SweepRun(MeasuredRun):
         def without_units() -> Iterator[Self]:
             for run in runs:
                 add_units(units, run.units)
-                samples.extend([] if run.sample is None else [run.sample])
+                if run.sample is not None:
+                    samples.append(run.sample)
                 yield replace(run, units={})
 
         measured = super().added(without_units())

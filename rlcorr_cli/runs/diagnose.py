@@ -22,7 +22,7 @@ from rlcorr_cli.totals.row_sample import RowSample, SampleSum
 Key = tuple[Any, ...]
 
 
-LEVELS = PlanColumns(levels=True)
+DIAGNOSIS_COLUMNS = PlanColumns(levels=True)
 """What is read of a dump to diagnose it."""
 
 

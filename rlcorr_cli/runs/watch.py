@@ -308,7 +308,7 @@ def _kept(each: tuple[OpenSteps, ...], small: Iterable[Any]) -> tuple[OpenSteps,
 def _measured(job: Job, paths: Sequence[str]) -> Report:
     """The report of some files, by step where they have any."""
     try:
-        dump = opened(replace(job.reading, paths=tuple(paths)), job.chosen, clusters=True)
+        dump = opened(replace(job.reading, paths=tuple(paths), found=None), job.chosen, clusters=True)
         if dump.step is not None:
             dump = dump.with_request(group_by=STEPS[:1])
         return _with_totals(analysis_totals(OpenDump(dump=dump, computing=job.computing, saved=True), job.chosen))

@@ -282,8 +282,9 @@ def _records(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
     """A line for each value of every plan, of the whole dump and of each group."""
     keys = tuple(comparison.groups[0].key) if comparison.groups else ()
     for group in (comparison.whole, *comparison.groups):
+        of_group = scope_of(group.key, keys)
         for plan in group.plans:
             for name, value in {**plan.values, **plan.objective_metrics}.items():
                 low, high = plan.intervals.get(name, (None, None))
                 values = {"plan": plan.name, "column": name, "value": value, "low": low, "high": high}
-                yield scope_of(group.key, keys) | values
+                yield of_group | values

@@ -91,6 +91,8 @@ def test_every_option_is_an_argument_of_the_api() -> None:
         ("⟦max_bad_fraction 0.01⟧: x", "--max-bad-fraction 0.01: x", "max_bad_fraction=0.01: x"),
         ("⟦veto 1e-4⟧.", "--veto 1e-4.", "veto=1e-4."),
         ("such as ⟦max kl=0.1⟧.", "such as --max kl=0.1.", 'such as max={"kl": 0.1}.'),
+        ("⟦map reward=my column⟧.", "--map reward=my column.", 'map={"reward": "my column"}.'),
+        ("⟦max kl=1e+06⟧.", "--max kl=1e+06.", 'max={"kl": 1e+06}.'),
         ("⟦max_increase k3_kl=20%⟧.", "--max-increase k3_kl=20%.", 'max_increase={"k3_kl": "20%"}.'),
         ("another place with ⟦output⟧.", "another place with -o.", "another place with output."),
         ("⟦force True⟧ writes it.", "--force writes it.", "force=True writes it."),

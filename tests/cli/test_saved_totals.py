@@ -320,7 +320,6 @@ OTHER_COMMANDS = {
 """Command -> options that its totals are made with."""
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("case", few(OTHER_COMMANDS, list(OTHER_COMMANDS)[:1]))
 def test_other_commands_add_their_own_totals_to_the_result_of_one_run(case: str, shards: Path, tmp_path: Path) -> None:
     command, whole = case.split()[0], run(case.split()[0], str(shards), *OTHER_COMMANDS[case], "--json").json
@@ -335,6 +334,13 @@ def test_other_commands_add_their_own_totals_to_the_result_of_one_run(case: str,
     copy.write_bytes(Path(parts[0]).read_bytes())
     refused(run(command, *parts, str(copy)), 3, "hold the same rows", "--allow-overlap")
     assert run(command, *parts, str(copy), "--allow-overlap").status == 0
+
+
+def test_a_clean_dump_in_memory_stands_beside_totals(shards: Path, tmp_path: Path) -> None:
+    shard = sorted(shards.iterdir())[0]
+    analyzed(str(shard), "-o", str(tmp_path / "a.rlcorr"))
+    clean = pq.read_table(shard).to_pandas()
+    assert analyze(tmp_path / "a.rlcorr", clean_dump=clean).whole.counts["sequences"] == len(clean)
 
 
 def test_totals_are_added_by_their_own_command_alone(tmp_path: Path) -> None:

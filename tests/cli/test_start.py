@@ -75,7 +75,7 @@ def test_json_lines_load_no_more(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "package"),
     [
-        (("analyze", BF16, "--plan", PLAN), "tomllib"),
+        (("analyze", BF16, "--json"), "rlcorr_cli.records.forms"),
         (("analyze", BF16, "-o", "{out}.html"), "jinja2"),
         (("compare", BF16, "-o", "{out}.png"), "matplotlib"),
         (("analyze", BF16, "--engine", "processes"), "rlcorr_cli.engines.processes"),

@@ -485,8 +485,8 @@ def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
     assert text.rstrip().endswith(f"Failed: 3 of 17 steps of {paths}.")
 
 
-@pytest.mark.parametrize("where", few(["folder", "store"], ["folder"]))
 @pytest.mark.full
+@pytest.mark.parametrize("where", ["folder", "store"])
 def test_a_job_is_followed_however_it_writes(here: Path, where: str, request: pytest.FixtureRequest) -> None:
     paths, job = filling(where, request)
     lines: list[str] = []

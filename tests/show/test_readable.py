@@ -38,7 +38,6 @@ PLANNED = frozenset(
     {"one token", "one length", "long and short", "two steps", "huge values", "tiny values", "advantages"}
 )
 """Shapes whose plan is drawn, too."""
-"""Shapes that are drawn at each change."""
 Columns = dict[str, list[Any]]
 
 
