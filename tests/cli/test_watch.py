@@ -453,6 +453,17 @@ def watching(here: Path) -> Iterator[Callable[..., Watching]]:
         each.process.wait(LIMIT_SECONDS)
 
 
+def has_told(state: Path, step: int) -> bool:
+    """Whether a watch remembers of a step, and of all before it, that they were told: what it is killed over before
+    that, the next one tells again."""
+    following = watch_run.remembered(str(state))
+    return (
+        following is not None
+        and not following.untold_steps
+        and any(step in file.steps for file in following.files.values())
+    )
+
+
 def filling(where: str, request: pytest.FixtureRequest) -> tuple[str, Filling]:
     """What is watched, and what fills it: a folder, or a prefix of a store."""
     if where == "folder":
@@ -471,7 +482,7 @@ def test_a_job_is_followed_over_a_kill_and_ctrl_c_ends_with_the_story(
     first = watching(paths, "--max", RULE)
     for step in range(8):
         job.write(step)
-    first.sees("\n       7 ")
+    wait_for(lambda: has_told(here / "watch.rlcorr", 7), first.process)
     first.process.send_signal(signal.SIGKILL)
     first.process.wait(LIMIT_SECONDS)
     for step in range(8, 17):
