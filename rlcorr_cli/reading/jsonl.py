@@ -1,22 +1,31 @@
-"""JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses.
+"""JSON lines: byte ranges are the shards, msgspec parses them, pyarrow what msgspec refuses, Python the rest.
 
-The first rows, and blocks that pyarrow refuses, are read one line at a time with the standard library: either a line is
-read (mixed booleans and numbers, keys of mixed numeric type) or its row says what is wrong with it.
+msgspec is asked for the columns in their types, which takes a third of pyarrow's time.  It refuses what no standard of
+JSON has (NaN), and what these types have not (nulls in lists).  The first rows, and blocks that pyarrow refuses, too,
+are read one line at a time with the standard library: either a line is read (mixed booleans and numbers, keys of mixed
+numeric type) or its row says what is wrong with it.
 """
 
 import json
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import islice
+from operator import attrgetter, iconcat
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
+from msgspec import UNSET, Raw, UnsetType
+from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
+from rlcorr_cli.files.arrow_files import NUMPY_DTYPES
 from rlcorr_cli.places import STDIN, Place, shown
-from rlcorr_cli.reading.arrow_values import holds_token_ids
+from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts, holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Places, Rows, resolved
 from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
@@ -26,11 +35,13 @@ from rlcorr_cli.reading.formats import by_magic, container
 from rlcorr_cli.reading.names import KEPT_SETS
 from rlcorr_cli.reading.streams import Block, blocks, head, is_compressed
 from rlcorr_cli.reading.whole_rows import JsonRows, json_kind, row_of
+from rlcorr_cli.totals.flat import offsets_of
 
 RANGE_BYTES = 16 << 20
 LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
-MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
+MASKS = ("response_mask", *ALIASES["response_mask"])
+MASK_KEY = re.compile(b'"(%s)"' % "|".join(MASKS).encode())
 ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
 """A key that may be one of those all the same: `response\\u005fmask`."""
 
@@ -38,8 +49,7 @@ ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
 def index(source: Source, needed: NeededColumns) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
     path = source.path
-    start = head(path)
-    lines = list(islice(numbered(start, 0), LOOKED_AT))
+    lines = list(islice(head(path).numbered.items(), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
         schema = inferred(rows)
@@ -71,23 +81,21 @@ def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = Fal
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(shard.schema, roles)
     for block in blocks(shard.path, shard.part):
-        if not block.data or block.data.isspace():
-            continue
-        if roles.mask is None:
-            _refuse_late_mask(block, shard.path)
-        yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
+        if block.numbered:
+            yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
 
 
 def peek(shard: Shard, roles: Roles) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
-    start = head(shard.path)
-    return _rows_of_block(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
+    declared = _declared(shard.schema, roles)
+    return _rows_of_block(head(shard.path), declared, roles, shard.path, whole=False, peeked=True)
 
 
-def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
-    """A block that is not blank."""
-    lines = [line for _, line in numbered(block.data, 0)] if whole else None
-    numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
+def _rows_of_block(
+    block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool, peeked: bool = False
+) -> Rows:
+    """A block that is not blank.  peeked: whether a late mask is left to who reads all."""
+    lines = list(block.numbered.values())
     by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
     # What rows are grouped by, or a gap is looked for in, keeps its own type in every block.
     grouped, levels = (roles.batch, *read_for(roles.group_keys)), [column for _, column in roles.levels]
@@ -96,19 +104,18 @@ def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *
         ids.append(roles.cluster)
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
-    table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
-    if table is None:
-        table, unread = parsed(
-            lines or (line for _, line in numbered(block.data, 0)),
-            declared,
-            path,
-            ids=ids,
-            mask=roles.mask,
-            lenient=None if roles.cluster in ids else roles.cluster,
-        )
-    (batch,) = table.combine_chunks().to_batches()
-    places = Places(path, "line", numbers, block.start)
-    return Rows(data=batch, places=places, original=None if lines is None else JsonRows(lines), unread=unread)
+    batch, unread = None if nested else _typed(lines, declared, roles.mask), {}
+    if batch is None:
+        if roles.mask is None and not peeked:
+            _refuse_late_mask(block, path)
+        table = None if nested else _fast(b"".join(lines), declared, len(lines))
+        if table is None:
+            lenient = None if roles.cluster in ids else roles.cluster
+            table, unread = parsed(lines, declared, path, ids=ids, mask=roles.mask, lenient=lenient)
+        (batch,) = table.combine_chunks().to_batches()
+    places = Places(path, "line", np.fromiter(block.numbered, np.int64), block.start)
+    original = JsonRows([line.removesuffix(b"\n") for line in lines]) if whole else None
+    return Rows(data=batch, places=places, original=original, unread=unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
@@ -127,6 +134,104 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
         return field.type
 
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
+
+
+FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
+TYPES: dict[pa.DataType, Any] = {
+    FLOATS: list[int | float],
+    FLAGS: list[bool],
+    pa.float64(): Raw | UnsetType,
+    pa.int64(): int | UnsetType | None,
+    pa.string(): str | UnsetType | None,
+    pa.bool_(): bool | UnsetType | None,
+    pa.null(): UnsetType | None,
+}
+"""What msgspec makes of the columns that it reads.  A list must be there, and hold no null."""
+GROUP_BYTES = 1 << 18
+"""Of lines that are objects of Python at once: more would leave the processor's cache before they are arrays."""
+SPELLED = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
+"""The last escape of a key that is spelled with one."""
+MINUS_ZERO = re.compile(rb"-0[^.\deE]")
+
+
+def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.RecordBatch | None:
+    """msgspec's reading of lines; None if it refuses one, or if pyarrow might read one otherwise.
+
+    msgspec takes the last value of a key that comes twice.  So the keys that are found without parsing must be as many
+    as the values, and none may be spelled with escapes.  Without a mask, the names of one count as keys, too.
+    """
+    if any(field.type not in TYPES or (field.type == FLAGS and field.name != mask) for field in schema):
+        return None
+    names = {f"c{i}": field.name for i, field in enumerate(schema)}
+    lists = {key for key, type in zip(names, schema.types, strict=True) if pa.types.is_list(type)}
+    fields = [
+        (key, TYPES[type], msgspec.NODEFAULT if key in lists else UNSET)
+        for key, type in zip(names, schema.types, strict=True)
+    ]
+    alternatives = b"|".join(re.escape(name.encode()) for name in (*schema.names, *(() if mask else MASKS)))
+    keys_of = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
+    values: dict[str, list[Any]] = {key: [] for key in names}  # of lists their lengths
+    flat: dict[str, list[NDArray[Any]]] = {key: [] for key in lists}
+    n_keys = 0
+    step = 1 + GROUP_BYTES * len(lines) // (1 + sum(map(len, lines)))
+    try:
+        decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, kw_only=True, gc=False)).decode
+        for first in range(0, len(lines), step):
+            group = lines[first : first + step]
+            rows = [decode(line) for line in group]
+            n_keys += sum(map(len, map(keys_of, group)))
+            if any(b"\\" in line and SPELLED.search(line) for line in group):
+                return None
+            for key, name in names.items():
+                of_rows = [*map(attrgetter(key), rows)]
+                if key in lists:
+                    items = reduce(iconcat, of_rows, [])
+                    flat[key].append(_flags(items) if name == mask else _floats(items, group))
+                    of_rows = map(len, of_rows)
+                values[key] += of_rows
+        if n_keys != sum(len(column) - column.count(UNSET) for column in values.values()):
+            return None
+        arrays = [
+            _lists(values[key], flat[key]) if key in lists else _scalars(values[key], type)
+            for key, type in zip(names, schema.types, strict=True)
+        ]
+    except (msgspec.DecodeError, ValueError, OverflowError, struct.error, RecursionError):
+        return None
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _flags(values: list[Any]) -> NDArray[Any]:
+    """0 and 1, true and false as uint8; float64 where there is another number."""
+    try:
+        return np.frombuffer(bytes(values), np.uint8)
+    except (TypeError, ValueError):
+        return _floats(values, ())
+
+
+def _floats(values: list[Any], lines: Sequence[bytes]) -> NDArray[np.float64]:
+    """A ValueError where the lines may hold -0, of which msgspec makes the whole number 0."""
+    numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values))
+    zeros = np.flatnonzero(numbers == 0).tolist()
+    if int in set(map(type, map(values.__getitem__, zeros))) and any(map(MINUS_ZERO.search, lines)):
+        raise ValueError("-0")
+    return numbers
+
+
+def _lists(lengths: list[int], values: list[NDArray[Any]]) -> pa.Array:
+    flat = np.concatenate(values)
+    return as_lists(pa.list_(pa.from_numpy_dtype(flat.dtype)), offsets_of(np.array(lengths)), flat)
+
+
+def _scalars(values: list[Any], type: pa.DataType) -> pa.Array:
+    if pa.types.is_null(type):
+        return pa.nulls(len(values))
+    if pa.types.is_floating(type):  # as text, of which msgspec would make 0 of -0
+        values = [None if value is UNSET or bytes(value) == b"null" else float(value) for value in values]
+    known = np.array([value is not None and value is not UNSET for value in values])
+    zero = "" if pa.types.is_string(type) else 0
+    values = [value if is_known else zero for value, is_known in zip(values, known, strict=True)]
+    valid = None if known.all() else known
+    return as_texts(values, valid) if zero == "" else as_arrow(np.array(values, NUMPY_DTYPES[type]), valid)
 
 
 def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
@@ -149,15 +254,11 @@ def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
 
 def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
-    # Only a key that is spelled with escapes needs its line parsed to be known.
-    spelled = ESCAPED_KEY if b"\\u" in block.data and ESCAPED_KEY.search(block.data) else None
-    if not spelled and not MASK_KEY.search(block.data):
-        return
-    masks = {"response_mask", *ALIASES["response_mask"]}
-    for number, line in numbered(block.data, block.lines_before):
-        names = masks if MASK_KEY.search(line) or (spelled and spelled.search(line)) else set[str]()
-        row = row_of(line) if names else ""
-        late = sorted(names & row.keys()) if isinstance(row, dict) else []
+    for number, line in block.numbered.items():
+        # Only a key that is spelled with escapes needs its line parsed to be known.
+        is_asked = MASK_KEY.search(line) or (b"\\u" in line and ESCAPED_KEY.search(line))
+        row = row_of(line) if is_asked else ""
+        late = sorted(set(MASKS) & row.keys()) if isinstance(row, dict) else []
         if late:
             place = resolved(Place(path, "line", number, block.start))
             raise DataError(
@@ -171,19 +272,6 @@ DEEPEST = 20
 """Lists within lists whose type is told; deeper ones are no column that is read."""
 NOT_FINITE = ("NaN", "nan", "Infinity", "-Infinity", "inf", "-inf")
 """Text in a list of numbers that stands for one that is not finite: ART and others write it so."""
-
-
-def numbered(data: bytes, before: int) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their number from 1, `before` lines coming first."""
-    start = 0
-    while start < len(data):
-        before += 1
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        line = data[start:end]
-        if line and not line.isspace():
-            yield before, line
-        start = end + 1
 
 
 def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:

@@ -4,9 +4,11 @@ A range of a plain file owns the lines that begin past its start, up to and incl
 the file's first line, if it starts at 0).  So ranges that share their ends read every line once.
 """
 
+import io
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from functools import cached_property
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +20,8 @@ from rlcorr_cli.places import STDIN, shown
 from rlcorr_cli.reading.formats import GZIP, ZSTD
 
 BLOCK_BYTES = 16 << 20
+PIECE_BYTES = 1 << 18
+"""Taken at once of a file on a disk: more would leave the processor's cache before they are lines."""
 HEAD_BYTES = 1 << 20
 LINE_LIMIT = 128 << 20
 COMPRESSIONS: dict[bytes, str] = dict.fromkeys(GZIP, "gzip") | dict.fromkeys(ZSTD, "zstd")
@@ -34,33 +38,45 @@ class Readable(Protocol):
 
 @frozen
 class Block:
-    """Whole lines.  lines_before: how many lines lie between byte `start` of the file and these; where the block is a
-    range of a file nobody has counted the lines before it, and `start` is the range's own."""
+    """Lines with their ends, blank ones too.  lines_before: how many lines lie between byte `start` of the file and
+    these; where the block is a range of a file nobody has counted the lines before it, and `start` is the range's
+    own."""
 
-    data: bytes
+    lines: list[bytes]
     lines_before: int = 0
     start: int = 0
 
+    @cached_property
+    def numbered(self) -> dict[int, bytes]:
+        """Lines that are not blank, by their number from 1."""
+        numbered = enumerate(self.lines, self.lines_before + 1)
+        return {number: line for number, line in numbered if line and not line.isspace()}
 
-class Chained:
-    """Bytes taken off a stream, then the rest of it.  Has the little that pyarrow.PythonFile asks of a file."""
 
-    closed = False
+class Chained(io.RawIOBase):
+    """Bytes taken off a stream, then the rest of it."""
 
     def __init__(self, head: bytes, rest: Readable) -> None:
         """`head` comes first; neither is copied."""
         self._head = head
         self._rest = rest
 
-    def read(self, n: int, /) -> bytes:
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, n: int = -1, /) -> bytes:
         """At most n bytes, never across the seam."""
         if not self._head:
             return self._rest.read(n)
         taken, self._head = self._head[:n], self._head[n:]
         return taken
 
-    def close(self) -> None:
-        """Nothing to do: whoever opened the stream closes it."""
+    def readinto(self, buffer: Any, /) -> int:
+        """The same into a buffer."""
+        taken = self.read(len(buffer))
+        buffer[: len(taken)] = taken
+        return len(taken)
 
 
 class Stdin(str):
@@ -81,7 +97,7 @@ class Stdin(str):
         return name
 
     @property
-    def head(self) -> bytes:
+    def head(self) -> Block:
         """As `head` of a file."""
         return _whole_lines(self._taken)
 
@@ -107,7 +123,7 @@ def reading(path: str) -> Generator[None]:
         raise explained or DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
-def head(path: str) -> bytes:
+def head(path: str) -> Block:
     """The first whole lines, decompressed: about HEAD_BYTES, or one line if that is longer."""
     if isinstance(path, Stdin):
         return path.head
@@ -129,33 +145,37 @@ def blocks(path: str, part: tuple[int, int] | None) -> Iterator[Block]:
         return
     with reading(path), filesystem(path).open(path) as file:
         if part:
-            yield from _range(file, path, *part)
+            yield _range(file, path, *part)
         else:
             yield from _stream(_decompressed(file), path)
 
 
-def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
+def _range(file: Any, path: str, start: int, end: int) -> Block:
     # A line belongs to the range in which the line before it ends: so a range begins past the first line end at or
     # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
-    if start:
-        file.seek(start)
-        _line_at(file, path)
-    first = file.tell()
-    if first <= end:
-        data = file.read(end - first) + _line_at(file, path)
-        yield Block(data if first else data.removeprefix(BOM), start=first)
+    file.seek(start)
+    at_once = file.read(end - start) if filesystem(path).remote else b""  # by one request
+    buffered = io.BufferedReader(Chained(at_once, file), PIECE_BYTES)
+    first = start + len(_bounded(buffered.readline(LINE_LIMIT), path)) if start else 0
+    return Block(_lines(buffered, path, end - first, first == 0), start=first)
 
 
-def _stream(stream: Readable, path: str) -> Iterator[Block]:
-    n_lines, rest = 0, b""
-    while piece := _read_fully(stream, BLOCK_BYTES):
-        cut = piece.rfind(b"\n") + 1
-        data, rest = (rest + piece[:cut], piece[cut:]) if cut else (b"", _bounded(rest + piece, path))
-        if data:
-            yield Block(data if n_lines else data.removeprefix(BOM), n_lines)
-            n_lines += data.count(b"\n")
-    if rest:
-        yield Block(rest if n_lines else rest.removeprefix(BOM), n_lines)
+def _stream(stream: Any, path: str) -> Iterator[Block]:
+    buffered, n_lines = io.BufferedReader(stream, PIECE_BYTES), 0
+    while lines := _lines(buffered, path, BLOCK_BYTES, n_lines == 0):
+        yield Block(lines, n_lines)
+        n_lines += len(lines)
+
+
+def _lines(stream: io.BufferedReader, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
+    """The lines that begin within so many bytes from here, or just behind them."""
+    lines: list[bytes] = []
+    while n_bytes >= 0 and (line := _bounded(stream.readline(LINE_LIMIT), path)):
+        n_bytes -= len(line)
+        lines.append(line)
+    if at_start and lines:
+        lines[0] = lines[0].removeprefix(BOM)
+    return lines
 
 
 def _decompressed(raw: Readable) -> Readable:
@@ -176,10 +196,10 @@ def _take_head(stream: Readable, path: str) -> bytes:
     return taken
 
 
-def _whole_lines(taken: bytes) -> bytes:
+def _whole_lines(taken: bytes) -> Block:
     """`taken` less a last line that may go on; kept where it is all there is, or where the input ended."""
     end = len(taken) if len(taken) < HEAD_BYTES else taken.rfind(b"\n") + 1
-    return taken[: end or len(taken)].removeprefix(BOM)
+    return Block(io.BytesIO(taken[: end or len(taken)].removeprefix(BOM)).readlines())
 
 
 def _read_fully(stream: Readable, n: int) -> bytes:
@@ -188,10 +208,6 @@ def _read_fully(stream: Readable, n: int) -> bytes:
         pieces.append(piece)
         n -= len(piece)
     return b"".join(pieces)
-
-
-def _line_at(file: BinaryIO, path: str) -> bytes:
-    return _bounded(file.readline(LINE_LIMIT), path)
 
 
 def _bounded(line: bytes, path: str) -> bytes:
