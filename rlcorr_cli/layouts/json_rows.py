@@ -13,9 +13,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -161,7 +163,7 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]
             if line.isspace():
                 continue
             try:
-                row = json.loads(line)
+                row = _parsed(line)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"line {number} is not JSON: is the file still being written?", CUT) from error
             if not isinstance(row, dict):
@@ -170,6 +172,13 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]
             with naming(f"line {number}"):
                 yield from make(row, n_objects)
             n_objects += 1
+
+
+def _parsed(line: bytes) -> Any:
+    """By msgspec; where that refuses a line, as one with NaN, by Python's parser, which takes twice as long."""
+    with suppress(msgspec.DecodeError, ValueError, RecursionError):
+        return msgspec.json.decode(line)
+    return json.loads(line)
 
 
 def has_key(path: str, key: str, value: bytes = b"") -> bool:

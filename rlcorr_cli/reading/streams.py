@@ -167,7 +167,7 @@ def _stream(stream: Any, path: str) -> Iterator[Block]:
         n_lines += len(lines)
 
 
-def _lines(stream: io.BufferedReader, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
+def _lines(stream: Any, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
     """The lines that begin within so many bytes from here, or just behind them."""
     lines: list[bytes] = []
     while n_bytes >= 0 and (line := _bounded(stream.readline(LINE_LIMIT), path)):
