@@ -70,12 +70,11 @@ def as_arrow(values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [bits, pa.py_buffer(data)])
 
 
-def as_texts(texts: Sequence[str], valid: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Strings.  valid: where there is no null."""
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+def as_texts(texts: Sequence[str]) -> pa.Array:
+    """Strings, none of them null."""
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)), bits)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 def as_lists(type: pa.DataType, offsets: NDArray[np.int64], values: NDArray[Any]) -> pa.Array:

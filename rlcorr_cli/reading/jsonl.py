@@ -23,13 +23,12 @@ from msgspec import UNSET, Raw, UnsetType
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.files.arrow_files import NUMPY_DTYPES
 from rlcorr_cli.places import STDIN, Place, shown
-from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts, holds_token_ids
+from rlcorr_cli.reading.arrow_values import as_lists, holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Places, Rows, resolved
 from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
-from rlcorr_cli.reading.container import Index, NeededColumns, Reader
+from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader, runs
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
 from rlcorr_cli.reading.names import KEPT_SETS
@@ -42,8 +41,8 @@ LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
 MASKS = ("response_mask", *ALIASES["response_mask"])
 MASK_KEY = re.compile(b'"(%s)"' % "|".join(MASKS).encode())
-ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
-"""A key that may be one of those all the same: `response\\u005fmask`."""
+SPELLED = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
+"""The last escape of a key that may be one of those all the same: `response\\u005fmask`."""
 
 
 def index(source: Source, needed: NeededColumns) -> Index:
@@ -66,15 +65,11 @@ def index(source: Source, needed: NeededColumns) -> Index:
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", hint or "Is this a file of JSON lines?")
 
 
-def parts(
-    source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES
-) -> list[tuple[tuple[int, int] | None, int]]:
+def parts(source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES) -> Sequence[Piece]:
     """Byte ranges of a plain file; a compressed file or standard input is one part."""
     if index.in_one:
         return [(None, source.n_bytes)]
-    starts = range(0, source.n_bytes, range_bytes)
-    ends = [*starts[1:], source.n_bytes]
-    return [((start, end), end - start) for start, end in zip(starts, ends, strict=True)]
+    return runs(source.n_bytes, range_bytes, source.n_bytes)
 
 
 def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
@@ -104,15 +99,15 @@ def _rows_of_block(
         ids.append(roles.cluster)
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
-    batch, unread = None if nested else _typed(lines, declared, roles.mask), {}
-    if batch is None:
+    table, unread = None if nested else _typed(lines, declared, roles.mask), {}
+    if table is None:
         if roles.mask is None and not peeked:
             _refuse_late_mask(block, path)
         table = None if nested else _fast(b"".join(lines), declared, len(lines))
-        if table is None:
-            lenient = None if roles.cluster in ids else roles.cluster
-            table, unread = parsed(lines, declared, path, ids=ids, mask=roles.mask, lenient=lenient)
-        (batch,) = table.combine_chunks().to_batches()
+    if table is None:
+        lenient = None if roles.cluster in ids else roles.cluster
+        table, unread = parsed(lines, declared, path, ids=ids, mask=roles.mask, lenient=lenient)
+    (batch,) = table.combine_chunks().to_batches()
     places = Places(path, "line", np.fromiter(block.numbered, np.int64), block.start)
     original = JsonRows([line.removesuffix(b"\n") for line in lines]) if whole else None
     return Rows(data=batch, places=places, original=original, unread=unread)
@@ -136,68 +131,59 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
 
 
-FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
-TYPES: dict[pa.DataType, Any] = {
-    FLOATS: list[int | float],
-    FLAGS: list[bool],
-    pa.float64(): Raw | UnsetType,
-    pa.int64(): int | UnsetType | None,
-    pa.string(): str | UnsetType | None,
-    pa.bool_(): bool | UnsetType | None,
-    pa.null(): UnsetType | None,
-}
-"""What msgspec makes of the columns that it reads.  A list must be there, and hold no null."""
 GROUP_BYTES = 1 << 18
 """Of lines that are objects of Python at once: more would leave the processor's cache before they are arrays."""
-SPELLED = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
-"""The last escape of a key that is spelled with one."""
 MINUS_ZERO = re.compile(rb"-0[^.\deE]")
 
 
-def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.RecordBatch | None:
-    """msgspec's reading of lines; None if it refuses one, or if pyarrow might read one otherwise.
+FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
+ITEMS = {FLOATS: list[int | float], FLAGS: list[bool]}
+
+
+def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Table | None:
+    """Lists of numbers by msgspec, and by pyarrow what it leaves of the lines; None if either refuses one, if a list is
+    null or has nulls, or if pyarrow might read a line otherwise.
 
     msgspec takes the last value of a key that comes twice.  So the keys that are found without parsing must be as many
     as the values, and none may be spelled with escapes.  Without a mask, the names of one count as keys, too.
     """
-    if any(field.type not in TYPES or (field.type == FLAGS and field.name != mask) for field in schema):
-        return None
-    names = {f"c{i}": field.name for i, field in enumerate(schema)}
-    lists = {key for key, type in zip(names, schema.types, strict=True) if pa.types.is_list(type)}
-    fields = [
-        (key, TYPES[type], msgspec.NODEFAULT if key in lists else UNSET)
-        for key, type in zip(names, schema.types, strict=True)
-    ]
+    lists = {f"c{i}": field for i, field in enumerate(schema) if field.type == FLOATS or field.name == mask}
+    others = {f"c{i}": field for i, field in enumerate(schema) if f"c{i}" not in lists}
+    fields: list[Any] = [(key, ITEMS[field.type]) for key, field in lists.items()]
+    fields += [(key, Raw | UnsetType, UNSET) for key in others]
+    renamed = {key: field.name for key, field in (lists | others).items()}
     alternatives = b"|".join(re.escape(name.encode()) for name in (*schema.names, *(() if mask else MASKS)))
     keys_of = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
-    values: dict[str, list[Any]] = {key: [] for key in names}  # of lists their lengths
-    flat: dict[str, list[NDArray[Any]]] = {key: [] for key in lists}
-    n_keys = 0
+    arrays, lengths = {key: list[NDArray[Any]]() for key in lists}, {key: list[int]() for key in lists}
+    n_keys, rest, encode = 0, list[bytes](), msgspec.json.Encoder().encode_lines
     step = 1 + GROUP_BYTES * len(lines) // (1 + sum(map(len, lines)))
     try:
-        decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, kw_only=True, gc=False)).decode
+        decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
         for first in range(0, len(lines), step):
             group = lines[first : first + step]
             rows = [decode(line) for line in group]
-            n_keys += sum(map(len, map(keys_of, group)))
-            if any(b"\\" in line and SPELLED.search(line) for line in group):
+            if any(map(_is_spelled, group)):
                 return None
-            for key, name in names.items():
+            n_keys += sum(map(len, map(keys_of, group))) - len(rows) * len(renamed)
+            for key, field in lists.items():
                 of_rows = [*map(attrgetter(key), rows)]
-                if key in lists:
-                    items = reduce(iconcat, of_rows, [])
-                    flat[key].append(_flags(items) if name == mask else _floats(items, group))
-                    of_rows = map(len, of_rows)
-                values[key] += of_rows
-        if n_keys != sum(len(column) - column.count(UNSET) for column in values.values()):
-            return None
-        arrays = [
-            _lists(values[key], flat[key]) if key in lists else _scalars(values[key], type)
-            for key, type in zip(names, schema.types, strict=True)
-        ]
+                lengths[key] += map(len, of_rows)
+                numbers = reduce(iconcat, of_rows, [])
+                arrays[key].append(_flags(numbers) if field.name == mask else _floats(numbers, group))
+                for row in rows:
+                    setattr(row, key, UNSET)  # which is not written
+            n_keys += sum([*map(attrgetter(key), rows)].count(UNSET) for key in others)
+            rest.append(encode(rows))
     except (msgspec.DecodeError, ValueError, OverflowError, struct.error, RecursionError):
         return None
-    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+    table = None if n_keys else _fast(b"".join(rest), pa.schema(others.values()), len(lines))
+    if table is None:
+        return None
+    for key, field in lists.items():
+        flat = np.concatenate(arrays[key])
+        column = as_lists(pa.list_(pa.from_numpy_dtype(flat.dtype)), offsets_of(np.array(lengths[key])), flat)
+        table = table.add_column(int(key[1:]), field.name, column)
+    return table
 
 
 def _flags(values: list[Any]) -> NDArray[Any]:
@@ -215,23 +201,6 @@ def _floats(values: list[Any], lines: Sequence[bytes]) -> NDArray[np.float64]:
     if int in set(map(type, map(values.__getitem__, zeros))) and any(map(MINUS_ZERO.search, lines)):
         raise ValueError("-0")
     return numbers
-
-
-def _lists(lengths: list[int], values: list[NDArray[Any]]) -> pa.Array:
-    flat = np.concatenate(values)
-    return as_lists(pa.list_(pa.from_numpy_dtype(flat.dtype)), offsets_of(np.array(lengths)), flat)
-
-
-def _scalars(values: list[Any], type: pa.DataType) -> pa.Array:
-    if pa.types.is_null(type):
-        return pa.nulls(len(values))
-    if pa.types.is_floating(type):  # as text, of which msgspec would make 0 of -0
-        values = [None if value is UNSET or bytes(value) == b"null" else float(value) for value in values]
-    known = np.array([value is not None and value is not UNSET for value in values])
-    zero = "" if pa.types.is_string(type) else 0
-    values = [value if is_known else zero for value, is_known in zip(values, known, strict=True)]
-    valid = None if known.all() else known
-    return as_texts(values, valid) if zero == "" else as_arrow(np.array(values, NUMPY_DTYPES[type]), valid)
 
 
 def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
@@ -256,8 +225,7 @@ def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
     for number, line in block.numbered.items():
         # Only a key that is spelled with escapes needs its line parsed to be known.
-        is_asked = MASK_KEY.search(line) or (b"\\u" in line and ESCAPED_KEY.search(line))
-        row = row_of(line) if is_asked else ""
+        row = row_of(line) if MASK_KEY.search(line) or _is_spelled(line) else ""
         late = sorted(set(MASKS) & row.keys()) if isinstance(row, dict) else []
         if late:
             place = resolved(Place(path, "line", number, block.start))
@@ -265,6 +233,11 @@ def _refuse_late_mask(block: Block, path: str) -> None:
                 f"{place.text} has {late[0]}, which the first {LOOKED_AT} rows lack.",
                 "Put the mask in every row, the first ones too; 1 is a token that counts.",
             )
+
+
+def _is_spelled(line: bytes) -> bool:
+    """Whether a line may have a key with escapes in it."""
+    return b"\\" in line and SPELLED.search(line) is not None
 
 
 LARGEST = 2**1023
@@ -383,18 +356,16 @@ def _fitting_number(value: Any, booleans: bool) -> Any:
 
 
 def _column_of(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Array:
-    if pa.types.is_list(type) and not pa.types.is_nested(type.value_type):
-        floats = [None if row is None else [_float(value) for value in row] for row in values]
-        return pa.array(floats, pa.list_(pa.float64()))
     if pa.types.is_nested(type):
-        return pa.array([_with_floats(value) for value in values], type)
+        is_flat = pa.types.is_list(type) and not pa.types.is_nested(type.value_type)
+        return pa.array([_with_floats(value) for value in values], FLOATS if is_flat else type)
     kinds = {value.__class__ for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         raise DataError(
             f"{shown(path)}: {name} mixes strings and numbers.", "Write one kind, or group by another column."
         )
     if len(kinds) > 1 or pa.types.is_floating(type):
-        return pa.array([_float(value) for value in values], pa.float64())
+        return pa.array([_with_floats(value) for value in values], pa.float64())
     return pa.array(values)
 
 
@@ -409,10 +380,6 @@ def _with_floats(value: Any) -> Any:
             return float(value)
         case _:
             return value
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _type_of(value: Any, depth: int = 0) -> pa.DataType:

@@ -5,10 +5,10 @@ the file's first line, if it starts at 0).  So ranges that share their ends read
 """
 
 import io
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -26,14 +26,6 @@ HEAD_BYTES = 1 << 20
 LINE_LIMIT = 128 << 20
 COMPRESSIONS: dict[bytes, str] = dict.fromkeys(GZIP, "gzip") | dict.fromkeys(ZSTD, "zstd")
 BOM = b"\xef\xbb\xbf"
-
-
-class Readable(Protocol):
-    """A source of bytes; read may come up short, and is empty only at the end."""
-
-    def read(self, n: int, /) -> bytes:
-        """At most n bytes."""
-        ...
 
 
 @frozen
@@ -54,27 +46,18 @@ class Block:
 
 
 class Chained(io.RawIOBase):
-    """Bytes taken off a stream, then the rest of it."""
+    """Bytes taken off a stream, then the rest of it; whoever opened the stream closes it."""
 
-    def __init__(self, head: bytes, rest: Readable) -> None:
-        """`head` comes first; neither is copied."""
-        self._head = head
-        self._rest = rest
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, rest
 
     def readable(self) -> bool:
-        """It is."""
         return True
 
-    def read(self, n: int = -1, /) -> bytes:
-        """At most n bytes, never across the seam."""
-        if not self._head:
-            return self._rest.read(n)
-        taken, self._head = self._head[:n], self._head[n:]
-        return taken
-
     def readinto(self, buffer: Any, /) -> int:
-        """The same into a buffer."""
-        taken = self.read(len(buffer))
+        """As many bytes as fit, never across the seam."""
+        taken = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
 
@@ -83,31 +66,24 @@ class Stdin(str):
     """Standard input, decompressed, in the place of a path: its head may be looked at, but it is read through only
     once."""
 
-    _rest: Readable
-    _taken: bytes
-    _used: bool
+    head: Block
+    _rest: io.BufferedReader
+    _taken: list[bytes] | None
 
     def __new__(cls, stream: BinaryIO) -> "Stdin":
         """Takes the head off `stream`, so it waits for the first HEAD_BYTES or the end."""
         name = super().__new__(cls, STDIN)
         with reading(STDIN):
             name._rest = _decompressed(stream)
-            name._taken = _take_head(name._rest, STDIN)
-        name._used = False
+            name._taken, name.head = _first_lines(name._rest, STDIN)
         return name
 
-    @property
-    def head(self) -> Block:
-        """As `head` of a file."""
-        return _whole_lines(self._taken)
-
-    def opened(self) -> Readable:
+    def blocks(self) -> Iterator[Block]:
         """All of it from the start; a second call is a UsageError, since the bytes are gone."""
-        if self._used:
+        taken, self._taken = self._taken, None
+        if taken is None:
             raise UsageError("Standard input can be read only once.", "Save it to a file and name that.")
-        self._used = True
-        taken, self._taken = self._taken, b""
-        return Chained(taken, self._rest)
+        return _stream(self._rest, self, taken)
 
 
 @contextmanager
@@ -128,7 +104,8 @@ def head(path: str) -> Block:
     if isinstance(path, Stdin):
         return path.head
     with reading(path), filesystem(path).open(path) as file:
-        return _whole_lines(_take_head(_decompressed(file), path))
+        _, head = _first_lines(_decompressed(file), path)
+    return head
 
 
 def is_compressed(path: str) -> bool:
@@ -141,7 +118,7 @@ def blocks(path: str, part: tuple[int, int] | None) -> Iterator[Block]:
     """Whole lines, about BLOCK_BYTES at a time; for a range, the lines it owns as one block."""
     if isinstance(path, Stdin):
         with reading(path):
-            yield from _stream(path.opened(), path)
+            yield from path.blocks()
         return
     with reading(path), filesystem(path).open(path) as file:
         if part:
@@ -160,11 +137,22 @@ def _range(file: Any, path: str, start: int, end: int) -> Block:
     return Block(_lines(buffered, path, end - first, first == 0), start=first)
 
 
-def _stream(stream: Any, path: str) -> Iterator[Block]:
-    buffered, n_lines = io.BufferedReader(stream, PIECE_BYTES), 0
-    while lines := _lines(buffered, path, BLOCK_BYTES, n_lines == 0):
+def _stream(stream: io.BufferedReader, path: str, taken: Sequence[bytes] = ()) -> Iterator[Block]:
+    """taken: its first lines, where these are read already."""
+    n_lines = 0
+    while lines := [*taken, *_lines(stream, path, BLOCK_BYTES - sum(map(len, taken)), not (taken or n_lines))]:
         yield Block(lines, n_lines)
-        n_lines += len(lines)
+        n_lines, taken = n_lines + len(lines), ()
+
+
+def _first_lines(stream: io.BufferedReader, path: str) -> tuple[list[bytes], Block]:
+    """Lines that are taken off a stream, and those of them that lie in its first HEAD_BYTES, or in as many times more
+    as the first line takes."""
+    lines, n_bytes = _lines(stream, path, 0, True), HEAD_BYTES
+    while lines and len(lines[0]) > n_bytes:
+        n_bytes *= 2
+    lines += _lines(stream, path, n_bytes - sum(map(len, lines)), False)
+    return lines, Block(lines[:-1] if sum(map(len, lines)) > n_bytes else lines)
 
 
 def _lines(stream: Any, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
@@ -178,36 +166,15 @@ def _lines(stream: Any, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
     return lines
 
 
-def _decompressed(raw: Readable) -> Readable:
-    start = _read_fully(raw, 4)
-    whole = Chained(start, raw)
-    compression = _compression(start)
-    return whole if compression is None else pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression)
+def _decompressed(raw: BinaryIO) -> io.BufferedReader:
+    start = raw.read(4)
+    whole, compression = Chained(start, raw), _compression(start)
+    stream: Any = pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression) if compression else whole
+    return io.BufferedReader(stream, PIECE_BYTES)
 
 
 def _compression(start: bytes) -> str | None:
     return next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), None)
-
-
-def _take_head(stream: Readable, path: str) -> bytes:
-    taken = _read_fully(stream, HEAD_BYTES)
-    while b"\n" not in taken and (more := _read_fully(stream, len(taken))):
-        taken = _bounded(taken + more, path)
-    return taken
-
-
-def _whole_lines(taken: bytes) -> Block:
-    """`taken` less a last line that may go on; kept where it is all there is, or where the input ended."""
-    end = len(taken) if len(taken) < HEAD_BYTES else taken.rfind(b"\n") + 1
-    return Block(io.BytesIO(taken[: end or len(taken)].removeprefix(BOM)).readlines())
-
-
-def _read_fully(stream: Readable, n: int) -> bytes:
-    pieces: list[bytes] = []
-    while n > 0 and (piece := stream.read(n)):
-        pieces.append(piece)
-        n -= len(piece)
-    return b"".join(pieces)
 
 
 def _bounded(line: bytes, path: str) -> bytes:
