@@ -131,6 +131,8 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
 
 
+MANY, SHORT = 1 << 10, 1 << 11
+"""Lines of a block, and their bytes."""
 GROUP_BYTES = 1 << 18
 """Of lines that are objects of Python at once: more would leave the processor's cache before they are arrays."""
 MINUS_ZERO = re.compile(rb"-0[^.\deE]")
@@ -142,7 +144,7 @@ ITEMS = {FLOATS: list[int | float], FLAGS: list[bool]}
 
 def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Table | None:
     """Lists of numbers by msgspec, and by pyarrow what it leaves of the lines; None if either refuses one, if a list is
-    null or has nulls, or if pyarrow might read a line otherwise.
+    null or has nulls, if pyarrow might read a line otherwise, and of many lines that are SHORT, which it reads sooner.
 
     msgspec takes the last value of a key that comes twice.  So the keys that are found without parsing must be as many
     as the values, and none may be spelled with escapes.  Without a mask, the names of one count as keys, too.
@@ -156,7 +158,10 @@ def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Ta
     keys_of = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
     arrays, lengths = {key: list[NDArray[Any]]() for key in lists}, {key: list[int]() for key in lists}
     n_keys, rest, encode = 0, list[bytes](), msgspec.json.Encoder().encode_lines
-    step = 1 + GROUP_BYTES * len(lines) // (1 + sum(map(len, lines)))
+    mean = 1 + sum(map(len, lines)) // len(lines)
+    if len(lines) > MANY and mean < SHORT:
+        return None
+    step = 1 + GROUP_BYTES // mean
     try:
         decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
         for first in range(0, len(lines), step):
