@@ -10,6 +10,7 @@ import json
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import islice
 from operator import attrgetter, iconcat
@@ -37,6 +38,7 @@ from rlcorr_cli.reading.whole_rows import JsonRows, json_kind, row_of
 from rlcorr_cli.totals.flat import offsets_of
 
 RANGE_BYTES = 16 << 20
+FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
 LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
 MASKS = ("response_mask", *ALIASES["response_mask"])
@@ -120,13 +122,9 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     """
 
     def declared(field: pa.Field) -> pa.DataType:
-        if field.name in roles.log_probs:
-            return pa.list_(pa.float64())
-        if field.name == roles.mask:
-            return field.type if pa.types.is_boolean(field.type.value_type) else pa.list_(pa.float64())
-        if field.name == roles.reward and not pa.types.is_boolean(field.type):
-            return pa.float64()
-        return field.type
+        if field.name in roles.log_probs or (field.name == roles.mask and field.type != FLAGS):
+            return FLOATS
+        return pa.float64() if field.name == roles.reward and not pa.types.is_boolean(field.type) else field.type
 
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
 
@@ -138,7 +136,6 @@ GROUP_BYTES = 1 << 18
 MINUS_ZERO = re.compile(rb"-0[^.\deE]")
 
 
-FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
 ITEMS = {FLOATS: list[int | float], FLAGS: list[bool]}
 
 
@@ -173,8 +170,7 @@ def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Ta
             for key, field in lists.items():
                 of_rows = [*map(attrgetter(key), rows)]
                 lengths[key] += map(len, of_rows)
-                numbers = reduce(iconcat, of_rows, [])
-                arrays[key].append(_flags(numbers) if field.name == mask else _floats(numbers, group))
+                arrays[key].append(_numbers(reduce(iconcat, of_rows, []), group, field.name == mask))
                 for row in rows:
                     setattr(row, key, UNSET)  # which is not written
             n_keys += sum([*map(attrgetter(key), rows)].count(UNSET) for key in others)
@@ -191,19 +187,15 @@ def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Ta
     return table
 
 
-def _flags(values: list[Any]) -> NDArray[Any]:
-    """0 and 1, true and false as uint8; float64 where there is another number."""
-    try:
-        return np.frombuffer(bytes(values), np.uint8)
-    except (TypeError, ValueError):
-        return _floats(values, ())
-
-
-def _floats(values: list[Any], lines: Sequence[bytes]) -> NDArray[np.float64]:
-    """A ValueError where the lines may hold -0, of which msgspec makes the whole number 0."""
+def _numbers(values: list[Any], lines: Sequence[bytes], is_mask: bool) -> NDArray[Any]:
+    """As float64; a mask of 0 and 1 or of booleans as uint8.  A ValueError where the lines may hold -0 in place of a
+    log-prob, of which msgspec makes the whole number 0."""
+    with suppress(TypeError, ValueError):
+        if is_mask:
+            return np.frombuffer(bytes(values), np.uint8)
     numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values))
-    zeros = np.flatnonzero(numbers == 0).tolist()
-    if int in set(map(type, map(values.__getitem__, zeros))) and any(map(MINUS_ZERO.search, lines)):
+    zeros = map(values.__getitem__, np.flatnonzero(numbers == 0).tolist())
+    if not is_mask and int in set(map(type, zeros)) and any(map(MINUS_ZERO.search, lines)):
         raise ValueError("-0")
     return numbers
 
@@ -282,8 +274,7 @@ def parsed(
     A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.  lenient: the
     column of which a value that does not fit is null, and nothing is wrong with its line.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    unread: dict[int, str] = {}
+    rows, unread = list[dict[str, Any]](), dict[int, str]()
 
     def fitted(row: dict[str, Any]) -> dict[str, Any] | str:
         """A row's values as `_column_of` takes them, or what is wrong."""
@@ -302,13 +293,13 @@ def parsed(
 
     for i, line in enumerate(lines):
         row = row_of(line)
-        row = row if isinstance(row, str) else fitted(row)
+        row = fitted(row) if isinstance(row, dict) else row
         if isinstance(row, str):
-            unread[i], row = row, {}
-        for name, values in columns.items():
-            values.append(row.get(name))
+            unread[i] = row
+        rows.append({} if isinstance(row, str) else row)
     types = {field.name: pa.string() if field.name in ids else field.type for field in schema}
-    return pa.table({name: _column_of(columns[name], type, name, path) for name, type in types.items()}), unread
+    columns = {name: _column_of([row.get(name) for row in rows], type, name, path) for name, type in types.items()}
+    return pa.table(columns), unread
 
 
 def _whole_text(value: str) -> str:
