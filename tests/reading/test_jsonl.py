@@ -117,7 +117,7 @@ HARD = (
 )
 
 
-@pytest.mark.parametrize("masked", ["-1", "null", "NaN"])
+@pytest.mark.parametrize("masked", ["-1", "null", "NaN", "1" + "0" * 400])
 def test_numbers_are_the_nearest_doubles_whoever_parses_them(tmp_path: Path, masked: str) -> None:
     column, ones = ", ".join((*HARD, masked)), ", ".join("1" * len(HARD))
     line = f'{{"rollout_log_probs": [{column}], "old_log_probs": [{column}], "response_mask": [{ones}, 0]}}'
@@ -193,6 +193,7 @@ def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None
 
 LINES: list[tuple[bytes, str]] = [
     (b'{"rollout_log_probs": [-1.0], "old_log', "line 5 is not JSON: "),
+    (b'{"rollout_log_probs": ', "line 5 is not JSON: Expecting value at column 23"),
     (b"[1, 2]", "line 5 is an array, not an object"),
     (b"null", "line 5.* is null"),
     (b'{"uid": "\xff\xfe", "rollout_log_probs": [], "old_log_probs": []}', "line 5 is not UTF-8 at byte 9"),
@@ -232,6 +233,15 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
     with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
         read_rows(cut(dump, range_bytes))
     assert caught.value.hint
+
+
+def test_what_is_not_read_of_a_later_line_may_be_of_any_depth(tmp_path: Path) -> None:
+    text = "x" * 3998
+    path = Path(jsonl(tmp_path / "a.jsonl", plain(3, meta=text)))
+    dump = opened(str(path))
+    whole = read_rows(dump)
+    path.write_text(path.read_text().replace(f'"{text}"', "[" * 2000 + "]" * 2000))
+    assert read_rows(restamped(dump)) == whole
 
 
 def test_a_bad_first_line_is_named_when_opening(tmp_path: Path) -> None:
