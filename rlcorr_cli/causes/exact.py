@@ -428,7 +428,7 @@ def impossible_ratio(sample: RowSample) -> Impossible | None:
     mean = _mean(n, by_bucket, 1.0)
     shape = limit = None
     if mean is not None and mean.value > 1:
-        tail = Tail.of(sample.train - sample.scored.astype(np.float64), WHOLE_SIZE)
+        tail = Tail.of([sample.train - sample.scored.astype(np.float64)], WHOLE_SIZE)
         shape, limit = tail.pareto_k, tail.limit
     return proof(mean, _mean(n, squares, 0.0), shape=shape, limit=limit)
 

@@ -41,6 +41,7 @@ from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.causes.gap_sums import logit
 from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.arrays import Segments
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.records.fields import Number
@@ -174,9 +175,9 @@ finite."""
 
 def sample_clusters(sample: RowSample) -> Keys:
     """The cluster of each row of a sample."""
-    rollout, offsets = sample.scored.astype(np.float32), offsets_of(sample.n_valid)
+    rollout, rows = sample.scored, Segments(offsets_of(sample.n_valid))
     ids, prompts = (keys if keys.any() else None for keys in (sample.ids, sample.prompts))
-    return cluster_keys(rollout, offsets, row_keys(rollout, offsets, ids), prompts, have_ids=ids is not None)
+    return cluster_keys(rollout, rows, row_keys(rollout, rows, ids), prompts, have_ids=ids is not None)
 
 
 def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = None) -> dict[Any, StepLevel]:

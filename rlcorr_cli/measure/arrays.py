@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.totals.bins import Histogram
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, offsets_of, ranges
+from rlcorr_cli.totals.row_keys import Keys, factors, keys_of_floats, of_sums
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""
@@ -123,11 +125,21 @@ def bin_sums(at: Array, n: int, values: Array) -> Floats:
     return at.bincount(values, n).double().cpu().numpy()
 
 
+def histogram(pieces: Sequence[Array]) -> Histogram:
+    """Of all values of some arrays; from a GPU come the counts of its bins."""
+    if isinstance(pieces[0], np.ndarray):
+        return Histogram.counting(pieces)
+    (values,) = pieces
+    xp = namespace(values)
+    return Histogram.of_counts(bin_counts((values.float().view(xp.int32) >> 16) & 0xFFFF, 1 << 16))
+
+
 T = TypeVar("T")
 
 
 def concatenated(parts: Sequence[T]) -> T:
-    """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such.
+    """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such;
+    tuples of arrays stay in pieces.
 
     Any other value is the first part's.
     """
@@ -136,6 +148,8 @@ def concatenated(parts: Sequence[T]) -> T:
         return first
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)  # pyrefly: ignore[no-matching-overload]
+    if isinstance(first, tuple):
+        return tuple(chain.from_iterable(parts))  # pyrefly: ignore
     if isinstance(first, Mapping):
         return {name: concatenated([part[name] for part in parts]) for name in first}  # pyrefly: ignore
     if is_dataclass(first):
@@ -214,6 +228,17 @@ class Segments:
     def spread(self, rows: NDArray[Any]) -> Array:
         """A row's number to each of its values: [B] on the host -> [V]."""
         return self.device.xp.repeat(self.device.put(rows), self._device_lengths)
+
+    def keys(self, values: Array) -> Keys:
+        """One 64-bit key of each row's values, as float32 has them (totals/row_keys.py): u64[B]."""
+        if isinstance(values, np.ndarray):
+            return keys_of_floats(values, self.offsets)
+        xp = self.device.xp
+        bits = xp.astype((xp.astype(values, xp.float32) + 0).view(xp.int32), xp.int64) & 0xFFFFFFFF
+        places = xp.arange(self.n_values, device=self.device.in_library) - self.spread(self.offsets[:-1])
+        terms = (bits + 1) * self.device.put(factors(self.lengths).view(np.int64))[places]
+        ends = host(terms.cumsum(0)[self._device_offsets[1:] - 1])  # modulo 2^64, as sums of whole numbers are
+        return of_sums(np.diff(ends, prepend=0).view(np.uint64), self.lengths)
 
     def keep(self, mask: Array) -> "tuple[Segments, Flags]":
         """The rows that are left when only values with mask (bool[V]) stay, and which of the B these are."""

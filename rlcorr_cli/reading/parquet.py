@@ -1,10 +1,11 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
+import ctypes
 import math
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from itertools import product
 
 import pyarrow as pa
@@ -26,18 +27,26 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, STEP_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step, and of what a footer says that its values take."""
+KEPT_BYTES = 1 << 25
+"""What glibc keeps of the memory that was freed, and the least that it takes from the system by itself."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""What mallopt calls these."""
 SHARED_BYTES = 1 << 28
 """The most in one step of values that rows may share."""
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
 
-def use_jemalloc(return_memory: bool = False) -> None:
-    """Arrow's other pool, where it was built with it and nobody chose one: a tenth faster here, and 30 MB less.
+def set_allocators(return_memory: bool = False) -> None:
+    """How memory is taken: for a whole process, so for commands to call and not for a library.
 
-    return_memory: freed memory goes back to the system at once, for runs that write as much as they read.  For a whole
-    process, so for commands to call and not for a library.
+    Arrow's other pool, where it was built with it and nobody chose one, takes 30 MB less.  return_memory: what it frees
+    goes back to the system at once, for runs that write as much as they read.  glibc keeps what NumPy frees: touching a
+    new page for the first time takes as long as several passes over it.
     """
+    with suppress(OSError, AttributeError, TypeError):  # another C library
+        for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, KEPT_BYTES)
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         if return_memory:

@@ -167,6 +167,6 @@ def _processes(workers: int, gpus: int) -> "ProcessEngine":
 
 def prepare_worker() -> None:
     """What a worker process does before a shard."""
-    from rlcorr_cli.reading.parquet import use_jemalloc
+    from rlcorr_cli.reading.parquet import set_allocators
 
-    use_jemalloc(False)
+    set_allocators(False)

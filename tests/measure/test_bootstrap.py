@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 from made import batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
+from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, row_keys
-from rlcorr_cli.measure.tokens import scored_rollout
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
@@ -25,8 +26,8 @@ def hashes(rows: list[Row]) -> np.ndarray:
 
 
 def keys_of(one: Batch, ids: Keys | None = None) -> Keys:
-    offsets = one.offsets[np.concatenate([[True], one.filled])]
-    return row_keys(scored_rollout(one, "decoupled"), offsets, ids)
+    tokens = Tokens.of(one, CPU)
+    return row_keys(tokens.rollout_logp, tokens.rows, ids)
 
 
 def replicates(rows: list[Row], seed: int = 0) -> Replicates:
