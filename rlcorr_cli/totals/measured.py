@@ -55,11 +55,11 @@ class WholeDump:
     @classmethod
     def total(cls, parts: "Sequence[WholeDump]") -> "WholeDump":
         """The sum of some."""
-        tails = {name: Tail.total([part.tails[name] for part in parts]) for name in parts[0].tails}
-        histograms = {name: Histogram.total([part.histograms[name] for part in parts]) for name in parts[0].histograms}
+        tails, histograms = (
+            _by_name(of_parts) for of_parts in ([p.tails for p in parts], [p.histograms for p in parts])
+        )
         rows, contents, texts = (
-            reduce(_sum, of_parts)
-            for of_parts in zip(*((part.rows, part.contents, part.texts) for part in parts), strict=True)
+            reduce(_sum, of_parts) for of_parts in zip(*((p.rows, p.contents, p.texts) for p in parts), strict=True)
         )
         return cls(tails=tails, histograms=histograms, rows=rows, contents=contents, texts=texts)
 
@@ -214,6 +214,15 @@ def check_resampled(replicates: GroupReplicates) -> None:
             f"There are over {MOST_RESAMPLED} groups, more than are compared.",
             "Group by a column of fewer values, such as step.",
         )
+
+
+def _by_name(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of what has one name."""
+    each: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, one in part.items():
+            each.setdefault(name, []).append(one)
+    return {name: of_name[0].total(of_name) for name, of_name in each.items()}
 
 
 A = TypeVar("A", BinnedTotals, WholeDump, KeySample)
