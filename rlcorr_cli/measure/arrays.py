@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -356,12 +356,23 @@ def free() -> None:
         _torch().cuda.empty_cache()
 
 
+KEPT_BYTES = 1 << 24
+"""What glibc keeps at the end of its heaps, and the least that it takes from the system by itself."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed for what comes next: the first touch of a page of new memory takes as long as
+    several passes over it.  Elsewhere, nothing.  For a whole process, so for commands to call and not for a library."""
+    with suppress(OSError, AttributeError, TypeError):
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, KEPT_BYTES)
+
+
 def trim() -> None:
     """Give freed memory back to the system, which glibc keeps between what is still held; elsewhere, nothing."""
-    try:
+    with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):
-        return
 
 
 @contextmanager

@@ -190,22 +190,26 @@ _OF_SUMS = tuple(quantity for quantity in QUANTITIES if quantity.per == "sums")
 def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """The quantities that need tokens, of whatever tokens are given (all of them, or those kept)."""
     columns, rows = Columns(), tokens.rows
-    reduced = {"sum": rows.sum, "min": rows.min, "max": rows.max}
+    tables, reduced = columns.by_merge, {"sum": rows.sum, "min": rows.min, "max": rows.max}
     bound = math.log(settings.extreme_ratio)
-    for quantity in (*_OF_TOKENS, Quantity("extreme", lambda t: abs(t.log_ratio) > bound)):
+    columns.sums["extreme"] = (
+        rows.count(abs(tokens.log_ratio) > bound) if tokens.max_abs > bound else np.zeros(rows.n_rows)
+    )
+    for quantity in _OF_TOKENS:
         values = quantity.of(tokens)
         if quantity.per == "token":
             is_flag = values.dtype == tokens.xp.bool
             values = rows.count(values) if is_flag else reduced[quantity.merge](values)
-        columns.by_merge[quantity.merge][quantity.name] = values
+        tables[quantity.merge][quantity.name] = values
     return columns
 
 
 def diagnostics(of_tokens: Columns) -> Columns:
     """What the off-policy diagnostics need: the columns of tokens, and what follows from their sums."""
     columns = Columns(*map(dict, of_tokens.by_merge.values()))
+    tables = columns.by_merge
     for quantity in _OF_SUMS:
-        columns.by_merge[quantity.merge][quantity.name] = quantity.of(columns.sums)
+        tables[quantity.merge][quantity.name] = quantity.of(columns.sums)
     return columns
 
 

@@ -1,11 +1,10 @@
 """Parquet: row groups are the shards, and only the needed columns are read."""
 
-import ctypes
 import math
 import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from itertools import product
 
 import pyarrow as pa
@@ -27,28 +26,20 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, STEP_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step, and of what a footer says that its values take."""
-KEPT_BYTES = 1 << 23
-"""What glibc keeps of the memory that was freed, and the least that it takes from the system by itself."""
 KEPT_MS = 60_000
 """For how long Arrow keeps what it freed."""
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""What mallopt calls these."""
 SHARED_BYTES = 1 << 28
 """The most in one step of values that rows may share."""
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
 
-def set_allocators(return_memory: bool = False) -> None:
-    """How memory is taken: for a whole process, so for commands to call and not for a library.
+def use_jemalloc(return_memory: bool = False) -> None:
+    """Arrow's other pool, where it was built with it and nobody chose one: 30 MB less.
 
-    Arrow's other pool, where it was built with it and nobody chose one, takes 30 MB less.  What either pool or glibc
-    frees is kept for what comes next: the first touch of a new page takes as long as several passes over it.
-    return_memory: Arrow's goes back to the system at once, for runs that write as much as they read.
+    It keeps what it freed for KEPT_MS.  return_memory: freed memory goes back to the system at once, for runs that
+    write as much as they read.  For a whole process, so for commands to call and not for a library.
     """
-    with suppress(OSError, AttributeError, TypeError):  # another C library
-        for option in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
-            ctypes.CDLL(None).mallopt(option, KEPT_BYTES)
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
         pa.jemalloc_set_decay_ms(0 if return_memory else KEPT_MS)

@@ -167,6 +167,7 @@ def _processes(workers: int, gpus: int) -> "ProcessEngine":
 
 def prepare_worker() -> None:
     """What a worker process does before a shard."""
-    from rlcorr_cli.reading.parquet import set_allocators
+    from rlcorr_cli.reading.parquet import use_jemalloc
 
-    set_allocators(False)
+    devices.keep_freed_memory()
+    use_jemalloc(False)
