@@ -12,14 +12,14 @@ one cluster, in one dump or in two.  A rollout of few telling log-probs is known
 dump has one; without it, rows alike in every value share their draws: intervals are then too wide, never too narrow.
 """
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from rlcorr_cli.measure.arrays import CPU, Array, Device, Segments, as_floats, host
 from rlcorr_cli.measure.quantities import Columns
@@ -36,6 +36,9 @@ from rlcorr_cli.totals.totals import (
     Replicates,
     Table,
 )
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""
@@ -77,14 +80,16 @@ _ONE_PRODUCT = threading.Lock()
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 
 def product(a: Array, b: Array) -> Floats:
     """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
     took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
-    if not isinstance(a, np.ndarray):
+    if not isinstance(a, np.ndarray) or os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as a command sets it
         return host(a @ b)
     with _ONE_PRODUCT, _blas().limit(limits=1, user_api="blas"):
         return a @ b
