@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""
 ROWS_AT_ONCE = 512
-"""Rows whose draws are held at once."""
+"""Rows whose draws a CPU holds at once: few enough for its caches."""
 TELLING_TOKENS = 8
 """Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
 
@@ -64,8 +64,9 @@ def resample(
     peaks = np.where(np.isfinite(peaks), peaks, 0.0)
     rows = np.concatenate([sums, np.exp(values - peaks)])
     drawn = np.zeros((len(rows), REPLICATES))
-    for start in range(0, len(clusters), ROWS_AT_ONCE):
-        some = slice(start, start + ROWS_AT_ONCE)
+    at_once = ROWS_AT_ONCE if device == CPU else max(1, len(clusters))
+    for start in range(0, len(clusters), at_once):
+        some = slice(start, start + at_once)
         drawn += product(device.put(rows[:, some]), poisson_draws(clusters[some], seed, device))
     with np.errstate(divide="ignore"):
         logs = peaks + np.log(drawn[len(sums) :])
