@@ -158,7 +158,7 @@ AboveZero = Annotated[
 Device = Annotated[
     str,
     Opt(
-        help="Where to compute. auto: on a GPU if there is one.",
+        help="Where to compute. auto: cpu, until it is measured from how many tokens on a GPU is faster.",
         panel=COMPUTING,
         metavar="<auto|cpu|torch|cuda|cuda:N>",
         such_as="cpu",

@@ -18,7 +18,6 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain, pairwise
 from typing import Any, TypeVar
 
@@ -280,62 +279,29 @@ def row_blocks(offsets: Ints, device: Device, block_tokens: int = BLOCK_TOKENS) 
 
 
 def resolve(name: str) -> Device:
-    """'auto' (a GPU if there is one), 'cpu', 'torch', 'cuda', 'cuda:1' -> device; a UsageError of any other."""
-    if name == "auto":
-        return Device("cuda") if gpus(name) else CPU
+    """'auto', 'cpu', 'torch', 'cuda', 'cuda:1' -> device; a UsageError of any other.
+
+    'auto' is the CPU, until it is measured from how many tokens on a GPU is faster.
+    """
     if name == "mps":
         raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use ⟦device cpu⟧.")
-    if name in ("cpu", "torch"):
-        if name == "torch":
-            _torch()
+    if name in ("auto", "cpu"):
+        return CPU
+    if name == "torch":
+        _torch()
         return Device(name)
     kind, colon, number = name.partition(":")
     if kind != "cuda" or (colon and not number.isdecimal()):
         raise UsageError(f"Unknown device '{name}'.", "Use auto, cpu, torch, cuda or cuda:N.")
     n_devices = _torch().cuda.device_count()
     if int(number or 0) >= n_devices:
-        raise UsageError(
-            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use ⟦device auto⟧ or cpu."
-        )
+        raise UsageError(f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use ⟦device cpu⟧.")
     return Device(name)
 
 
 def gpus(name: str) -> int:
-    """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named.
-
-    torch is asked only where it is installed and the system shows a GPU, or where one is asked for.
-    """
-    if name not in ("auto", "cuda") or (name == "auto" and not (find_spec("torch") and visible_gpu_count())):
-        return 0
-    return _torch().cuda.device_count()
-
-
-DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-HIDDEN = ("", "-1")
-"""What CUDA_VISIBLE_DEVICES holds where no GPU is to be used."""
-
-
-def visible_gpu_count(driver: str = DRIVER) -> int:
-    """GPUs that CUDA offers this process; 0 where there is no driver, or it finds none.
-
-    It is found out without torch, which takes longer to load than a small dump takes to measure: CUDA's driver itself
-    is asked.  Device files may lie there without a driver, and the kernel tells a container of GPUs that it was not
-    given; the driver knows of neither, and of what CUDA_VISIBLE_DEVICES leaves, named by number, by UUID or as a part
-    of a GPU (MIG).  Where no driver is installed, that takes a tenth of a millisecond; where there is a GPU, as long as
-    torch would take to begin with it.  As after torch began with it, a fork of this process cannot use the GPU.  A
-    driver says nothing of torch, which may have been built without CUDA, or for GPUs of another maker.
-
-    driver: the library that is asked, by a name that the system looks up or by its path.
-    """
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in HIDDEN:
-        return 0
-    count = ctypes.c_int(0)
-    try:
-        cuda = ctypes.CDLL(driver)
-        failed = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-    except (OSError, AttributeError):  # no such library, or one of something else
-        return 0
-    return 0 if failed else count.value
+    """How many CUDA devices share the work of 'cuda'; 0 where a CPU does it, or one that is named."""
+    return _torch().cuda.device_count() if name == "cuda" else 0
 
 
 def visible_gpus(n: int) -> list[str]:
