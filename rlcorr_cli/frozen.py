@@ -5,8 +5,8 @@ was a quarter of its start.  Here `dataclass` finds the fields alone, and nothin
 """
 
 from collections.abc import Callable
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, make_dataclass
-from inspect import Signature, signature
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from inspect import Parameter, Signature
 from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform, overload
 
@@ -76,7 +76,17 @@ class _FieldsSignature:
     """What `inspect.signature` says of a class: made when it is asked, for few ask."""
 
     def __get__(self, _: object, cls: Any) -> Signature:
-        return signature(make_dataclass(cls.__name__, [(each.name, each.type, each) for each in fields(cls)]))
+        return Signature([_parameter(each) for each in sorted(fields(cls), key=attrgetter("kw_only"))])
+
+
+def _parameter(each: Any) -> Parameter:
+    default = Parameter.empty if each.default_factory is MISSING else each.default_factory()
+    return Parameter(
+        each.name,
+        Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+        default=default if each.default is MISSING else each.default,
+        annotation=each.type,
+    )
 
 
 def _refuse(self: Any, name: str, *_: Any) -> None:

@@ -84,7 +84,9 @@ def test_it_is_a_dataclass() -> None:
     assert pickle.loads(pickle.dumps(value)) == value
     assert value != Bounds(1.0)
     assert (Known([1]) == Known([1]), Nothing() == Nothing(), hash(Nothing()) == hash(Nothing())) == (False, True, True)
-    assert signature(Bounds) == signature(Standard)
+    shown, standard = (signature(of).parameters for of in (Bounds, Standard))
+    assert {**shown, "names": None} == {**standard, "names": None}
+    assert (shown["names"].default, shown["names"].kind) == ((), standard["names"].kind)
 
 
 @pytest.mark.parametrize(
