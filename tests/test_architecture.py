@@ -69,8 +69,8 @@ OTHERS = (
     *("plans.presets", "results.inspected", "show.forms.texts", "show.figures"),
 )
 """What other commands, plans and dumps than those of `analyze dump.parquet` need: a quarter of its start."""
-OTHER_LIBRARIES = ("msgspec", "numpy.ma", "rich.console", "rich.table")
-"""What of third parties' such a run does without: it would take 50 of 300 ms."""
+OTHER_LIBRARIES = ("msgspec", "numpy.ma")
+"""What of third parties' such a run does without: it would take 20 of 300 ms."""
 HEAVY = ("torch", "numpy", "pyarrow", "polars", "matplotlib", "obstore", "ray")
 
 
