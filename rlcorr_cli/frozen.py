@@ -4,7 +4,7 @@
 was a quarter of its start.  Here `dataclass` finds the fields alone, and nothing is compiled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from inspect import Parameter, Signature
 from operator import attrgetter
@@ -32,13 +32,13 @@ def frozen(cls: Any = None, /, *, kw_only: bool = False, eq: bool = True) -> Any
 
 def _made(cls: type[Any], kw_only: bool, eq: bool) -> type[Any]:
     made: Any = dataclass(cls, init=False, eq=False, repr=False, kw_only=kw_only)
-    own = vars(cls)
-    made.__init__, made.__signature__ = _init_of(made), _FieldsSignature()
+    own, every = vars(cls), fields(made)
+    made.__init__, made.__signature__ = _init_of(made, every), _FieldsSignature()
     made.__setattr__, made.__delattr__ = _refuse, _refuse
     if "__repr__" not in own:
         made.__repr__ = _repr
     if eq and "__eq__" not in own:
-        names = [each.name for each in fields(made) if each.compare]
+        names = [each.name for each in every if each.compare]
         values = attrgetter(*names) if names else _no_values
 
         def equal(self: Any, other: Any) -> bool:
@@ -48,11 +48,11 @@ def _made(cls: type[Any], kw_only: bool, eq: bool) -> type[Any]:
     return made
 
 
-def _init_of(cls: Any) -> Callable[..., None]:
+def _init_of(cls: Any, every: Iterable[Any]) -> Callable[..., None]:
     """What sets each field of a new instance to what is given by place or by name, or to its default."""
-    by_place, names = cls.__match_args__, {each.name: None for each in fields(cls)}.keys()
-    defaults = {each.name: each.default for each in fields(cls) if each.default is not MISSING}
-    factories = {each.name: each.default_factory for each in fields(cls) if each.default_factory is not MISSING}
+    by_place, names = cls.__match_args__, {each.name: None for each in every}.keys()
+    defaults = {each.name: each.default for each in every if each.default is not MISSING}
+    factories = {each.name: each.default_factory for each in every if each.default_factory is not MISSING}
     is_followed = hasattr(cls, "__post_init__")
 
     def init(self: Any, *args: Any, **values: Any) -> None:
