@@ -8,17 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from inspect import Parameter, Signature
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform, overload
-
-T = TypeVar("T")
-
-
-@overload
-def frozen(cls: type[T], /) -> type[T]: ...
-
-
-@overload
-def frozen(*, kw_only: bool = False, eq: bool = True) -> Callable[[type[T]], type[T]]: ...
+from typing import Any, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
