@@ -46,7 +46,7 @@ from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.records.fields import Number
 from rlcorr_cli.records.record import Record
-from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
@@ -190,7 +190,8 @@ def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = N
     column = ColumnOfKeys.of(column.codes, names).rows(np.arange(sample.n_rows))
     clusters, size = sample_clusters(sample), len(column.values)
     order = np.lexsort((clusters, column.codes))
-    cells = np.union1d(first_of_each(clusters[order]), first_of_each(column.codes[order]))
+    ends = (first_of_each(clusters[order]), first_of_each(column.codes[order]))
+    cells = unique_values(np.concatenate(ends))
     log_ratios = np.clip(sample.train.astype(np.float64) - sample.scored, -MOST_LOG_RATIO, MOST_LOG_RATIO)
     of_rows = np.add.reduceat(k3(log_ratios), offsets_of(sample.n_valid)[:-1])
     sums, tokens = (np.add.reduceat(of[order], cells) for of in (of_rows, sample.n_valid))
