@@ -45,7 +45,7 @@ def _init_of(cls: Any, every: Iterable[Any]) -> Callable[..., None]:
     factories = {each.name: each.default_factory for each in every if each.default_factory is not MISSING}
     is_followed = hasattr(cls, "__post_init__")
 
-    def init(self: Any, *args: Any, **values: Any) -> None:
+    def __init__(self: Any, *args: Any, **values: Any) -> None:
         n_given = len(args) + len(values)
         values.update(zip(by_place, args, strict=False))
         is_each_once = len(values) == n_given
@@ -59,7 +59,7 @@ def _init_of(cls: Any, every: Iterable[Any]) -> Callable[..., None]:
         if is_followed:
             self.__post_init__()
 
-    return init
+    return __init__
 
 
 class _FieldsSignature:
