@@ -6,19 +6,8 @@ Bounds are strict there and so inclusive for what stays.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    dppo_bounds,
-    first_key,
-    number,
-    rejections_by,
-    under,
-)
+from rlcorr_cli.errors import UsageError, contradiction, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, dppo
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -30,8 +19,8 @@ _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high
 
 
 def _prime_plan(config: Config) -> Plan:
-    first_keys = {keys: first_key(config, keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
-    kind = choice(config, "type", ("default", "ipo", "kpop"))
+    first_keys = {keys: config.first_key(keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
+    kind = config.choice("type", ("default", "ipo", "kpop"))
     own = ((_IPO, "ipo"), (_KPOP, "kpop"), (_LEGACY, "legacy"))
     meant = kind or next((name for keys, name in own if first_keys[keys]), "default")
     for keys, name in ((_DPPO, "default"), *own):
@@ -55,7 +44,7 @@ def _prime_plan(config: Config) -> Plan:
 
 
 def _gap(config: Config, key: str, default: float) -> float:
-    value = number(config, key, default)
+    value = config.number(key, default)
     if value is None or value < 0:
         raise UsageError(
             f"{key} must be a number of 0 or more, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
@@ -65,9 +54,7 @@ def _gap(config: Config, key: str, default: float) -> float:
 
 def _legacy(config: Config) -> tuple[Rejection, ...]:
     ends = {
-        stem: [
-            number(config, f"{stem}_mask_{end}", default) for end, default in zip(("low", "high"), pair, strict=True)
-        ]
+        stem: [config.number(f"{stem}_mask_{end}", default) for end, default in zip(("low", "high"), pair, strict=True)]
         for stem, pair in _PAIRS.items()
     }
     rejections = [
@@ -82,9 +69,9 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
     return tuple(rejections)
 
 
-def _prime_config(plan: Plan) -> Config:
+def _prime_config(plan: Plan) -> dict[str, Any]:
     rejections = rejections_by(plan)
-    masks, gap = dppo_bounds(plan, "prob_gap"), rejections.get(("prob_gap", "token"))
+    masks, gap = plan.dppo_bounds("prob_gap"), rejections.get(("prob_gap", "token"))
     options: dict[str, Any] = {"type": "default"}
     if ("binary_kl", "token") in rejections:
         options = {"type": "kpop", "kpop_threshold": rejections["binary_kl", "token"].bounds.high}
@@ -107,7 +94,7 @@ PRIME = Framework(
     name="prime-rl",
     keys=("type", *_DPPO, *_IPO, *_KPOP, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),
-    read=_prime_plan,
+    to_plan=_prime_plan,
     to_config=_prime_config,
     toml=True,
     common=("type", "eps", "geo_mask_low", "geo_mask_high"),
