@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 from rlcorr_cli.errors import UsageError, contradiction, nearest, shortened
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
-from rlcorr_cli.plans.plan import STATISTICS, Plan, Rejection, Scope
+from rlcorr_cli.plans.plan import STATISTICS, Bounds, Plan, Rejection, Scope, veto
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import BatchMean, Numbers, StatisticFamily, Value, Values
 
@@ -60,6 +60,19 @@ class Config(dict[str, Any]):
         if value is not None and value <= 0:
             raise UsageError(f"{key} must be positive, got {value:g}.", "Use null to switch it off.")
         return value
+
+    def around_one(self, what: str, high_key: str, low_key: str, default: float | None = 2.0) -> Bounds:
+        """A ratio's bounds: a high one, which `what` needs, and a low one, 1 / high where it is not given."""
+        high = self.positive(high_key, default)
+        if high is None:
+            raise UsageError(f"{what} needs {high_key}.", f"For example {high_key}: 2.0.")
+        low = self.number(low_key)
+        return Bounds(1 / high if low is None else low, high)
+
+    def vetoes(self, key: str) -> tuple[Rejection, ...]:
+        """The veto at a threshold; none where that is null or left out."""
+        threshold = self.positive(key)
+        return () if threshold is None else (veto(threshold),)
 
     def flag(self, key: str, default: bool = False) -> bool:
         """The option's true or false."""
@@ -119,6 +132,21 @@ def under(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options under a dotted path."""
     first, *rest = path.split(".")
     return {first: under(".".join(rest), options) if rest else options}
+
+
+def outliers(low: float | None, high: float | None, names: tuple[str, str]) -> tuple[Rejection, ...]:
+    """Reject a sequence with any token's ratio below low or above high, each where it is one.  names: of the two."""
+    below = () if not low else (Rejection("ratio", "seq_min", Bounds(low, None), names[0]),)
+    above = () if high is None else (Rejection("ratio", "seq_max", Bounds(None, high), names[1]),)
+    return below + above
+
+
+def outlier_options(plan: Plan, stem: str) -> dict[str, Any]:
+    """The same, of a plan, as options of that stem, _low and _high."""
+    rejections = rejections_by(plan)
+    lows, highs = rejections.get(("ratio", "seq_min")), rejections.get(("ratio", "seq_max"))
+    low = {} if lows is None else {f"{stem}_low": lows.bounds.low}
+    return low | ({} if highs is None else {f"{stem}_high": highs.bounds.high})
 
 
 def rejections_by(plan: Plan) -> dict[tuple[str, Scope], Rejection]:

@@ -7,7 +7,7 @@ Bounds are strict there and so inclusive for what stays.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, contradiction, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by, under
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, outlier_options, outliers, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, dppo
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -62,11 +62,7 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
         Rejection("ratio", "seq_mean", Bounds(*ends["geo"]), "geometric"),
     ]
     low, high = ends["sequence"]
-    if low:
-        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "sequence_low"))
-    if high is not None:
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "sequence_high"))
-    return tuple(rejections)
+    return (*rejections, *outliers(low, high, ("sequence_low", "sequence_high")))
 
 
 def _prime_config(plan: Plan) -> dict[str, Any]:
@@ -84,9 +80,7 @@ def _prime_config(plan: Plan) -> dict[str, Any]:
         for stem, scope in (("token", "token"), ("geo", "seq_mean")):
             bounds = rejections["ratio", scope].bounds if ("ratio", scope) in rejections else Bounds()
             options |= {f"{stem}_mask_low": bounds.low, f"{stem}_mask_high": bounds.high}
-        for end, scope in (("low", "seq_min"), ("high", "seq_max")):
-            if ("ratio", scope) in rejections:
-                options[f"sequence_mask_{end}"] = getattr(rejections["ratio", scope].bounds, end)
+        options |= outlier_options(plan, "sequence_mask")
     return under("trainer.loss", options)
 
 

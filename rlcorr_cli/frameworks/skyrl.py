@@ -14,7 +14,7 @@ delta_high in their advantage's direction; its ratio is current / rollout.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, contradiction
-from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by, under
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, outlier_options, outliers, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope, dppo
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
@@ -43,12 +43,8 @@ def _skyrl_plan(config: Config) -> Plan:
         weighting = Weighting("token", Bounds(None, config.positive(_CAP)))
     elif kind:
         weighting = Weighting(kind, Bounds(None, config.positive(*_HIGH[kind])))
-    rejections: list[Rejection] = []
     low, high = (config.positive(f"{_OUTLIER}_{end}") for end in ("low", "high"))
-    if low is not None:
-        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "outlier_low"))
-    if high is not None:
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "outlier_high"))
+    rejections = [*outliers(low, high, ("outlier_low", "outlier_high"))]
     low, high = (config.positive(f"{_TOKEN}_{end}") for end in ("low", "high"))
     if (low is None) != (high is None):
         present = "high" if low is None else "low"
@@ -83,9 +79,7 @@ def _skyrl_config(plan: Plan) -> dict[str, Any]:
     options: dict[str, Any] = {"tis_ratio_type": None}
     if weighting is not None and weighting.of == "mismatch" and weighting.scope in _HIGH:
         options |= {"tis_ratio_type": weighting.scope, _HIGH[weighting.scope][0]: weighting.bounds.high}
-    for scope, end in (("seq_min", "low"), ("seq_max", "high")):
-        if ("ratio", scope) in rejections:
-            options[f"{_OUTLIER}_{end}"] = getattr(rejections["ratio", scope].bounds, end)
+    options |= outlier_options(plan, _OUTLIER)
     token = rejections.get(("ratio", "token"))
     if token is not None:
         options |= {f"{_TOKEN}_low": token.bounds.low, f"{_TOKEN}_high": token.bounds.high}

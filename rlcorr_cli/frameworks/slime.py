@@ -18,7 +18,7 @@ from rlcorr_cli.frameworks.framework import Config, Framework, Switch, counted_e
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, opsm, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, opsm
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT
 from rlcorr_cli.totals.view import BatchMean, Numbers, Values, family_of
 
@@ -41,7 +41,7 @@ _BATCH_MEAN = BatchMean(counts_empty=True, smallest=1e-8)
 
 def _slime_plan(config: Config) -> Plan:
     config.check_keys(KEYS, "slime")
-    bounds = _slime_bounds(config)
+    bounds = config.around_one("slime", "tis_upper_bound", "tis_lower_bound")
     rejections = _rejected(config, bounds) if config.flag("use_rs") else ()
     if not config.flag("use_tis", True):
         return Plan("slime")
@@ -62,16 +62,7 @@ def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
     low, high = config.number("rs_lower_bound"), config.positive("rs_upper_bound")
     own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
     scope: WeightScope = config.choice("rs_level", tuple(LEVELS), "token")
-    threshold = config.positive("rs_veto_threshold")
-    return (Rejection("ratio", LEVELS[scope], own, "rs"), *(() if threshold is None else (veto(threshold),)))
-
-
-def _slime_bounds(config: Config) -> Bounds:
-    high = config.positive("tis_upper_bound", 2.0)
-    if high is None:
-        raise UsageError("slime needs tis_upper_bound.", "For example tis_upper_bound: 2.0.")
-    low = config.number("tis_lower_bound")
-    return Bounds(1 / high if low is None else low, high)
+    return (Rejection("ratio", LEVELS[scope], own, "rs"), *config.vetoes("rs_veto_threshold"))
 
 
 def _slime_metrics(numbers: Numbers, plan: Plan) -> Values:

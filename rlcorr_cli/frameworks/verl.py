@@ -33,7 +33,7 @@ from typing import Any
 from rlcorr_cli.errors import UsageError, contradiction, nearest, shortened
 from rlcorr_cli.frameworks.framework import Config, Framework, Switch, counted_empty, key_of, scalar, under, with_empty
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, off_policy, ratio_family, veto_metrics, write
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, dppo, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, dppo
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import Numbers, Values, family_of
 
@@ -96,15 +96,9 @@ def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
     rejections: list[Rejection] = []
     scope = config.choice("rollout_rs", tuple(LEVELS))
     if scope:
-        high = config.positive("rollout_rs_threshold", 2.0)
-        if high is None:
-            raise UsageError("rollout_rs needs rollout_rs_threshold.", "For example rollout_rs_threshold: 2.0.")
-        low = config.number("rollout_rs_threshold_lower")
-        rejections.append(Rejection("ratio", LEVELS[scope], Bounds(1 / high if low is None else low, high), "rs"))
-    threshold = config.positive("rollout_token_veto_threshold")
-    if threshold is not None:
-        rejections.append(veto(threshold))
-    return tuple(rejections)
+        bounds = config.around_one("rollout_rs", "rollout_rs_threshold", "rollout_rs_threshold_lower")
+        rejections.append(Rejection("ratio", LEVELS[scope], bounds, "rs"))
+    return (*rejections, *config.vetoes("rollout_token_veto_threshold"))
 
 
 def _read_divergences(release: Release, config: Config) -> Plan:
@@ -336,13 +330,8 @@ def _mismatch_plan(config: Config) -> Plan:
     config.check_keys(MISMATCH_KEYS, "verl-mismatch")
     scope: WeightScope = config.choice("rollout_is_level", tuple(LEVELS), "token")
     mode = config.choice("rollout_is_mode", ("truncate", "mask"), "truncate")
-    high = config.positive("rollout_is_threshold")
-    if high is None:
-        raise UsageError("verl-mismatch needs rollout_is_threshold.", "For example rollout_is_threshold: 2.0.")
-    low = config.number("rollout_is_threshold_lower")
-    bounds = Bounds(1 / high if low is None else low, high)
-    threshold = config.positive("rollout_is_veto_threshold")
-    vetoes = () if threshold is None else (veto(threshold),)
+    bounds = config.around_one("verl-mismatch", "rollout_is_threshold", "rollout_is_threshold_lower", None)
+    vetoes = config.vetoes("rollout_is_veto_threshold")
     if mode == "truncate":
         return Plan("verl-mismatch", Weighting(scope, bounds, "cap"), vetoes)
     return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))

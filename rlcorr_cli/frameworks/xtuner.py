@@ -8,7 +8,7 @@ outside, on either side.  Log-ratios are limited at +-20.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, rejections_by, under
+from rlcorr_cli.frameworks.framework import Config, Framework, outliers, rejections_by, under
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
 _KEYS = tuple(f"rollout_is_{end}" for end in ("level", "mode", "threshold", "mask_threshold", "veto_threshold"))
@@ -26,9 +26,7 @@ def _xtuner_plan(config: Config) -> Plan:
             kept = bounds if mode == "mask" or mask is None else mask
             rejections.append(Rejection("ratio", LEVELS[scope], kept, "is"))
     if veto is not None:
-        if veto.low:
-            rejections.append(Rejection("ratio", "seq_min", Bounds(veto.low, None), "veto"))
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, veto.high), "veto_high"))
+        rejections += outliers(veto.low, veto.high, ("veto", "veto_high"))
     return Plan("xtuner", weighting, tuple(rejections))
 
 
