@@ -23,17 +23,9 @@ from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT
 from rlcorr_cli.totals.view import BatchMean, Numbers, Values, family_of
 
 KEYS = (
-    "use_tis",
-    "use_rs",
-    "tis_level",
-    "rs_level",
-    "tis_mode",
-    "tis_lower_bound",
-    "tis_upper_bound",
-    "rs_lower_bound",
-    "rs_upper_bound",
-    "rs_veto_threshold",
-    "tis_batch_normalize",
+    *("use_tis", "use_rs", "tis_level", "rs_level", "tis_mode"),
+    *("tis_lower_bound", "tis_upper_bound", "rs_lower_bound", "rs_upper_bound"),
+    *("rs_veto_threshold", "tis_batch_normalize"),
 )
 
 _BATCH_MEAN = BatchMean(counts_empty=True, smallest=1e-8)

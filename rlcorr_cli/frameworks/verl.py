@@ -38,23 +38,14 @@ from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import Numbers, Values, family_of
 
 MODE_KEYS = (
-    "bypass_old_logprob_for_rollout",
-    "use_pure_rollout_correction",
-    "bypass_mode",
-    "use_policy_gradient",
-    "loss_type",
+    *("bypass_old_logprob_for_rollout", "use_pure_rollout_correction"),
+    *("bypass_mode", "use_policy_gradient", "loss_type"),
 )
 """How verl said bypass and loss over its releases; any of them may stand in a block."""
 
 KEYS_0_6 = (
-    "rollout_is",
-    "rollout_is_threshold",
-    "rollout_rs",
-    "rollout_rs_threshold",
-    "rollout_rs_threshold_lower",
-    "rollout_token_veto_threshold",
-    "rollout_is_batch_normalize",
-    *MODE_KEYS,
+    *("rollout_is", "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold", "rollout_rs_threshold_lower"),
+    *("rollout_token_veto_threshold", "rollout_is_batch_normalize", *MODE_KEYS),
 )
 KEYS_0_7 = tuple(key for key in KEYS_0_6 if key not in ("rollout_rs_threshold_lower", "rollout_token_veto_threshold"))
 BLOCKS = (("algorithm", "rollout_correction"), ("rollout_correction",))
@@ -317,12 +308,8 @@ VERL_0_8 = _profile(Release("verl-0.8", "divergences", "applied", sequence_fract
 VERL_0_9 = _profile(Release("verl-0.9", "divergences", "applied"), KEYS_0_7)
 
 
-MISMATCH_KEYS = (
-    "rollout_is_level",
-    "rollout_is_mode",
-    "rollout_is_threshold",
-    "rollout_is_threshold_lower",
-    "rollout_is_veto_threshold",
+MISMATCH_KEYS = tuple(
+    f"rollout_is_{end}" for end in ("level", "mode", "threshold", "threshold_lower", "veto_threshold")
 )
 
 

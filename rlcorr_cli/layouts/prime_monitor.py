@@ -327,6 +327,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
             annotations.read(file.path, sizes[file.path])
     counts = _counted(stream, sizes, annotations)
     optional = [name for name in ("current_log_probs", *TOKEN_NUMBERS) if annotations.has(name)]
+    optional += ["step"] * bool(annotations.steps) + ["reward"] * counts.rewarded
 
     def samples() -> Iterator[Sample]:
         for file in stream:
@@ -338,12 +339,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
                         n_rows += 1
 
     return OpenedDump(
-        columns=[
-            *COLUMNS,
-            *optional,
-            *(["step"] if annotations.steps else []),
-            *(["reward"] if counts.rewarded else []),
-        ],
+        columns=[*COLUMNS, *optional],
         samples=samples,
         notes=tuple(_notes_of_run(annotations, counts)),
         types=TYPES,

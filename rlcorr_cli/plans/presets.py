@@ -621,26 +621,11 @@ def preset(name: str) -> Preset:
 
 
 _COMPARED = (
-    "decoupled_token_is",
-    "decoupled_seq_is",
-    "decoupled_seq_is_rs",
-    "decoupled_geo_rs",
-    "geo_is",
-    "token_rs",
-    "decoupled_token_icepop",
-    "decoupled_k3_rs",
-    "disabled",
-    "slime_tis",
-    "trl_sequence_mask",
-    "nemo_seq_mask_tis",
-    "openrlhf_tis",
-    "skyrl_geometric",
-    "areal_ratio_token",
-    "prime_ipo",
-    "roll_train_infer",
-    "ppo_is_bypass",
-    "pg_is",
-    "pg_rs",
+    *("decoupled_token_is", "decoupled_seq_is", "decoupled_seq_is_rs", "decoupled_geo_rs", "geo_is", "token_rs"),
+    *("decoupled_token_icepop", "decoupled_k3_rs", "disabled"),
+    *("slime_tis", "trl_sequence_mask", "nemo_seq_mask_tis", "openrlhf_tis", "skyrl_geometric"),
+    *("areal_ratio_token", "prime_ipo", "roll_train_infer"),
+    *("ppo_is_bypass", "pg_is", "pg_rs"),
 )
 
 COMPARED: tuple[Preset, ...] = tuple(PRESETS[name] for name in _COMPARED)
