@@ -254,7 +254,7 @@ class Framework:
 
     name: str
     keys: tuple[str, ...]
-    blocks: tuple[Path, ...]
+    blocks: tuple[Path, ...] = ()
     to_plan: Callable[[Config], Plan]
     own: tuple[Path, ...] = ()
     shared: tuple[Path, ...] = ()

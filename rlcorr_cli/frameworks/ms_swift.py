@@ -54,7 +54,6 @@ def _ms_swift_config(plan: Plan) -> dict[str, Any]:
 MS_SWIFT = Framework(
     name="ms-swift",
     keys=(_MODE, _THRESHOLD, _DELTA, _LOG),
-    blocks=(),
     switches={
         "rlhf_type": Switch("grpo", {"dpo orpo simpo kto cpo rm ppo gkd": "the correction is of its GRPO alone"}),
         "loss_type": Switch(

@@ -73,7 +73,6 @@ def _ends(stem: str, bounds: Bounds) -> dict[str, Any]:
 OPEN_INSTRUCT = Framework(
     name="open-instruct",
     keys=(_USE, *_BOUNDS, _SEQUENCE, _TV),
-    blocks=(),
     switches={
         "rho_divergence_algo": Switch("icepop", dict.fromkeys(("dppo", "vaco"), _OF_DIVERGENCE)),
         "rho_divergence_type": Switch("rho", dict.fromkeys(("tv", "kl"), _OF_DIVERGENCE)),

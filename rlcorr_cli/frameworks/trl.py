@@ -58,7 +58,6 @@ TRL = Framework(
         *(f"{_PREFIX}_{end}" for end in ("correction", "mode", "cap", "clip_max", "clip_min")),
         "off_policy_mask_threshold",
     ),
-    blocks=(),
     switches={
         "loss_type": Switch(
             "grpo dapo dr_grpo bnpo luspo cispo sapo",

@@ -68,7 +68,6 @@ def _pair(bounds: Bounds) -> list[float | None]:
 XTUNER = Framework(
     name="xtuner",
     keys=_KEYS,
-    blocks=(),
     to_plan=_xtuner_plan,
     to_config=_xtuner_config,
     own=(("rollout_is",),),
