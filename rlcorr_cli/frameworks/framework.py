@@ -28,8 +28,10 @@ CLOSE = 0.85
 
 
 class Config(dict[str, Any]):
-    """A framework's options as they were written, each of which is asked for as what it must be; what it is not is a
-    UsageError that names it."""
+    """A framework's options as they were written.
+
+    Each method reads one as a kind of value; a value of another kind is a UsageError that names the option.
+    """
 
     def check_keys(self, keys: tuple[str, ...], framework: str) -> None:
         """Refuse keys that the framework does not know, by an error that names the nearest."""
@@ -242,6 +244,7 @@ class Framework:
     of its correction's options begin; one of them that is not known may change what the others mean, and is refused.
     signs: switches that tell the framework where they are set.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
+    to_plan: its options -> the plan that they mean.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
     their dotted names.
