@@ -1,7 +1,6 @@
 """A batch's share in a sweep: every unit's value by bucket, with the sums that any threshold is read from."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Device, host, product
+from rlcorr_cli.measure.arrays import Device, concatenated, host, product, row_blocks
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, pair, reduce_log_ratio, weigh
 from rlcorr_cli.measure.observe import Observation, Observed, observe
@@ -64,30 +63,26 @@ def sweep(
     batch: Batch, observation: Observation, swept: Swept, device: Device
 ) -> tuple[Observed, dict[Any, UnitTotals]]:
     """What an observation of the base plan makes of a batch, and its units, by training batch."""
-    if not batch.n_tokens:
-        return observe(batch, observation, device), {}
-    tokens = Tokens.of(batch, device, swept.base.mode)
-    observed = observe(batch, observation, device)
-    return observed, {key: units.totals for key, units in _by_batch(batch, tokens, swept)}
+    units = swept_units(batch, swept, device) if batch.n_tokens else {}
+    return observe(batch, observation, device), {key: of_batch.totals for key, of_batch in units.items()}
 
 
 @np.errstate(all="ignore")
 def swept_units(batch: Batch, swept: Swept, device: Device) -> dict[Any, Units]:
     """The units of a batch that has a token, by training batch."""
-    return dict(_by_batch(batch, Tokens.of(batch, device, swept.base.mode), swept))
-
-
-def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any, Units]]:
-    units = _weight_units(tokens, swept) if isinstance(swept.record, Weighting) else _rejection_units(tokens, swept)
+    of_record = _weight_units if isinstance(swept.record, Weighting) else _rejection_units
+    blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device)]
+    units = concatenated(
+        [of_record(Tokens.of(block, device, swept.base.mode), swept) for block in blocks if block.n_tokens]
+    )
     keys = {key: number for number, key in enumerate(dict.fromkeys(key for key, *_ in batch.group_keys))}
     if len(keys) == 1:
-        yield from ((key, units) for key in keys)
-        return
+        return dict.fromkeys(keys, units)
     filled = batch.filled
     of_group = np.array([keys[key] for key, *_ in batch.group_keys])
     of_unit = of_group[batch.group_index[filled]]
     of_unit = np.repeat(of_unit, batch.lengths[filled]) if swept.units == "tokens" else of_unit
-    yield from ((key, units.of(of_unit == number)) for key, number in keys.items() if (of_unit == number).any())
+    return {key: units.of(of_unit == number) for key, number in keys.items() if (of_unit == number).any()}
 
 
 def _rejection_units(tokens: Tokens, swept: Swept) -> Units:
