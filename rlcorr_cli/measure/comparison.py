@@ -10,10 +10,9 @@ What a plan does to whole sequences then scales or drops these sums.  The names 
 `totals/comparison.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, reduce
-from operator import mul
 
 import numpy as np
 
@@ -70,6 +69,7 @@ RATIO_LIMIT = 340.0
 """e^340 and its square are numbers that float64 holds."""
 
 Rule = Rejection | Budget
+Key = frozenset[object]
 TokenSums = Floats
 """Sums over the tokens of each sequence, f64[B, 7]: of f > 0, k3 there, f, f^2, A^2 f q, A^2 f^2 q, |A f|."""
 Tables = dict[str, Floats]
@@ -85,7 +85,7 @@ class Records:
     rules: tuple[Rule, ...] = ()
 
     @property
-    def key(self) -> frozenset[object]:
+    def key(self) -> Key:
         """What their verdict depends on; names, batch means and the order of rules change nothing."""
         limit, on, weighting = self.plan.log_ratio_limit, self.plan.limit_on, self.weighting
         weights = () if weighting is None else ((replace(weighting, normalize="none"), limit, on == "first"),)
@@ -162,10 +162,10 @@ class Comparing:
 
     def sums(self, f: Array) -> TokenSums:
         """The sums of an f of every token, [V]."""
-        rows, times, kept = self.tokens.rows, self._times, f > 0
-        of_kept = rows.count(kept), rows.sum(self.tokens.xp.where(kept, self._k3, 0.0))
-        score, mass = times(f, self._score), f if self.tokens.advantages is None else times(f, self._size)
-        return np.stack([*of_kept, *map(rows.sum, (f, f * f, score, times(f, score), mass))], axis=1)
+        rows, kept, score = self.tokens.rows, f > 0, product(f, self._score)
+        mass = f if self.tokens.advantages is None else product(f, abs(self.tokens.advantages))
+        k3 = self.tokens.xp.where(kept, self._k3, 0.0)
+        return np.stack([rows.count(kept), *map(rows.sum, (k3, f, f * f, score, product(f, score), mass))], axis=1)
 
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
@@ -194,24 +194,12 @@ class Comparing:
         return parts | {"ratio": _exp(log_ratio), "ratio_squared": _exp(2 * log_ratio)}
 
     @cached_property
-    def _times(self) -> Callable[[Array, Array], Array]:
-        """The product; where squares of advantages are beyond float64 one that 0 takes away."""
-        is_finite = self.tokens.advantages is None or np.isfinite(self.tokens.rows.sum(self._score)).all()
-        return mul if is_finite else product
-
-    @cached_property
     def _ones(self) -> Array:
         return self.tokens.xp.ones_like(self.tokens.log_ratio)
 
     @cached_property
     def _k3(self) -> Array:
         return self.tokens.rho_minus_1 - self.tokens.log_ratio
-
-    @cached_property
-    def _size(self) -> Array:
-        """|A|, [V]."""
-        advantages = self.tokens.advantages
-        return self._ones if advantages is None else abs(advantages)
 
     @cached_property
     def _score(self) -> Array:
@@ -264,7 +252,7 @@ class Parts:
     weights: its weighting alone, of either; None without one."""
 
     tokens: Records
-    sequences: tuple[Records, ...]
+    sequences: Sequence[Records]
     weights: Records | None
 
 
@@ -282,24 +270,24 @@ class ComparedPlans:
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> "ComparedPlans":
         """Plans taken apart; records that several have are one object."""
-        none, parts = Records(plan=plans[0]), list[Parts]()
-        of_tokens, of_sequences = {none.key: none}, dict[frozenset[object], Records]()
+        of_tokens, of_sequences = dict[Key, Records](), dict[Key, Records]()
+
+        def shared(known: dict[Key, Records], plan: Plan, weighting: Weighting | None, *rules: Rule) -> Records:
+            records = Records(plan=plan, weighting=weighting, rules=rules)
+            return known.setdefault(records.key, records)
+
+        shared(of_tokens, plans[0], None)
+        parts = list[Parts]()
         for plan in plans:
             weighting, rules = plan.applied_weighting, [rule for rule in plan.rules if rule.applied]
-            weighs_tokens = weighting is not None and weighting.scope == "token"
-            weights = None if weighting is None else Records(plan=plan, weighting=weighting)
-            if weights is not None:
-                weights = (of_tokens if weighs_tokens else of_sequences).setdefault(weights.key, weights)
-            tokens = Records(
-                plan=plan,
-                weighting=weighting if weighs_tokens else None,
-                rules=tuple(rule for rule in rules if rule.takes_tokens),
-            )
-            of_rows = [Records(plan=plan, rules=(rule,)) for rule in rules if not rule.takes_tokens]
-            sequences = [of_sequences.setdefault(records.key, records) for records in of_rows]
-            sequences += [] if weights is None or weighs_tokens else [weights]
-            tokens = of_tokens.setdefault(tokens.key, tokens)
-            parts.append(Parts(tokens=tokens, sequences=tuple(sequences), weights=weights))
+            of_token = weighting if weighting is not None and weighting.scope == "token" else None
+            sequences = [shared(of_sequences, plan, None, rule) for rule in rules if not rule.takes_tokens]
+            weights = None
+            if weighting is not None:
+                weights = shared(of_tokens if of_token else of_sequences, plan, weighting)
+                sequences += [] if of_token else [weights]
+            tokens = shared(of_tokens, plan, of_token, *(rule for rule in rules if rule.takes_tokens))
+            parts.append(Parts(tokens=tokens, sequences=sequences, weights=weights))
         return cls(
             plans=plans,
             parts=parts,
@@ -329,9 +317,9 @@ class ComparedPlans:
         def units(weights: Records | None) -> list[Floats]:
             """Sums of the weights over their units, of the squares, and how many units; nothing without weights."""
             if weights in token_sums:
-                return [token_sums[weights][:, 2], token_sums[weights][:, 3], rows.sizes]
-            of_rows = 0 * ones if weights is None else rows.of_sequences[weights]
-            return [of_rows, of_rows**2, 0 * ones if weights is None else ones]
+                return [*token_sums[weights][:, 2:4].T, rows.sizes]
+            of_rows = None if weights is None else rows.of_sequences[weights]
+            return [0 * ones] * 3 if of_rows is None else [of_rows, of_rows**2, ones]
 
         weight, weight_squared, n_units = np.stack([units(part.weights) for part in self.parts], axis=1)
         stays, f_tokens, advantage = scales > 0, product(f_tokens, scales), rows.advantage

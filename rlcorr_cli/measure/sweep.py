@@ -19,6 +19,7 @@ from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.sweep import CAPPED, DEGREES, UnitTotals, distances
+from rlcorr_cli.totals.totals import add_each
 
 LOG_NOTHING = -700.0
 """For the log of a weight of 0."""
@@ -63,18 +64,23 @@ def sweep(
     batch: Batch, observation: Observation, swept: Swept, device: Device
 ) -> tuple[Observed, dict[Any, UnitTotals]]:
     """What an observation of the base plan makes of a batch, and its units, by training batch."""
-    units = swept_units(batch, swept, device) if batch.n_tokens else {}
-    return observe(batch, observation, device), {key: of_batch.totals for key, of_batch in units.items()}
+    totals = dict[Any, UnitTotals]()
+    # Tokens are many: what they come to is added up block by block.
+    blocks = row_blocks(batch.offsets, device) if swept.units == "tokens" else [(0, batch.n_rows)]
+    for rows in blocks:
+        units = swept_units(batch.between(*rows), swept, device)
+        add_each(totals, {key: of_batch.totals for key, of_batch in units.items()})
+    return observe(batch, observation, device), totals
 
 
 @np.errstate(all="ignore")
 def swept_units(batch: Batch, swept: Swept, device: Device) -> dict[Any, Units]:
-    """The units of a batch that has a token, by training batch."""
+    """The units of a batch, by training batch."""
     of_record = _weight_units if isinstance(swept.record, Weighting) else _rejection_units
-    blocks = [batch.between(*rows) for rows in row_blocks(batch.offsets, device)]
-    units = concatenated(
-        [of_record(Tokens.of(block, device, swept.base.mode), swept) for block in blocks if block.n_tokens]
-    )
+    blocks = [block for rows in row_blocks(batch.offsets, device) if (block := batch.between(*rows)).n_tokens]
+    if not blocks:
+        return {}
+    units = concatenated([of_record(Tokens.of(block, device, swept.base.mode), swept) for block in blocks])
     keys = {key: number for number, key in enumerate(dict.fromkeys(key for key, *_ in batch.group_keys))}
     if len(keys) == 1:
         return dict.fromkeys(keys, units)

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
 
+from rlcorr_cli.measure.arrays import host, product
 from rlcorr_cli.measure.comparison import ComparedPlans
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
@@ -201,3 +202,10 @@ def test_a_dropped_outlier_leaves_no_trace_in_what_is_kept() -> None:
     (values,) = compared(rows, [plan])
     assert_equal(values, oracle.comparison(rows, plan.to_dict()), plan)
     assert (values["k3_left"] or 1.0) < 1e-3
+
+
+@np.errstate(invalid="ignore")
+def test_what_is_dropped_takes_infinite_factors_with_it() -> None:
+    for infinite, expected in ((math.inf, [0.0, 0.0, math.inf, 6.0]), (1e300, [0.0, 0.0, 1e300, 6.0])):
+        values, factors = (np.array(of) for of in ([0.0, infinite, 1.0, 2.0], [infinite, 0.0, infinite, 3.0]))
+        assert host(product(library().put(values), library().put(factors))).tolist() == expected
