@@ -530,6 +530,17 @@ def test_a_bin_holds_the_values_between_its_ends(a: np.ndarray) -> None:
     assert ((near <= a.astype(np.float32)) & (a.astype(np.float32) < far)).all()
 
 
+def test_many_values_are_binned_as_few_are() -> None:
+    rng, n = np.random.default_rng(0), FLOAT_BITS.n
+    bins, values = rng.integers(0, 900, n).astype(np.uint16), rng.normal(size=n)
+    many = Binned.of_values(FLOAT_BITS, bins, {"a": values})
+    few = [Binned.of_values(FLOAT_BITS, bins[at::4], {"a": values[at::4]}) for at in range(4)]
+    added = few[0] + few[1] + few[2] + few[3]
+    assert np.array_equal(many.bins, added.bins)
+    assert np.array_equal(many.counts, added.counts)
+    np.testing.assert_allclose(many.sums["a"], added.sums["a"], rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "other",
     [
