@@ -174,11 +174,16 @@ def zeros(c: Column) -> Flags:
 def running(c: Column) -> Flags:
     """Rows in which values, or values times their number, never rise from token to token (from the end: never fall),
     by steps that go with the other column's log-probs."""
-    hit, last = np.zeros(len(c.n), np.bool_), c.y[c.before]
+    hit, last, heads = np.zeros(len(c.n), np.bool_), c.y[c.before], np.flatnonzero(c.places < MANY)
     # A running mean times its number is a total.
     for factor, y in ((1, c.y), (-1, last), (c.places + 1, c.y), (c.places - c.n[c.rows], last)):
-        steps, rounding = np.diff(c.x * factor, prepend=0) * (c.places > 0), c.precision * np.abs(factor)
-        if (never_rises := c.sums(steps > rounding) == 0).any():
+        for at in (heads, c.at):  # nearly every row rises at its head already
+            by = factor if isinstance(factor, int) else factor[at]
+            steps, rounding = np.diff(c.x[at] * by, prepend=0) * (c.places[at] > 0), c.precision[at] * np.abs(by)
+            never_rises = (np.bincount(c.rows[at], steps > rounding, len(c.n)) == 0) & (c.n > LONG)
+            if not never_rises.any():
+                break
+        else:
             falls = c.sums((steps < -rounding) & (c.x != c.x[c.before]))
             of_rows = never_rises & (falls >= (LONG if isinstance(factor, int) else MANY))
             at = of_rows[c.rows] & (c.places > 0)
@@ -220,6 +225,8 @@ def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
 
 def by_id(c: Column) -> Flags:
     """One value for each token id."""
+    if c.sample.token_ids is None:
+        return np.zeros(len(c.x), np.bool_)
     _, first, of_token = np.unique(c.ids, return_index=True, return_inverse=True)
     return tied(c, first[of_token], first[of_token], 0.98)
 

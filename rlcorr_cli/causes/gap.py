@@ -126,11 +126,7 @@ def order_of_keys(key: Any) -> tuple[str, Any]:
     return ("", key) if is_number else (type(key).__name__, str(key))
 
 
-LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {
-    "rows": (len(LEVEL_SUMS),),
-    "gap": (GROUPS, len(GAP_SUMS)),
-    "surprise": (N_SURPRISE,),
-}
+LEVEL_SHAPES = {"rows": (len(LEVEL_SUMS),), "gap": (GROUPS, len(GAP_SUMS)), "surprise": (N_SURPRISE,)}
 
 
 @frozen(kw_only=True, eq=False)

@@ -421,13 +421,8 @@ class _Sums:
         of_rows = of_turns = _RowSums.of(rows, sums, at.row, at.part == BODY)
         if at.turn.any():
             of_turns = _RowSums.of(rows, {name: sums[name] for name in OF_TURNS}, at.unit, at.inner)
-        return cls(
-            rows=rows,
-            of_stretches=sums,
-            of_rows=of_rows,
-            of_turns=of_turns,
-            part=np.where(of_rows.odd[at.row], ODD, at.part),
-        )
+        part = np.where(of_rows.odd[at.row], ODD, at.part)
+        return cls(rows=rows, of_stretches=sums, of_rows=of_rows, of_turns=of_turns, part=part)
 
     def totals(self, *, has_certain: bool) -> GapTotals:
         """Of all rows, without what _of_cells makes.  has_certain: as of _of_tokens."""
