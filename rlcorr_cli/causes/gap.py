@@ -157,10 +157,10 @@ class GapTotals:
     tokens by their place in the row.  turns: f64[TURNS, GROUPS, GAP_SUMS] and turns_surprise: f64[TURNS, N_SURPRISE],
     all tokens by the run of the mask that they stand in.  surprise_gap: f64[N_SURPRISE, GROUPS, GAP_SUMS], all tokens.
     certain: f64[2, N_CERTAIN], counts of tokens of rows not odd by ln(-a), for b = 0 and b < 0.  largest_unsure: the
-    largest b < 0 of these, -inf without one.  firsts: f64[FIRST_BUCKETS, 2], first tokens by prompt, and those of them
-    that are off by more than a factor of 2.  rows:
-    f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.
-    vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
+    largest b < 0 of these, -inf without one; both only where some token has b = 0.  firsts: f64[FIRST_BUCKETS, 2],
+    first tokens by prompt, and those of them that are off by more than a factor of 2.  rows: f64[ROW_SUMS].  sizes:
+    f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.  vocabulary: None without
+    token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
     curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd:
     f64[ODD_SUMS].
     """
