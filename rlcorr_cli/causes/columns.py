@@ -147,18 +147,19 @@ def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: Ga
     """Shares of each level. groups: f64[L, GROUPS, GAP_SUMS]; surprise: f64[L, N_SURPRISE], its tokens."""
     by_surprise = totals.surprise_gap.sum(axis=1)
     expected = surprise @ ratios(by_surprise[:, 1], by_surprise[:, 0])
-    whole = totals.surprise_gap.sum(axis=0)
+    # Of the levels themselves, so that a single one has a share of exactly 1.
+    whole, of_levels = groups.sum(axis=0), groups.sum(axis=1)
     n, q, k3 = whole.sum(axis=0)
     of_gap, of_k3 = (_share_intervals(groups[:, :, column], whole[:, [0, column]]) for column in (1, 2))
     return tuple(
         LevelGap(
             level=key,
             rows=0,
-            tokens=int(groups[i, :, 0].sum()),
-            token_share=ratio(float(groups[i, :, 0].sum()), n),
-            k3=ratio(float(groups[i, :, 2].sum()), k3),
+            tokens=int(of_levels[i, 0]),
+            token_share=ratio(float(of_levels[i, 0]), n),
+            k3=ratio(float(of_levels[i, 2]), k3),
             k3_interval=of_k3[i],
-            gap=ratio(float(groups[i, :, 1].sum()), q),
+            gap=ratio(float(of_levels[i, 1]), q),
             gap_interval=of_gap[i],
             expected=ratio(float(expected[i]), q),
         )
