@@ -24,7 +24,7 @@ from rlcorr_cli.causes.gap import BODY, GROUPS, KINDS, N_SURPRISE, ODD, PARTS, T
 from rlcorr_cli.causes.numbers import once
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import EXP_LIMIT, concatenated
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Segments, concatenated
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, ranges, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -236,7 +236,7 @@ class GapRows:
         tokens, every = slice(start, start + int(lengths.sum())), slice(of_all, of_all + int(n_tokens.sum()))
         scored, train = sample.scored[tokens], sample.train[tokens]
         ids = sample.ids[rows] if sample.ids.any() else None
-        keys = bootstrap.row_keys(scored.astype(np.float32, copy=False), offsets_of(lengths), ids)
+        keys = bootstrap.row_keys(scored, Segments(offsets_of(lengths)), ids)
         prompts = np.where(sample.prompts[rows] == 0, keys, sample.prompts[rows])
         valid = None if sample.valid is None else sample.valid[every]
         token_ids = again = None

@@ -17,7 +17,7 @@ from rlcorr_cli.reading.arrow_values import portions, written_out
 from rlcorr_cli.reading.batch import Shard, Stamp
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
-from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader
+from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader, runs
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.tables import InMemory
 
@@ -48,13 +48,7 @@ def index(source: Source, needed: NeededColumns) -> Index:
 
 def parts(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     """Runs of record batches; a stream is one part."""
-    return [(None, source.n_bytes)] if index.in_one else _runs_of(len(index.group_rows), BATCHES, source.n_bytes)
-
-
-def _runs_of(n: int, length: int, n_bytes: int) -> Sequence[Piece]:
-    """So many in runs of a length, each with its share of the bytes."""
-    ends = ((first, min(first + length, n)) for first in range(0, n, length))
-    return [((first, end), n_bytes * (end - first) // n) for first, end in ends]
+    return [(None, source.n_bytes)] if index.in_one else runs(len(index.group_rows), BATCHES, source.n_bytes)
 
 
 def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:
@@ -144,7 +138,7 @@ def index_of_table(source: Source, needed: NeededColumns) -> Index:
 
 def runs_of_rows(source: Source, index: Index, roles: Roles) -> Sequence[Piece]:
     """Runs of rows."""
-    return _runs_of(index.group_rows[0], ROWS, source.n_bytes)
+    return runs(index.group_rows[0], ROWS, source.n_bytes)
 
 
 def read_table(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Generator[Rows]:

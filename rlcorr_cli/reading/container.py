@@ -174,6 +174,12 @@ Piece = tuple[tuple[int, int] | None, int]
 """What Shard calls part and n_bytes."""
 
 
+def runs(n: int, length: int, n_bytes: int) -> Sequence[Piece]:
+    """So many in runs of a length, each with its share of the bytes."""
+    ends = ((first, min(first + length, n)) for first in range(0, n, length))
+    return [((first, end), n_bytes * (end - first) // n) for first, end in ends]
+
+
 @frozen
 class Reader:
     """One container: index opens a file once, parts cuts it by what that told, read yields one part's needed columns,

@@ -1,45 +1,56 @@
-"""JSON lines: byte ranges are the shards, pyarrow parses them, Python only what pyarrow refuses.
+"""JSON lines: byte ranges are the shards, msgspec parses them, pyarrow what msgspec refuses, Python the rest.
 
-The first rows, and blocks that pyarrow refuses, are read one line at a time with the standard library: either a line is
-read (mixed booleans and numbers, keys of mixed numeric type) or its row says what is wrong with it.
+msgspec is asked for the columns in their types, which takes a third of pyarrow's time.  It refuses what no standard of
+JSON has (NaN), and what these types have not (nulls in lists).  The first rows, and blocks that pyarrow refuses, too,
+are read one line at a time with the standard library: either a line is read (mixed booleans and numbers, keys of mixed
+numeric type) or its row says what is wrong with it.
 """
 
 import json
 import re
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import reduce
 from itertools import islice
+from operator import attrgetter, iconcat
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
+from msgspec import UNSET, Raw, UnsetType
+from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.places import STDIN, Place, shown
-from rlcorr_cli.reading.arrow_values import holds_token_ids
+from rlcorr_cli.reading.arrow_values import as_lists, holds_token_ids
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Places, Rows, resolved
 from rlcorr_cli.reading.columns import ALIASES, Roles, read_for
-from rlcorr_cli.reading.container import Index, NeededColumns, Reader
+from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader, runs
 from rlcorr_cli.reading.find import Source
 from rlcorr_cli.reading.formats import by_magic, container
 from rlcorr_cli.reading.names import KEPT_SETS
 from rlcorr_cli.reading.streams import Block, blocks, head, is_compressed
 from rlcorr_cli.reading.whole_rows import JsonRows, json_kind, row_of
+from rlcorr_cli.totals.flat import offsets_of
 
 RANGE_BYTES = 16 << 20
+FLOATS, FLAGS = pa.list_(pa.float64()), pa.list_(pa.bool_())
 LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
-MASK_KEY = re.compile(b'"(%s)"' % "|".join(("response_mask", *ALIASES["response_mask"])).encode())
-ESCAPED_KEY = re.compile(rb'"[^"\\]*\\u(?:[^"\\]|\\.)*"\s*:')
-"""A key that may be one of those all the same: `response\\u005fmask`."""
+MASKS = ("response_mask", *ALIASES["response_mask"])
+MASK_KEY = re.compile(b'"(%s)"' % "|".join(MASKS).encode())
+SPELLED = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
+"""The last escape of a key that may be one of those all the same: `response\\u005fmask`."""
 
 
 def index(source: Source, needed: NeededColumns) -> Index:
     """Columns and types from the first rows: numbers in lists are doubles, an empty list is one of doubles."""
     path = source.path
-    start = head(path)
-    lines = list(islice(numbered(start, 0), LOOKED_AT))
+    lines = list(islice(head(path).numbered.items(), LOOKED_AT))
     rows = [row for _, line in lines if isinstance(row := row_of(line), dict)]
     if rows:
         schema = inferred(rows)
@@ -56,38 +67,32 @@ def index(source: Source, needed: NeededColumns) -> Index:
     raise DataError(f"{shown(path)}, line {number} {row_of(line)}.", hint or "Is this a file of JSON lines?")
 
 
-def parts(
-    source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES
-) -> list[tuple[tuple[int, int] | None, int]]:
+def parts(source: Source, index: Index, roles: Roles, range_bytes: int = RANGE_BYTES) -> Sequence[Piece]:
     """Byte ranges of a plain file; a compressed file or standard input is one part."""
     if index.in_one:
         return [(None, source.n_bytes)]
-    starts = range(0, source.n_bytes, range_bytes)
-    ends = [*starts[1:], source.n_bytes]
-    return [((start, end), end - start) for start, end in zip(starts, ends, strict=True)]
+    return runs(source.n_bytes, range_bytes, source.n_bytes)
 
 
 def read(shard: Shard, roles: Roles, batch_tokens: int = 0, *, whole: bool = False) -> Iterator[Rows]:
     """The part's rows, a block at a time; keys a row lacks are null.  whole: with their lines."""
     declared = _declared(shard.schema, roles)
     for block in blocks(shard.path, shard.part):
-        if not block.data or block.data.isspace():
-            continue
-        if roles.mask is None:
-            _refuse_late_mask(block, shard.path)
-        yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
+        if block.numbered:
+            yield _rows_of_block(block, declared, roles, shard.path, whole=whole)
 
 
 def peek(shard: Shard, roles: Roles) -> Rows:
     """The first rows, about HEAD_BYTES of them; standard input stays unread."""
-    start = head(shard.path)
-    return _rows_of_block(Block(start), _declared(shard.schema, roles), roles, shard.path, whole=False)
+    declared = _declared(shard.schema, roles)
+    return _rows_of_block(head(shard.path), declared, roles, shard.path, whole=False, peeked=True)
 
 
-def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool) -> Rows:
-    """A block that is not blank."""
-    lines = [line for _, line in numbered(block.data, 0)] if whole else None
-    numbers = np.fromiter((number for number, _ in numbered(block.data, block.lines_before)), np.int64)
+def _rows_of_block(
+    block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool, peeked: bool = False
+) -> Rows:
+    """A block that is not blank.  peeked: whether a late mask is left to who reads all."""
+    lines = list(block.numbered.values())
     by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
     # What rows are grouped by, or a gap is looked for in, keeps its own type in every block.
     grouped, levels = (roles.batch, *read_for(roles.group_keys)), [column for _, column in roles.levels]
@@ -96,19 +101,18 @@ def _rows_of_block(block: Block, declared: pa.Schema, roles: Roles, path: str, *
         ids.append(roles.cluster)
     # Arrow would read of an id that is a list or an object what the first rows had of it.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
-    table, unread = None if nested else _fast(block.data, declared, len(numbers)), {}
+    table, unread = None if nested else _typed(lines, declared, roles.mask), {}
     if table is None:
-        table, unread = parsed(
-            lines or (line for _, line in numbered(block.data, 0)),
-            declared,
-            path,
-            ids=ids,
-            mask=roles.mask,
-            lenient=None if roles.cluster in ids else roles.cluster,
-        )
+        if roles.mask is None and not peeked:
+            _refuse_late_mask(block, path)
+        table = None if nested else _fast(b"".join(lines), declared, len(lines))
+    if table is None:
+        lenient = None if roles.cluster in ids else roles.cluster
+        table, unread = parsed(lines, declared, path, ids=ids, mask=roles.mask, lenient=lenient)
     (batch,) = table.combine_chunks().to_batches()
-    places = Places(path, "line", numbers, block.start)
-    return Rows(data=batch, places=places, original=None if lines is None else JsonRows(lines), unread=unread)
+    places = Places(path, "line", np.fromiter(block.numbered, np.int64), block.start)
+    original = JsonRows([line.removesuffix(b"\n") for line in lines]) if whole else None
+    return Rows(data=batch, places=places, original=original, unread=unread)
 
 
 def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
@@ -118,15 +122,82 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     """
 
     def declared(field: pa.Field) -> pa.DataType:
-        if field.name in roles.log_probs:
-            return pa.list_(pa.float64())
-        if field.name == roles.mask:
-            return field.type if pa.types.is_boolean(field.type.value_type) else pa.list_(pa.float64())
-        if field.name == roles.reward and not pa.types.is_boolean(field.type):
-            return pa.float64()
-        return field.type
+        if field.name in roles.log_probs or (field.name == roles.mask and field.type != FLAGS):
+            return FLOATS
+        return pa.float64() if field.name == roles.reward and not pa.types.is_boolean(field.type) else field.type
 
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
+
+
+MANY, SHORT = 1 << 10, 1 << 11
+"""Lines of a block, and their bytes."""
+GROUP_BYTES = 1 << 18
+"""Of lines that are objects of Python at once: more would leave the processor's cache before they are arrays."""
+MINUS_ZERO = re.compile(rb"-0[^.\deE]")
+
+
+ITEMS = {FLOATS: list[int | float], FLAGS: list[bool]}
+
+
+def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Table | None:
+    """Lists of numbers by msgspec, and by pyarrow what it leaves of the lines; None if either refuses one, if a list is
+    null or has nulls, if pyarrow might read a line otherwise, and of many lines that are SHORT, which it reads sooner.
+
+    msgspec takes the last value of a key that comes twice.  So the keys that are found without parsing must be as many
+    as the values, and none may be spelled with escapes.  Without a mask, the names of one count as keys, too.
+    """
+    lists = {f"c{i}": field for i, field in enumerate(schema) if field.type == FLOATS or field.name == mask}
+    others = {f"c{i}": field for i, field in enumerate(schema) if f"c{i}" not in lists}
+    fields: list[Any] = [(key, ITEMS[field.type]) for key, field in lists.items()]
+    fields += [(key, Raw | UnsetType, UNSET) for key in others]
+    renamed = {key: field.name for key, field in (lists | others).items()}
+    alternatives = b"|".join(re.escape(name.encode()) for name in (*schema.names, *(() if mask else MASKS)))
+    keys_of = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
+    arrays, lengths = {key: list[NDArray[Any]]() for key in lists}, {key: list[int]() for key in lists}
+    n_keys, rest, encode = 0, list[bytes](), msgspec.json.Encoder().encode_lines
+    mean = 1 + sum(map(len, lines)) // len(lines)
+    if len(lines) > MANY and mean < SHORT:
+        return None
+    step = 1 + GROUP_BYTES // mean
+    try:
+        decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
+        for first in range(0, len(lines), step):
+            group = lines[first : first + step]
+            rows = [decode(line) for line in group]
+            if any(map(_is_spelled, group)):
+                return None
+            n_keys += sum(map(len, map(keys_of, group))) - len(rows) * len(renamed)
+            for key, field in lists.items():
+                of_rows = [*map(attrgetter(key), rows)]
+                lengths[key] += map(len, of_rows)
+                arrays[key].append(_numbers(reduce(iconcat, of_rows, []), group, field.name == mask))
+                for row in rows:
+                    setattr(row, key, UNSET)  # which is not written
+            n_keys += sum([*map(attrgetter(key), rows)].count(UNSET) for key in others)
+            rest.append(encode(rows))
+    except (msgspec.DecodeError, ValueError, OverflowError, struct.error, RecursionError):
+        return None
+    table = None if n_keys else _fast(b"".join(rest), pa.schema(others.values()), len(lines))
+    if table is None:
+        return None
+    for key, field in lists.items():
+        flat = np.concatenate(arrays[key])
+        column = as_lists(pa.list_(pa.from_numpy_dtype(flat.dtype)), offsets_of(np.array(lengths[key])), flat)
+        table = table.add_column(int(key[1:]), field.name, column)
+    return table
+
+
+def _numbers(values: list[Any], lines: Sequence[bytes], is_mask: bool) -> NDArray[Any]:
+    """As float64; a mask of 0 and 1 or of booleans as uint8.  A ValueError where the lines may hold -0 in place of a
+    log-prob, of which msgspec makes the whole number 0."""
+    with suppress(TypeError, ValueError):
+        if is_mask:
+            return np.frombuffer(bytes(values), np.uint8)
+    numbers = np.frombuffer(struct.pack(f"{len(values)}d", *values))
+    zeros = map(values.__getitem__, np.flatnonzero(numbers == 0).tolist())
+    if not is_mask and int in set(map(type, zeros)) and any(map(MINUS_ZERO.search, lines)):
+        raise ValueError("-0")
+    return numbers
 
 
 def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
@@ -149,15 +220,10 @@ def _fast(data: bytes, schema: pa.Schema, n_lines: int) -> pa.Table | None:
 
 def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
-    # Only a key that is spelled with escapes needs its line parsed to be known.
-    spelled = ESCAPED_KEY if b"\\u" in block.data and ESCAPED_KEY.search(block.data) else None
-    if not spelled and not MASK_KEY.search(block.data):
-        return
-    masks = {"response_mask", *ALIASES["response_mask"]}
-    for number, line in numbered(block.data, block.lines_before):
-        names = masks if MASK_KEY.search(line) or (spelled and spelled.search(line)) else set[str]()
-        row = row_of(line) if names else ""
-        late = sorted(names & row.keys()) if isinstance(row, dict) else []
+    for number, line in block.numbered.items():
+        # Only a key that is spelled with escapes needs its line parsed to be known.
+        row = row_of(line) if MASK_KEY.search(line) or _is_spelled(line) else ""
+        late = sorted(set(MASKS) & row.keys()) if isinstance(row, dict) else []
         if late:
             place = resolved(Place(path, "line", number, block.start))
             raise DataError(
@@ -166,24 +232,16 @@ def _refuse_late_mask(block: Block, path: str) -> None:
             )
 
 
+def _is_spelled(line: bytes) -> bool:
+    """Whether a line may have a key with escapes in it."""
+    return b"\\" in line and SPELLED.search(line) is not None
+
+
 LARGEST = 2**1023
 DEEPEST = 20
 """Lists within lists whose type is told; deeper ones are no column that is read."""
 NOT_FINITE = ("NaN", "nan", "Infinity", "-Infinity", "inf", "-inf")
 """Text in a list of numbers that stands for one that is not finite: ART and others write it so."""
-
-
-def numbered(data: bytes, before: int) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their number from 1, `before` lines coming first."""
-    start = 0
-    while start < len(data):
-        before += 1
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        line = data[start:end]
-        if line and not line.isspace():
-            yield before, line
-        start = end + 1
 
 
 def inferred(rows: Iterable[dict[str, Any]]) -> pa.Schema:
@@ -216,8 +274,7 @@ def parsed(
     A mask, whose lists may hold booleans, becomes float64, a key column of mixed numbers too, an id text.  lenient: the
     column of which a value that does not fit is null, and nothing is wrong with its line.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-    unread: dict[int, str] = {}
+    rows, unread = list[dict[str, Any]](), dict[int, str]()
 
     def fitted(row: dict[str, Any]) -> dict[str, Any] | str:
         """A row's values as `_column_of` takes them, or what is wrong."""
@@ -236,13 +293,13 @@ def parsed(
 
     for i, line in enumerate(lines):
         row = row_of(line)
-        row = row if isinstance(row, str) else fitted(row)
+        row = fitted(row) if isinstance(row, dict) else row
         if isinstance(row, str):
-            unread[i], row = row, {}
-        for name, values in columns.items():
-            values.append(row.get(name))
+            unread[i] = row
+        rows.append({} if isinstance(row, str) else row)
     types = {field.name: pa.string() if field.name in ids else field.type for field in schema}
-    return pa.table({name: _column_of(columns[name], type, name, path) for name, type in types.items()}), unread
+    columns = {name: _column_of([row.get(name) for row in rows], type, name, path) for name, type in types.items()}
+    return pa.table(columns), unread
 
 
 def _whole_text(value: str) -> str:
@@ -295,18 +352,16 @@ def _fitting_number(value: Any, booleans: bool) -> Any:
 
 
 def _column_of(values: list[Any], type: pa.DataType, name: str, path: str) -> pa.Array:
-    if pa.types.is_list(type) and not pa.types.is_nested(type.value_type):
-        floats = [None if row is None else [_float(value) for value in row] for row in values]
-        return pa.array(floats, pa.list_(pa.float64()))
     if pa.types.is_nested(type):
-        return pa.array([_with_floats(value) for value in values], type)
+        is_flat = pa.types.is_list(type) and not pa.types.is_nested(type.value_type)
+        return pa.array([_with_floats(value) for value in values], FLOATS if is_flat else type)
     kinds = {value.__class__ for value in values if value is not None}
     if str in kinds and len(kinds) > 1:
         raise DataError(
             f"{shown(path)}: {name} mixes strings and numbers.", "Write one kind, or group by another column."
         )
     if len(kinds) > 1 or pa.types.is_floating(type):
-        return pa.array([_float(value) for value in values], pa.float64())
+        return pa.array([_with_floats(value) for value in values], pa.float64())
     return pa.array(values)
 
 
@@ -321,10 +376,6 @@ def _with_floats(value: Any) -> Any:
             return float(value)
         case _:
             return value
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _type_of(value: Any, depth: int = 0) -> pa.DataType:

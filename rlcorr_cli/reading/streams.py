@@ -4,9 +4,11 @@ A range of a plain file owns the lines that begin past its start, up to and incl
 the file's first line, if it starts at 0).  So ranges that share their ends read every line once.
 """
 
-from collections.abc import Generator, Iterator
+import io
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from functools import cached_property
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -18,80 +20,70 @@ from rlcorr_cli.places import STDIN, shown
 from rlcorr_cli.reading.formats import GZIP, ZSTD
 
 BLOCK_BYTES = 16 << 20
+PIECE_BYTES = 1 << 18
+"""Taken at once of a file on a disk: more would leave the processor's cache before they are lines."""
 HEAD_BYTES = 1 << 20
 LINE_LIMIT = 128 << 20
 COMPRESSIONS: dict[bytes, str] = dict.fromkeys(GZIP, "gzip") | dict.fromkeys(ZSTD, "zstd")
 BOM = b"\xef\xbb\xbf"
 
 
-class Readable(Protocol):
-    """A source of bytes; read may come up short, and is empty only at the end."""
-
-    def read(self, n: int, /) -> bytes:
-        """At most n bytes."""
-        ...
-
-
 @frozen
 class Block:
-    """Whole lines.  lines_before: how many lines lie between byte `start` of the file and these; where the block is a
-    range of a file nobody has counted the lines before it, and `start` is the range's own."""
+    """Lines with their ends, blank ones too.  lines_before: how many lines lie between byte `start` of the file and
+    these; where the block is a range of a file nobody has counted the lines before it, and `start` is the range's
+    own."""
 
-    data: bytes
+    lines: list[bytes]
     lines_before: int = 0
     start: int = 0
 
+    @cached_property
+    def numbered(self) -> dict[int, bytes]:
+        """Lines that are not blank, by their number from 1."""
+        numbered = enumerate(self.lines, self.lines_before + 1)
+        return {number: line for number, line in numbered if line and not line.isspace()}
 
-class Chained:
-    """Bytes taken off a stream, then the rest of it.  Has the little that pyarrow.PythonFile asks of a file."""
 
-    closed = False
+class Chained(io.RawIOBase):
+    """Bytes taken off a stream, then the rest of it; whoever opened the stream closes it."""
 
-    def __init__(self, head: bytes, rest: Readable) -> None:
-        """`head` comes first; neither is copied."""
-        self._head = head
-        self._rest = rest
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, rest
 
-    def read(self, n: int, /) -> bytes:
-        """At most n bytes, never across the seam."""
-        if not self._head:
-            return self._rest.read(n)
-        taken, self._head = self._head[:n], self._head[n:]
-        return taken
+    def readable(self) -> bool:
+        return True
 
-    def close(self) -> None:
-        """Nothing to do: whoever opened the stream closes it."""
+    def readinto(self, buffer: Any, /) -> int:
+        """As many bytes as fit, never across the seam."""
+        taken = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(buffer) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
 
 
 class Stdin(str):
     """Standard input, decompressed, in the place of a path: its head may be looked at, but it is read through only
     once."""
 
-    _rest: Readable
-    _taken: bytes
-    _used: bool
+    head: Block
+    _rest: io.BufferedReader
+    _taken: list[bytes] | None
 
     def __new__(cls, stream: BinaryIO) -> "Stdin":
         """Takes the head off `stream`, so it waits for the first HEAD_BYTES or the end."""
         name = super().__new__(cls, STDIN)
         with reading(STDIN):
             name._rest = _decompressed(stream)
-            name._taken = _take_head(name._rest, STDIN)
-        name._used = False
+            name._taken, name.head = _first_lines(name._rest, STDIN)
         return name
 
-    @property
-    def head(self) -> bytes:
-        """As `head` of a file."""
-        return _whole_lines(self._taken)
-
-    def opened(self) -> Readable:
+    def blocks(self) -> Iterator[Block]:
         """All of it from the start; a second call is a UsageError, since the bytes are gone."""
-        if self._used:
+        taken, self._taken = self._taken, None
+        if taken is None:
             raise UsageError("Standard input can be read only once.", "Save it to a file and name that.")
-        self._used = True
-        taken, self._taken = self._taken, b""
-        return Chained(taken, self._rest)
+        return _stream(self._rest, self, taken)
 
 
 @contextmanager
@@ -107,12 +99,13 @@ def reading(path: str) -> Generator[None]:
         raise explained or DataError(f"{shown(path)} cannot be read: {error}.", hint) from error
 
 
-def head(path: str) -> bytes:
+def head(path: str) -> Block:
     """The first whole lines, decompressed: about HEAD_BYTES, or one line if that is longer."""
     if isinstance(path, Stdin):
         return path.head
     with reading(path), filesystem(path).open(path) as file:
-        return _whole_lines(_take_head(_decompressed(file), path))
+        _, head = _first_lines(_decompressed(file), path)
+    return head
 
 
 def is_compressed(path: str) -> bool:
@@ -125,73 +118,63 @@ def blocks(path: str, part: tuple[int, int] | None) -> Iterator[Block]:
     """Whole lines, about BLOCK_BYTES at a time; for a range, the lines it owns as one block."""
     if isinstance(path, Stdin):
         with reading(path):
-            yield from _stream(path.opened(), path)
+            yield from path.blocks()
         return
     with reading(path), filesystem(path).open(path) as file:
         if part:
-            yield from _range(file, path, *part)
+            yield _range(file, path, *part)
         else:
             yield from _stream(_decompressed(file), path)
 
 
-def _range(file: BinaryIO, path: str, start: int, end: int) -> Iterator[Block]:
+def _range(file: Any, path: str, start: int, end: int) -> Block:
     # A line belongs to the range in which the line before it ends: so a range begins past the first line end at or
     # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
-    if start:
-        file.seek(start)
-        _line_at(file, path)
-    first = file.tell()
-    if first <= end:
-        data = file.read(end - first) + _line_at(file, path)
-        yield Block(data if first else data.removeprefix(BOM), start=first)
+    file.seek(start)
+    at_once = file.read(end - start) if filesystem(path).remote else b""  # by one request
+    buffered = io.BufferedReader(Chained(at_once, file), PIECE_BYTES)
+    first = start + len(_bounded(buffered.readline(LINE_LIMIT), path)) if start else 0
+    return Block(_lines(buffered, path, end - first, first == 0), start=first)
 
 
-def _stream(stream: Readable, path: str) -> Iterator[Block]:
-    n_lines, rest = 0, b""
-    while piece := _read_fully(stream, BLOCK_BYTES):
-        cut = piece.rfind(b"\n") + 1
-        data, rest = (rest + piece[:cut], piece[cut:]) if cut else (b"", _bounded(rest + piece, path))
-        if data:
-            yield Block(data if n_lines else data.removeprefix(BOM), n_lines)
-            n_lines += data.count(b"\n")
-    if rest:
-        yield Block(rest if n_lines else rest.removeprefix(BOM), n_lines)
+def _stream(stream: io.BufferedReader, path: str, taken: Sequence[bytes] = ()) -> Iterator[Block]:
+    """taken: its first lines, where these are read already."""
+    n_lines = 0
+    while lines := [*taken, *_lines(stream, path, BLOCK_BYTES - sum(map(len, taken)), not (taken or n_lines))]:
+        yield Block(lines, n_lines)
+        n_lines, taken = n_lines + len(lines), ()
 
 
-def _decompressed(raw: Readable) -> Readable:
-    start = _read_fully(raw, 4)
-    whole = Chained(start, raw)
-    compression = _compression(start)
-    return whole if compression is None else pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression)
+def _first_lines(stream: io.BufferedReader, path: str) -> tuple[list[bytes], Block]:
+    """Lines that are taken off a stream, and those of them that lie in its first HEAD_BYTES, or in as many times more
+    as the first line takes."""
+    lines, n_bytes = _lines(stream, path, 0, True), HEAD_BYTES
+    while lines and len(lines[0]) > n_bytes:
+        n_bytes *= 2
+    lines += _lines(stream, path, n_bytes - sum(map(len, lines)), False)
+    return lines, Block(lines[:-1] if sum(map(len, lines)) > n_bytes else lines)
+
+
+def _lines(stream: Any, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
+    """The lines that begin within so many bytes from here, or just behind them."""
+    lines: list[bytes] = []
+    while n_bytes >= 0 and (line := _bounded(stream.readline(LINE_LIMIT), path)):
+        n_bytes -= len(line)
+        lines.append(line)
+    if at_start and lines:
+        lines[0] = lines[0].removeprefix(BOM)
+    return lines
+
+
+def _decompressed(raw: BinaryIO) -> io.BufferedReader:
+    start = raw.read(4)
+    whole, compression = Chained(start, raw), _compression(start)
+    stream: Any = pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression) if compression else whole
+    return io.BufferedReader(stream, PIECE_BYTES)
 
 
 def _compression(start: bytes) -> str | None:
     return next((name for magic, name in COMPRESSIONS.items() if start.startswith(magic)), None)
-
-
-def _take_head(stream: Readable, path: str) -> bytes:
-    taken = _read_fully(stream, HEAD_BYTES)
-    while b"\n" not in taken and (more := _read_fully(stream, len(taken))):
-        taken = _bounded(taken + more, path)
-    return taken
-
-
-def _whole_lines(taken: bytes) -> bytes:
-    """`taken` less a last line that may go on; kept where it is all there is, or where the input ended."""
-    end = len(taken) if len(taken) < HEAD_BYTES else taken.rfind(b"\n") + 1
-    return taken[: end or len(taken)].removeprefix(BOM)
-
-
-def _read_fully(stream: Readable, n: int) -> bytes:
-    pieces: list[bytes] = []
-    while n > 0 and (piece := stream.read(n)):
-        pieces.append(piece)
-        n -= len(piece)
-    return b"".join(pieces)
-
-
-def _line_at(file: BinaryIO, path: str) -> bytes:
-    return _bounded(file.readline(LINE_LIMIT), path)
 
 
 def _bounded(line: bytes, path: str) -> bytes:

@@ -113,9 +113,9 @@ KINDS: dict[type, str] = {dict: "an object", list: "an array", str: "a string", 
 
 
 def row_of(line: bytes) -> dict[str, Any] | str:
-    """One line's object, or what is wrong with the line."""
+    """One line's object, or what is wrong with the line, with or without its end."""
     try:
-        row = json.loads(line.decode("utf-8"), object_pairs_hook=_object_of_pairs)
+        row = json.loads(line.removesuffix(b"\n").decode("utf-8"), object_pairs_hook=_object_of_pairs)
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:

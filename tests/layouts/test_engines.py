@@ -1,5 +1,6 @@
 """Responses of vLLM, SGLang and OpenAI, held to what their own classes write."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,25 @@ def test_a_file_gives_a_row_for_each_choice(name: str) -> None:
 
 def test_sglang_gives_a_row_for_each_response_with_the_weights_of_each_token() -> None:
     agree(rows_of([FOLDER / SGLANG]), expected(RIGHT, SGLANG), *COLUMNS, *VERSIONS)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("more", ["", ', "note": "\\ud800"', ', "time": NaN', "}"])
+def test_lines_of_any_parser_give_the_same_rows(tmp_path: Path, more: str, collects: bool) -> None:
+    """Half a character and NaN are read by Python's parser; whether garbage is looked for is as it was before."""
+    lines = (FOLDER / SGLANG).read_text().splitlines()
+    (tmp_path / SGLANG).write_text("".join(f"{line[:-1]}{more}}}\n" for line in lines))
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        if more == "}":
+            with pytest.raises(DataError, match="line 1 is not JSON"):
+                rows_of([tmp_path / SGLANG], "sglang")
+        else:
+            agree(rows_of([tmp_path / SGLANG]), expected(RIGHT, SGLANG), *COLUMNS, *VERSIONS)
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
 
 
 def test_a_folder_gives_each_file_of_a_kind() -> None:

@@ -109,11 +109,55 @@ def test_bare_nan_and_infinity_are_read_and_null_is_nan(tmp_path: Path) -> None:
     assert np.isnan(second["reward"])
 
 
-MIXED: list[tuple[Any, Any]] = [([1, 0], [True, False]), ([True, False], [1, 0]), ([1.0, 0.0], [1, False])]
+HARD = (
+    *("-0", "-0.0", "-0e5", "0", "-1", "-1E+1", "-5e-324", "-2.4703282292062328e-324", "-2.4703282292062327e-324"),
+    *("-2.2250738585072011e-308", "-1e-400", "-0.1", "-0.30000000000000004", "-8.41E-1", "-1.5", "-7.038531e-26"),
+    *("-1.00000000000000011102230246251565", "-1.000000000000000111022302462515654", "-9.5367431640625e-07"),
+    *("-0.500000000000000166533453693773481063544750213623046875", "-12.123456789012345678901234567890"),
+)
+
+
+@pytest.mark.parametrize("masked", ["-1", "null", "NaN", "1" + "0" * 400])
+def test_numbers_are_the_nearest_doubles_whoever_parses_them(tmp_path: Path, masked: str) -> None:
+    column, ones = ", ".join((*HARD, masked)), ", ".join("1" * len(HARD))
+    line = f'{{"rollout_log_probs": [{column}], "old_log_probs": [{column}], "response_mask": [{ones}, 0]}}'
+    (tmp_path / "a.jsonl").write_text(line)
+    (read,) = read_rows(opened(str(tmp_path / "a.jsonl")))
+    assert [value.hex() for value in read["rollout"]] == [float(text).hex() for text in HARD]
+
+
+@pytest.mark.parametrize("reward", ["-0", "-0.0", "1e400", "123456789012345678901234567890", "null"])
+def test_a_number_of_a_row_is_read_as_it_stands(tmp_path: Path, reward: str) -> None:
+    lines = [json.dumps(row([-1.0], [-1.0], reward=0.5)).replace("0.5", text) for text in ("0.5", reward)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    _, read = read_rows(opened(str(tmp_path / "a.jsonl")))
+    assert str(read["reward"]) == str(float(reward.replace("null", "nan")))
+
+
+def test_columns_of_any_name_are_read(tmp_path: Path) -> None:
+    names = ('say "a"', "a\\b", "a/b", "é\n", "ключ", "class", "c0")
+    lines = [json.dumps(row([-1.0], [-1.0], **dict.fromkeys(names, i))) for i in range(3)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    for name in names:
+        assert [r["key"] for r in read_rows(opened(str(tmp_path / "a.jsonl"), group_by=(name,)))] == [(0,), (1,), (2,)]
+
+
+def test_a_key_that_a_line_has_elsewhere_too_is_not_there_twice(tmp_path: Path) -> None:
+    rows = [row([-1.0], [-1.0], uid=uid, meta={"uid": 1, "say": '"uid": 2'}) for uid in ("uid", "old_log_probs")]
+    read = read_rows(opened(jsonl(tmp_path / "a.jsonl", rows), group_by=("uid",)))
+    assert [r["key"] for r in read] == [("uid",), ("old_log_probs",)]
+
+
+MIXED: list[tuple[Any, Any]] = [
+    ([1, 0], [1.0, 0.0]),
+    ([1, 0], [True, False]),
+    ([True, False], [1, 0]),
+    ([1.0, 0.0], [1, False]),
+]
 
 
 @pytest.mark.parametrize(("first", "second"), MIXED)
-def test_masks_of_mixed_kinds_are_read_by_python(tmp_path: Path, first: Any, second: Any) -> None:
+def test_masks_of_mixed_kinds_are_read(tmp_path: Path, first: Any, second: Any) -> None:
     rows = [row([-1.0, -2.0], [-1.0, -2.0], mask, step=i) for i, mask in enumerate((first, second))]
     assert [r["rollout"] for r in read_rows(opened(jsonl(tmp_path / "a.jsonl", rows)))] == [[-1.0], [-1.0]]
 
@@ -149,6 +193,7 @@ def test_kinds_that_change_after_the_first_rows_are_read(tmp_path: Path) -> None
 
 LINES: list[tuple[bytes, str]] = [
     (b'{"rollout_log_probs": [-1.0], "old_log', "line 5 is not JSON: "),
+    (b'{"rollout_log_probs": ', "line 5 is not JSON: Expecting value at column 23"),
     (b"[1, 2]", "line 5 is an array, not an object"),
     (b"null", "line 5.* is null"),
     (b'{"uid": "\xff\xfe", "rollout_log_probs": [], "old_log_probs": []}', "line 5 is not UTF-8 at byte 9"),
@@ -188,6 +233,15 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: bytes, message:
     with pytest.raises(DataError, match=f"a.jsonl, {message}") as caught:
         read_rows(cut(dump, range_bytes))
     assert caught.value.hint
+
+
+def test_what_is_not_read_of_a_later_line_may_be_of_any_depth(tmp_path: Path) -> None:
+    text = "x" * 3998
+    path = Path(jsonl(tmp_path / "a.jsonl", plain(3, meta=text)))
+    dump = opened(str(path))
+    whole = read_rows(dump)
+    path.write_text(path.read_text().replace(f'"{text}"', "[" * 2000 + "]" * 2000))
+    assert read_rows(restamped(dump)) == whole
 
 
 def test_a_bad_first_line_is_named_when_opening(tmp_path: Path) -> None:
