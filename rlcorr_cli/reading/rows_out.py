@@ -9,6 +9,7 @@ Writer turns either into the bytes of a file; a form is one Writer and its row i
 import gzip
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts
+from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts, is_list
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
@@ -174,18 +175,31 @@ class _Table(ABC):
         if self._held:
             table = pa.concat_tables(self._held)
             self._held = []
-            n_rows = max(1, table.num_rows * GROUP_BYTES // max(table.nbytes, 1))
-            self._writer.write_table(table, n_rows)  # of each row group, or record batch
+            n_groups = max(1, round(table.nbytes / GROUP_BYTES))
+            self._writer.write_table(table, -(-table.num_rows // n_groups))  # rows of each group, or record batch
 
 
 class _Parquet(_Table):
-    """zstd, the source's schema metadata and one more key, `rlcorr`."""
+    """zstd, the source's schema metadata and one more key, `rlcorr`.
+
+    Lists of floats are kept as streams of their bytes, where log-probs take a seventh less room and are written and
+    read faster than by a dictionary, which soon overflows.
+    """
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
+        empty = pa.BufferOutputStream()
         try:
-            return pq.ParquetWriter(self._file, schema, compression="zstd")
+            pq.ParquetWriter(empty, schema).close()  # whose columns have the names that a writer wants
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
+        with pq.ParquetFile(pa.BufferReader(empty.getvalue())) as file:
+            count = Counter(".".join(path) for path in file.reader.column_paths)
+        lists = {f"{field.name}.list.element" for field in schema if _holds_floats(field.type)}
+        split = [name for name in lists if count[name] == 1]
+        others = [*count.keys() - split]
+        return pq.ParquetWriter(
+            self._file, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=split
+        )
 
     def close(self, metadata: str) -> None:
         if metadata:
@@ -195,6 +209,11 @@ class _Parquet(_Table):
     def abandon(self) -> None:
         if self._writer is not None:
             self._writer.is_open = False  # else it would close itself, into a file that is gone
+
+
+def _holds_floats(type: pa.DataType) -> bool:
+    """A list of floats of the widths that any reader of Parquet knows as streams of bytes."""
+    return is_list(type) and type.value_type in (pa.float32(), pa.float64())
 
 
 class _Arrow(_Table):
