@@ -169,4 +169,4 @@ def prepare_worker() -> None:
     """What a worker process does before a shard."""
     from rlcorr_cli.reading.parquet import use_jemalloc
 
-    use_jemalloc(False)
+    use_jemalloc()
