@@ -9,9 +9,9 @@ Writer turns either into the bytes of a file; a form is one Writer and its row i
 import gzip
 import json
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts, is_list
+from rlcorr_cli.reading.arrow_values import as_arrow, as_lists, as_texts
 from rlcorr_cli.reading.batch import Decision
 from rlcorr_cli.reading.batches import BadRows, CheckedRows
 from rlcorr_cli.reading.columns import Roles
@@ -187,19 +187,12 @@ class _Parquet(_Table):
     """
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
-        empty = pa.BufferOutputStream()
         try:
-            pq.ParquetWriter(empty, schema).close()  # whose columns have the names that a writer wants
+            split, others = _columns_of_file(schema)
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
-        with pq.ParquetFile(pa.BufferReader(empty.getvalue())) as file:
-            count = Counter(".".join(path) for path in file.reader.column_paths)
-        lists = {f"{field.name}.list.element" for field in schema if _holds_floats(field.type)}
-        split = [name for name in lists if count[name] == 1]
-        others = [*count.keys() - split]
-        return pq.ParquetWriter(
-            self._file, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=split
-        )
+        how = {"use_dictionary": others, "use_byte_stream_split": split}
+        return pq.ParquetWriter(self._file, schema, compression="zstd", **how)
 
     def close(self, metadata: str) -> None:
         if metadata:
@@ -211,9 +204,17 @@ class _Parquet(_Table):
             self._writer.is_open = False  # else it would close itself, into a file that is gone
 
 
-def _holds_floats(type: pa.DataType) -> bool:
-    """A list of floats of the widths that any reader of Parquet knows as streams of bytes."""
-    return is_list(type) and type.value_type in (pa.float32(), pa.float64())
+@lru_cache(1)  # parts of one output have the same, and a footer whose schema was asked for is never freed
+def _columns_of_file(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """The columns of a Parquet file of this schema: floats of 32 and 64 bits in lists, and the others."""
+    empty = pa.BufferOutputStream()
+    pq.ParquetWriter(empty, schema).close()
+    columns = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema
+    floats, others = set[str](), set[str]()
+    for column in map(columns.column, range(len(columns))):
+        is_split = column.max_repetition_level > 0 and column.physical_type in ("FLOAT", "DOUBLE")
+        (floats if is_split else others).add(column.path)
+    return [*floats - others], [*others]
 
 
 class _Arrow(_Table):

@@ -22,8 +22,6 @@ from rlcorr_cli.reading.values import Losses, base64, plain_values
 
 LINES = "Write .jsonl instead, where every row may differ."
 """What to do with rows that fit no one table."""
-SLICE_BYTES = 1 << 12
-"""What Arrow picks by index in the time that it takes to cut out one run of rows, which it then copies at once."""
 
 
 @frozen
@@ -51,11 +49,7 @@ class ArrowRows:
 
     def take(self, indices: NDArray[np.int64]) -> "ArrowRows":
         """Rows by index, in that order; an index may come again."""
-        firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
-        if not 0 < len(firsts) <= self.table.nbytes // SLICE_BYTES:
-            return ArrowRows(take(self.table, indices))
-        runs = zip(indices[firsts].tolist(), np.diff(firsts, append=len(indices)).tolist(), strict=True)
-        return ArrowRows(pa.concat_tables([self.table.slice(first, n) for first, n in runs]).combine_chunks())
+        return ArrowRows(take(self.table, indices))
 
     def unreadable(self) -> Mapping[int, str]:
         """Rows that cannot be had whole, whatever the reader of single columns made of them, and why: none here, where
