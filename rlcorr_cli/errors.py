@@ -12,7 +12,6 @@ import re
 import reprlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 from rlcorr_cli.places import without_secrets
 
@@ -174,6 +173,8 @@ def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
 
     At most MOST_LISTED names, the first of them by the alphabet, so that an error stays two lines.
     """
+    from difflib import get_close_matches
+
     names = sorted(known)
     short = [known_name for known_name in names if len(known_name) <= LONGEST_NAME]
     close = (get_close_matches(name, short, n=n, cutoff=0.5) if len(name) <= LONGEST_NAME else []) or names

@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -83,5 +84,21 @@ def test_it_is_a_dataclass() -> None:
     assert pickle.loads(pickle.dumps(value)) == value
     assert value != Bounds(1.0)
     assert (Known([1]) == Known([1]), Nothing() == Nothing(), hash(Nothing()) == hash(Nothing())) == (False, True, True)
+    shown, standard = (signature(of).parameters for of in (Bounds, Standard))
+    assert {**shown, "names": None} == {**standard, "names": None}
+    assert (shown["names"].default, shown["names"].kind) == ((), standard["names"].kind)
+
+
+@pytest.mark.parametrize(
+    ("args", "values"),
+    [((), {}), ((1.0, 2.0, ()), {}), ((1.0,), {"low": 1.0}), ((1.0,), {"other": 2.0}), ((), {"high": 3.0})],
+    ids=["lacking", "too many", "twice", "unknown", "without the first"],
+)
+def test_it_takes_each_field_once_and_nothing_else(args: tuple[Any, ...], values: dict[str, Any]) -> None:
+    for made in (Bounds, Standard):
+        with pytest.raises(TypeError):
+            made(*args, **values)
+    with pytest.raises(TypeError, match="Bounds is made of its fields, each once: low, high, names, note"):
+        Bounds(*args, **values)
     with pytest.raises(TypeError):
         Wider(1.0, 2.0, 3)  # pyrefly: ignore

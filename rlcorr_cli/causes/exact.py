@@ -37,7 +37,7 @@ from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.row_sampling import rollout_keys
 from rlcorr_cli.metrics.interval import t_quantile
 from rlcorr_cli.reading.batches import resolved
-from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import RowSample
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
@@ -200,7 +200,7 @@ def again_and_again(c: Column) -> Flags:
     unsure = 2 * c.sums(c.x < UNSURE) >= c.n
     hit = unsure & (c.n >= np.maximum(LONG, 2 * period)) & (c.sums(c.x == c.x[source]) == c.n)
     hit &= (period <= LONG) | ((hit & (period > LONG)).sum() > 2)
-    of_both = len(hit) >= LONG and hit.all() and 2 * len(np.unique(c.x[c.places == 0])) > len(hit)
+    of_both = len(hit) >= LONG and hit.all() and 2 * len(unique_values(c.x[c.places == 0])) > len(hit)
     return hit[c.rows] if of_both else c.differ(hit)
 
 
@@ -330,7 +330,10 @@ def copied_rows(sample: RowSample) -> Iterator[Fact]:
     again = np.flatnonzero((sample.keys[1:] == sample.keys[:-1]) & (sample.n_valid[1:] >= LONG) & (sample.ids[1:] == 0))
     arrays = ((sample.rollout, sample.n_valid), (sample.train, sample.n_valid), (sample.token_ids, sample.n_tokens))
     lists = [(values, offsets_of(n)) for values, n in arrays if values is not None]
-    rows = [tuple(x[at[i] : at[i + 1]].tobytes() for x, at in lists) for i in np.union1d(again, again + 1).tolist()]
+    rows = [
+        tuple(x[at[i] : at[i + 1]].tobytes() for x, at in lists)
+        for i in unique_values(np.concatenate([again, again + 1])).tolist()
+    ]
     if n := len(rows) - len(set(rows)):
         words = "are copies of others: their tokens and both columns are equal to the last bit"
         yield Fact(COPIES, f"{n:,} of {sample.n_rows:,} rows {words}.")
@@ -351,7 +354,7 @@ def _columns(sample: RowSample) -> Iterator[Column]:
 
 def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
     """With how many tokens show it, and the first row and token."""
-    sample, rows, (name, certainty, _, words) = c.sample, np.unique(c.rows[hit]), fact
+    sample, rows, (name, certainty, _, words) = c.sample, unique_values(c.rows[hit]), fact
     row = rows[np.lexsort((sample.numbers[rows], sample.starts[rows], sample.files[rows]))[0]]
     token = int((hit & (c.rows == row)).argmax())
     if sample.valid is not None:
@@ -367,7 +370,7 @@ def _finding(c: Column, hit: Flags, fact: ExactFact) -> AnomalyFinding:
         path=at.path,
         evidence=f"{shown}: {n}, {first}",
         fix=ALL_CAUSES[name].advice,
-        n_files=len(np.unique(sample.files[rows])),
+        n_files=len(unique_values(sample.files[rows])),
         certainty=certainty,
     )
 
@@ -428,7 +431,7 @@ def impossible_ratio(sample: RowSample) -> Impossible | None:
     mean = _mean(n, by_bucket, 1.0)
     shape = limit = None
     if mean is not None and mean.value > 1:
-        tail = Tail.of(sample.train - sample.scored.astype(np.float64), WHOLE_SIZE)
+        tail = Tail.of([sample.train - sample.scored.astype(np.float64)], WHOLE_SIZE)
         shape, limit = tail.pareto_k, tail.limit
     return proof(mean, _mean(n, squares, 0.0), shape=shape, limit=limit)
 

@@ -22,7 +22,7 @@ from rlcorr_cli.causes.gap import BODY, GROUPS, N_SURPRISE, ODD, PARTS, TOKEN_SU
 from rlcorr_cli.causes.numbers import once
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import EXP_LIMIT
+from rlcorr_cli.measure.arrays import EXP_LIMIT, Segments
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, first_of_each, offsets_of, starts_of
 from rlcorr_cli.totals.row_sample import RowSample
 
@@ -231,7 +231,7 @@ class GapRows:
         rollout, train, scored = sample.rollout[tokens], sample.train[tokens], sample.scored[tokens]
         ids = sample.ids[rows] if sample.ids.any() else None
         offsets = offsets_of(lengths)
-        keys = bootstrap.row_keys(scored.astype(np.float32, copy=False), offsets, ids)
+        keys = bootstrap.row_keys(scored, Segments(offsets), ids)
         prompts = np.where(sample.prompts[rows] == 0, keys, sample.prompts[rows])
         valid = None if sample.valid is None else sample.valid[every]
         token_ids = again = None

@@ -24,7 +24,7 @@ from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.totals.flat import Floats, Ints, starts_of
+from rlcorr_cli.totals.flat import Floats, Ints, starts_of, unique_values
 from rlcorr_cli.totals.row_sample import RowSample
 
 EQUAL_TO_0 = 1e-4
@@ -203,7 +203,7 @@ def version_gaps(sample: RowSample) -> tuple[VersionGap, ...]:
             k3=_mean_k3(log_ratio[on]),
             gap=float(squares[on].sum()) / whole if whole else 0.0,
         )
-        for at, on in ((at, behind == at) for at in np.unique(behind))
+        for at, on in ((at, behind == at) for at in unique_values(behind))
     )
 
 
@@ -392,7 +392,7 @@ def shared_prefixes(sample: RowSample) -> SharedPrefixes | None:
     n_prefixes = 0
     for _ in range(ROUNDS):
         b, a, prefix = b[kept], a[kept], prefix[kept]
-        n_prefixes = len(np.unique(prefix))
+        n_prefixes = len(unique_values(prefix))
         squares = float((b * b).sum())
         if len(b) < MIN_SHARING or n_prefixes < MIN_PREFIXES or squares == 0:
             return None

@@ -47,7 +47,7 @@ from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import Flags, Ints, offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import Flags, Ints, offsets_of, ranges, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
@@ -416,7 +416,7 @@ def _with_files(sample: RowSample) -> RowSample:
         return sample
     if (step := sample.levels.get(STEP)) is not None:
         pairs = sample.files * len(step.values) + step.codes
-        n_pairs, n_files, n_steps = (len(np.unique(codes)) for codes in (pairs, sample.files, step.codes))
+        n_pairs, n_files, n_steps = (len(unique_values(codes)) for codes in (pairs, sample.files, step.codes))
         if n_pairs in (n_files, n_steps):
             return sample
     names = [os.path.basename(path) for path in sample.paths]

@@ -41,11 +41,12 @@ from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.causes.gap_sums import logit
 from rlcorr_cli.causes.numbers import ratios
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.measure.arrays import Segments
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.records.fields import Number
 from rlcorr_cli.records.record import Record
-from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of
+from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
@@ -174,9 +175,9 @@ finite."""
 
 def sample_clusters(sample: RowSample) -> Keys:
     """The cluster of each row of a sample."""
-    rollout, offsets = sample.scored.astype(np.float32), offsets_of(sample.n_valid)
+    rollout, rows = sample.scored, Segments(offsets_of(sample.n_valid))
     ids, prompts = (keys if keys.any() else None for keys in (sample.ids, sample.prompts))
-    return cluster_keys(rollout, offsets, row_keys(rollout, offsets, ids), prompts, have_ids=ids is not None)
+    return cluster_keys(rollout, rows, row_keys(rollout, rows, ids), prompts, have_ids=ids is not None)
 
 
 def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = None) -> dict[Any, StepLevel]:
@@ -189,7 +190,8 @@ def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = N
     column = ColumnOfKeys.of(column.codes, names).rows(np.arange(sample.n_rows))
     clusters, size = sample_clusters(sample), len(column.values)
     order = np.lexsort((clusters, column.codes))
-    cells = np.union1d(first_of_each(clusters[order]), first_of_each(column.codes[order]))
+    ends = (first_of_each(clusters[order]), first_of_each(column.codes[order]))
+    cells = unique_values(np.concatenate(ends))
     log_ratios = np.clip(sample.train.astype(np.float64) - sample.scored, -MOST_LOG_RATIO, MOST_LOG_RATIO)
     of_rows = np.add.reduceat(k3(log_ratios), offsets_of(sample.n_valid)[:-1])
     sums, tokens = (np.add.reduceat(of[order], cells) for of in (of_rows, sample.n_valid))

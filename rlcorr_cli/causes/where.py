@@ -26,7 +26,7 @@ from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.flat import Flags, Floats, Ints
+from rlcorr_cli.totals.flat import Flags, Floats, Ints, unique_values
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 LAG, VERSION, PROMPT, LENGTH = "lag", "policy_version", "group_id", "prompt_length"
@@ -209,7 +209,7 @@ def _level_of_each(prompts: ColumnOfKeys, column: ColumnOfKeys) -> Ints | None:
 
 def _is_same(column: ColumnOfKeys, other: ColumnOfKeys) -> bool:
     n = len(column.values)
-    return n == len(other.values) and len(np.unique(column.codes * n + other.codes)) == n
+    return n == len(other.values) and len(unique_values(column.codes * n + other.codes)) == n
 
 
 def _ordered(column: ColumnOfKeys) -> Ints:

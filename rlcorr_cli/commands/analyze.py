@@ -1,7 +1,7 @@
 """`analyze`, `diagnose` and `inspect`: how far apart the two policies of a dump are, why, and in which rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +10,7 @@ from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan,
 from rlcorr_cli.commands.declared import Opt, PythonOnly, several, takes
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import DEFAULT_CLIPS
 from rlcorr_cli.show import forms
@@ -40,7 +41,7 @@ LARGEST_READ_AGAIN = 4 << 30
 LOOKED_AT = "step, policy_version, worker, data_source, finish_reason, cached_tokens, spec_accept_rate"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class AnalyzeOptions(HowCorrected):
     """What `analyze` takes."""
 
@@ -146,7 +147,7 @@ def _worst_rows(read: "OpenDump", chosen: "ChosenPlan", tokenizer: "TokenizerPro
     return token_rows(dump, chosen, read.computing, Choice(n_worst=N_WORST), tokenizer=tokenizer)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class DiagnoseOptions(arguments.How):
     """What `diagnose` takes."""
 
@@ -207,7 +208,7 @@ MOST_SHOWN = 1000
 """Rows that are shown token by token, at most."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class InspectOptions(PlanOptions, arguments.HowRead):
     """What `inspect` takes."""
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -11,6 +11,7 @@ from rlcorr_cli.commands import completion
 from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, kind_of, several
 from rlcorr_cli.errors import UsageError, not_one_of, shortened
 from rlcorr_cli.files import output_path
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode
 from rlcorr_cli.reading.bad_rows import AboveZeroAction, BadRowPolicy, NonfiniteAction
@@ -158,7 +159,7 @@ AboveZero = Annotated[
 Device = Annotated[
     str,
     Opt(
-        help="Where to compute. auto: on a GPU if there is one.",
+        help="Where to compute. auto: cpu, until it is measured from how many tokens on a GPU is faster.",
         panel=COMPUTING,
         metavar="<auto|cpu|torch|cuda|cuda:N>",
         such_as="cpu",
@@ -204,7 +205,7 @@ RayAddress = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Read:
     """How a dump is read, which every command is told alike."""
 
@@ -233,7 +234,7 @@ class Read:
     above_zero: AboveZero = "error"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Computed:
     """Where and in what portions it is computed."""
 
@@ -254,12 +255,12 @@ Watching = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class HowRead(Computed, Read):
     """How a dump is read and computed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class How(HowRead):
     """The same, and who watches how far it is."""
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.show.forms import PAGES, sheet_destinations, write
@@ -67,7 +68,7 @@ Accept = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CheckOptions(HowCorrected):
     """What `check` takes."""
 

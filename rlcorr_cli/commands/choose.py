@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +12,7 @@ from rlcorr_cli.commands.declared import Opt, PythonOnly, changed, several, take
 from rlcorr_cli.errors import UsageError, as_flags, plain
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frameworks.profiles import profile_called
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.framework_names import CANONICAL
 from rlcorr_cli.plans.flags import override
 from rlcorr_cli.plans.objective import Aggregation, Denominator, Objective, ObjectiveBlock, ObjectiveChoice
@@ -25,7 +26,7 @@ PlanLike = Plan | ChosenPlan | str | Path | Mapping[str, Any]
 config."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PlanOptions:
     """Which plan, and what is turned on it, a knob at a time."""
 
@@ -82,7 +83,7 @@ class PlanOptions:
     veto: Annotated[float | None, Opt(help="Reject sequences with a token ratio below this.", panel=PLAN)] = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ProfiledPlanOptions(PlanOptions):
     """The same, with a framework's own numbers."""
 
@@ -171,7 +172,7 @@ def plan_of(
     return replace(read.read_plan(str(plan), profile), options=(f"--plan {shlex.quote(str(plan))}",))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ObjectiveOptions:
     """Which policy objective, and what is turned on it, a knob at a time."""
 
@@ -196,17 +197,17 @@ class ObjectiveOptions:
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class HowPlanned(PlanOptions, How):
     """How a dump is read, and by which plan."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class HowCorrected(ObjectiveOptions, ProfiledPlanOptions, How):
     """How a dump is read, by which plan it is corrected, and which objective is reported."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ChoosingObjective(ProfiledPlanOptions, ObjectiveOptions):
     """What `choose_objective` takes: beside the knobs, what on a command line the `objective` block of a plan's file
     says."""

@@ -1,7 +1,7 @@
 """`compare`, `sweep` and `diff`: plans on one dump, one bound of a plan at every threshold, dumps with each other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import answers, arguments, choose, completion
@@ -9,6 +9,7 @@ from rlcorr_cli.commands.declared import Opt, several, takes
 from rlcorr_cli.errors import RlcorrError, UsageError
 from rlcorr_cli.files.outputs import Outputs
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.flags import VARY, Swept, swept
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Plan
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.runs.reading import OpenDump
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CompareOptions(choose.ObjectiveOptions, arguments.How):
     """What `compare` takes."""
 
@@ -133,7 +134,7 @@ def default_plans() -> list[ChosenPlan]:
     return [ChosenPlan(plan=row.plan, notes=row.notes) for row in COMPARED]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SweepOptions(choose.HowPlanned):
     """What `sweep` takes."""
 

@@ -100,7 +100,7 @@ def explained() -> Offers:
 
 def devices() -> Offers:
     """Where to compute."""
-    return [("auto", "A CUDA GPU where there is one."), ("cpu", "NumPy."), ("torch", "torch on a CPU."), ("cuda", "")]
+    return [("cpu", "NumPy."), ("cuda", "torch on a GPU."), ("torch", "torch on a CPU."), ("auto", "cpu, so far.")]
 
 
 def causes() -> Offers:

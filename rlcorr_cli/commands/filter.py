@@ -1,6 +1,6 @@
 """What writes rows: `filter` and `correct` by a plan, `convert` in canonical columns."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +9,7 @@ from rlcorr_cli.commands.answers import check_touched, with_found, written
 from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.reading.bad_rows import GO_ON
 from rlcorr_cli.reading.formats import WRITTEN
@@ -38,7 +39,7 @@ RowsPerFile = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class FilterOptions(choose.HowCorrected):
     """What `filter` takes."""
 
@@ -127,7 +128,7 @@ def _coefficients_of(plan: ChosenPlan, options: choose.HowCorrected, coef: Coef)
     return choose.objective_under(plan, options)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CorrectOptions(choose.ProfiledPlanOptions):
     """What `correct` takes."""
 
@@ -180,7 +181,7 @@ def _refuse_idle(chosen: ChosenPlan) -> None:
         raise UsageError(f"The plan {chosen.plan.name} corrects nothing.", hint)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ConvertOptions:
     """What `convert` takes."""
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,7 +102,7 @@ def beside_the_shell(source: Sequence[str], kind: Sequence[str] | None) -> dict[
     return {each: Path(f"{stem or 'dump'}.{each}.png") for each in kind or KINDS[:1]}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PlotOptions(HowPlanned):
     """What `plot` takes."""
 

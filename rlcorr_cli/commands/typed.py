@@ -199,8 +199,10 @@ def typed(run: Callable[..., Any]) -> Callable[..., int]:
         positional, named = arguments(run, values)
         printing = {name: arguments(shows, values, without=("result",))[1] for name, shows in printers.items()}
         if "device" in values:
+            from rlcorr_cli.measure.arrays import keep_freed_memory
             from rlcorr_cli.reading.parquet import use_jemalloc
 
+            keep_freed_memory()
             use_jemalloc()
         try:
             result = run(*positional, **named)

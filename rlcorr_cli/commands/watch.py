@@ -16,6 +16,7 @@ from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination, is_remote
+from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.show.stdout import emit_json, has_reader
 
@@ -50,7 +51,7 @@ def in_the_result(_: object) -> None:
     """With --json the result tells of steps, and the state keeps them as untold until that is printed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class WatchOptions(PlanOptions, HowRead):
     """What `watch` takes."""
 

@@ -21,6 +21,8 @@ NUMPY_DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 """Arrow's booleans, whole numbers and floats -> NumPy's of the same width."""
 
 
+READ_BYTES = 1 << 16
+"""Read at once of a column of a Parquet file on the disk: without a limit it is a row group's whole column."""
 FILE = b"ARROW1"
 OLD_FEATHER = b"FEA1"
 TOO_LARGE = "It is damaged, or its record batches are too large for the memory: write it again in smaller ones."
@@ -83,8 +85,6 @@ def _file(file: pa.NativeFile, columns: Sequence[str] | None) -> "pa.ipc.RecordB
 FOOTER_BYTES = 32 << 20
 END_BYTES = 1 << 16
 """What is read of a file's end at once: most footers have less."""
-BUFFER_BYTES = 1 << 16
-"""What is read of a column at least: read whole, it takes fresh memory, and with that a sixth more time."""
 
 
 @contextmanager
@@ -99,7 +99,11 @@ def parquet_file(path: str, pre_buffer: bool = False, dictionaries: Sequence[str
             footer = files.remembered(path, lambda: _footer(path, handle))
             pre_buffer = pre_buffer or files.remote
             with pq.ParquetFile(
-                handle, metadata=footer, pre_buffer=pre_buffer, buffer_size=BUFFER_BYTES, read_dictionary=dictionaries
+                handle,
+                metadata=footer,
+                pre_buffer=pre_buffer,
+                buffer_size=0 if pre_buffer else READ_BYTES,
+                read_dictionary=dictionaries or None,
             ) as file:
                 yield file
     # Arrow's complaints are the file's fault.

@@ -11,9 +11,7 @@ tell litter of runs that were killed, whose process is gone, from what another r
 
 import os
 import re
-import shutil
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -73,6 +71,8 @@ def store_of(path: Path) -> "Generator[tuple[Store, Uri]]":
 
 def folder_here() -> Path:
     """Where on the disk what is meant for a store is written."""
+    import tempfile
+
     return Path(tempfile.gettempdir())
 
 
@@ -353,6 +353,8 @@ def temporary_name(path: Path) -> Path:
 def discard(temporary: Path) -> None:
     """Leave nothing behind of what has no other name."""
     if temporary.is_dir() and not temporary.is_symlink():
+        import shutil
+
         shutil.rmtree(temporary, ignore_errors=True)
     else:
         with suppress(OSError):

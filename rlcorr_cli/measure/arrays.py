@@ -15,11 +15,10 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,7 +26,9 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import UsageError, require_address_space
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.totals.bins import Histogram
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, offsets_of, ranges
+from rlcorr_cli.totals.row_keys import Keys, factors, keys_of_floats, of_sums
 
 Array = Any
 """Values of every token or of every row: an NDArray, or a tensor of torch's."""
@@ -37,7 +38,7 @@ EXP_LIMIT = 700.0
 BLOCK_TOKENS = 1 << 17
 """Tokens of whole rows that a CPU computes at once: few enough for their values (1 MiB a quantity) to stay near in its
 caches, enough for the calls of a block, 0.3 ms, not to count."""
-DEFAULT_BATCH_TOKENS = {"cpu": 3 << 18, "torch": 3 << 18, "cuda": 1 << 22}
+DEFAULT_BATCH_TOKENS = {"cpu": 1 << 19, "torch": 3 << 18, "cuda": 1 << 22}
 """Tokens a batch holds, by the type of device: enough to hide what is done once a batch, few enough for memory."""
 
 
@@ -123,11 +124,21 @@ def bin_sums(at: Array, n: int, values: Array) -> Floats:
     return at.bincount(values, n).double().cpu().numpy()
 
 
+def histogram(pieces: Sequence[Array]) -> Histogram:
+    """Of all values of some arrays; from a GPU come the counts of its bins."""
+    if isinstance(pieces[0], np.ndarray):
+        return Histogram.counting(pieces)
+    (values,) = pieces
+    xp = namespace(values)
+    return Histogram.of_counts(bin_counts((values.float().view(xp.int32) >> 16) & 0xFFFF, 1 << 16))
+
+
 T = TypeVar("T")
 
 
 def concatenated(parts: Sequence[T]) -> T:
-    """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such.
+    """Values of several sets of rows as those of all, one after another: arrays, mappings and dataclasses of such;
+    tuples of arrays stay in pieces.
 
     Any other value is the first part's.
     """
@@ -136,6 +147,8 @@ def concatenated(parts: Sequence[T]) -> T:
         return first
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)  # pyrefly: ignore[no-matching-overload]
+    if isinstance(first, tuple):
+        return tuple(chain.from_iterable(parts))  # pyrefly: ignore
     if isinstance(first, Mapping):
         return {name: concatenated([part[name] for part in parts]) for name in first}  # pyrefly: ignore
     if is_dataclass(first):
@@ -215,6 +228,17 @@ class Segments:
         """A row's number to each of its values: [B] on the host -> [V]."""
         return self.device.xp.repeat(self.device.put(rows), self._device_lengths)
 
+    def keys(self, values: Array) -> Keys:
+        """One 64-bit key of each row's values, as float32 has them (totals/row_keys.py): u64[B]."""
+        if isinstance(values, np.ndarray):
+            return keys_of_floats(values, self.offsets)
+        xp = self.device.xp
+        bits = xp.astype((xp.astype(values, xp.float32) + 0).view(xp.int32), xp.int64) & 0xFFFFFFFF
+        places = xp.arange(self.n_values, device=self.device.in_library) - self.spread(self.offsets[:-1])
+        terms = (bits + 1) * self.device.put(factors(self.lengths).view(np.int64))[places]
+        ends = host(terms.cumsum(0)[self._device_offsets[1:] - 1])  # modulo 2^64, as sums of whole numbers are
+        return of_sums(np.diff(ends, prepend=0).view(np.uint64), self.lengths)
+
     def keep(self, mask: Array) -> "tuple[Segments, Flags]":
         """The rows that are left when only values with mask (bool[V]) stay, and which of the B these are."""
         counts = self.count(mask).astype(np.int64)
@@ -255,62 +279,29 @@ def row_blocks(offsets: Ints, device: Device, block_tokens: int = BLOCK_TOKENS) 
 
 
 def resolve(name: str) -> Device:
-    """'auto' (a GPU if there is one), 'cpu', 'torch', 'cuda', 'cuda:1' -> device; a UsageError of any other."""
-    if name == "auto":
-        return Device("cuda") if gpus(name) else CPU
+    """'auto', 'cpu', 'torch', 'cuda', 'cuda:1' -> device; a UsageError of any other.
+
+    'auto' is the CPU, until it is measured from how many tokens on a GPU is faster.
+    """
     if name == "mps":
         raise UsageError("Apple's MPS has no float64, which every sum here needs.", "Use ⟦device cpu⟧.")
-    if name in ("cpu", "torch"):
-        if name == "torch":
-            _torch()
+    if name in ("auto", "cpu"):
+        return CPU
+    if name == "torch":
+        _torch()
         return Device(name)
     kind, colon, number = name.partition(":")
     if kind != "cuda" or (colon and not number.isdecimal()):
         raise UsageError(f"Unknown device '{name}'.", "Use auto, cpu, torch, cuda or cuda:N.")
     n_devices = _torch().cuda.device_count()
     if int(number or 0) >= n_devices:
-        raise UsageError(
-            f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use ⟦device auto⟧ or cpu."
-        )
+        raise UsageError(f"There is no device '{name}': torch sees {n_devices} CUDA devices.", "Use ⟦device cpu⟧.")
     return Device(name)
 
 
 def gpus(name: str) -> int:
-    """How many CUDA devices share the work of 'auto' or 'cuda'; 0 where a CPU does it, or one that is named.
-
-    torch is asked only where it is installed and the system shows a GPU, or where one is asked for.
-    """
-    if name not in ("auto", "cuda") or (name == "auto" and not (find_spec("torch") and visible_gpu_count())):
-        return 0
-    return _torch().cuda.device_count()
-
-
-DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-HIDDEN = ("", "-1")
-"""What CUDA_VISIBLE_DEVICES holds where no GPU is to be used."""
-
-
-def visible_gpu_count(driver: str = DRIVER) -> int:
-    """GPUs that CUDA offers this process; 0 where there is no driver, or it finds none.
-
-    It is found out without torch, which takes longer to load than a small dump takes to measure: CUDA's driver itself
-    is asked.  Device files may lie there without a driver, and the kernel tells a container of GPUs that it was not
-    given; the driver knows of neither, and of what CUDA_VISIBLE_DEVICES leaves, named by number, by UUID or as a part
-    of a GPU (MIG).  Where no driver is installed, that takes a tenth of a millisecond; where there is a GPU, as long as
-    torch would take to begin with it.  As after torch began with it, a fork of this process cannot use the GPU.  A
-    driver says nothing of torch, which may have been built without CUDA, or for GPUs of another maker.
-
-    driver: the library that is asked, by a name that the system looks up or by its path.
-    """
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in HIDDEN:
-        return 0
-    count = ctypes.c_int(0)
-    try:
-        cuda = ctypes.CDLL(driver)
-        failed = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
-    except (OSError, AttributeError):  # no such library, or one of something else
-        return 0
-    return 0 if failed else count.value
+    """How many CUDA devices share the work of 'cuda'; 0 where a CPU does it, or one that is named."""
+    return _torch().cuda.device_count() if name == "cuda" else 0
 
 
 def visible_gpus(n: int) -> list[str]:
@@ -331,12 +322,23 @@ def free() -> None:
         _torch().cuda.empty_cache()
 
 
+KEPT_BYTES = 1 << 24
+"""What glibc keeps at the end of its heaps, and the least that it takes from the system by itself."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed for what comes next: the first touch of a page of new memory takes as long as
+    several passes over it.  Elsewhere, nothing.  For a whole process, so for commands to call and not for a library."""
+    with suppress(OSError, AttributeError, TypeError):
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, KEPT_BYTES)
+
+
 def trim() -> None:
     """Give freed memory back to the system, which glibc keeps between what is still held; elsewhere, nothing."""
-    try:
+    with suppress(OSError, AttributeError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):
-        return
 
 
 @contextmanager

@@ -12,18 +12,21 @@ one cluster, in one dump or in two.  A rollout of few telling log-probs is known
 dump has one; without it, rows alike in every value share their draws: intervals are then too wide, never too narrow.
 """
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from rlcorr_cli.measure.arrays import CPU, Array, Device, Segments, as_floats, host
 from rlcorr_cli.measure.quantities import Columns
+from rlcorr_cli.measure.tokens import Tokens
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.flat import Floats, first_of_each
-from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, join_keys, keys_of_floats, mix, stream
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, join_keys, mixed, stream
 from rlcorr_cli.totals.totals import (
     MOST_CLUSTERS,
     MOST_GROUP_CLUSTERS,
@@ -34,20 +37,24 @@ from rlcorr_cli.totals.totals import (
     Table,
 )
 
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""
-Floats32 = NDArray[np.float32]
 ROWS_AT_ONCE = 512
-"""Rows whose draws are held at once."""
+"""Rows whose draws a CPU holds at once: few enough for its caches."""
 TELLING_TOKENS = 8
 """Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
 
 
-def resample(clusters: Keys, seed: int, columns: Columns, most_clusters: int = MOST_CLUSTERS) -> Replicates:
+def resample(
+    clusters: Keys, seed: int, columns: Columns, most_clusters: int = MOST_CLUSTERS, *, device: Device = CPU
+) -> Replicates:
     """The replicates' sums of some rows' columns.
 
-    clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  How often rows count is drawn
-    for a few rows at a time: of all rows it would be 200 numbers of each.
+    clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  device: where is drawn.  How
+    often rows count is drawn for a few rows at a time: of all rows it would be 200 numbers of each.
     """
     sums, values = (
         np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters)))
@@ -57,9 +64,10 @@ def resample(clusters: Keys, seed: int, columns: Columns, most_clusters: int = M
     peaks = np.where(np.isfinite(peaks), peaks, 0.0)
     rows = np.concatenate([sums, np.exp(values - peaks)])
     drawn = np.zeros((len(rows), REPLICATES))
-    for start in range(0, len(clusters), ROWS_AT_ONCE):
-        some = slice(start, start + ROWS_AT_ONCE)
-        drawn += product(rows[:, some], poisson_draws(clusters[some], seed))
+    at_once = ROWS_AT_ONCE if device == CPU else max(1, len(clusters))
+    for start in range(0, len(clusters), at_once):
+        some = slice(start, start + at_once)
+        drawn += product(device.put(rows[:, some]), poisson_draws(clusters[some], seed, device))
     with np.errstate(divide="ignore"):
         logs = peaks + np.log(drawn[len(sums) :])
     return Replicates(
@@ -73,13 +81,17 @@ _ONE_PRODUCT = threading.Lock()
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _blas() -> "ThreadpoolController":
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 
-def product(a: Floats, b: Floats) -> Floats:
+def product(a: Array, b: Array) -> Floats:
     """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
     took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
+    if not isinstance(a, np.ndarray) or os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as a command sets it
+        return host(a @ b)
     with _ONE_PRODUCT, _blas().limit(limits=1, user_api="blas"):
         return a @ b
 
@@ -125,30 +137,33 @@ def clusters_by(clusters: Keys, group_of: NDArray[np.int32], values: Sequence[An
     return counted
 
 
-def row_keys(rollout: Floats32, offsets: NDArray[np.int64], ids: Keys | None) -> Keys:
-    """One 64-bit identity per sequence, u64[B].  rollout: its log-probs, f32[V]; ids: from the dump's own, 0 where a
-    row has none."""
+def keys_of_rows(batch: Batch, tokens: Tokens) -> tuple[Keys, Keys]:
+    """The identity and the cluster of each row with a valid token, u64[B] each.  tokens: those of the batch."""
+    ids, known = (None if of is None else of[batch.filled] for of in (batch.row_keys, batch.cluster_keys))
+    keys = row_keys(tokens.rollout_logp, tokens.rows, ids)
+    return keys, cluster_keys(tokens.rollout_logp, tokens.rows, keys, known, have_ids=ids is not None)
+
+
+def row_keys(rollout: Array, rows: Segments, ids: Keys | None) -> Keys:
+    """One 64-bit identity per sequence, u64[B].  rollout: its log-probs, [V]; ids: from the dump's own, 0 where a row
+    has none."""
     if ids is not None and ids.all():
         return ids
-    keys = keys_of_floats(rollout, offsets)
+    keys = rows.keys(rollout)
     return keys if ids is None else np.where(ids == 0, keys, ids)
 
 
-def cluster_keys(
-    rollout: Floats32, offsets: NDArray[np.int64], rows: Keys, known: Keys | None, *, have_ids: bool
-) -> Keys:
+def cluster_keys(rollout: Array, rows: Segments, keys: Keys, known: Keys | None, *, have_ids: bool) -> Keys:
     """The cluster of each sequence, u64[B].
 
-    rows: as of `row_keys`.  known: the dump's own, 0 of a row without; None where rollouts tell.  have_ids: whether
+    keys: as of `row_keys`.  known: the dump's own, 0 of a row without; None where rollouts tell.  have_ids: whether
     rows have ids of their own.
     """
     if known is not None and known.all():
         return known
     if have_ids:
-        # Sequences have a token each, so that no segment is empty.
-        is_telling = np.add.reduceat(rollout != 0, offsets[:-1], dtype=np.int64) >= TELLING_TOKENS
-        rows = np.where(is_telling, keys_of_floats(rollout, offsets), rows)
-    return rows if known is None else np.where(known == 0, rows, known)
+        keys = np.where(rows.count(rollout != 0) >= TELLING_TOKENS, rows.keys(rollout), keys)
+    return keys if known is None else np.where(known == 0, keys, known)
 
 
 def content_keys(keys: Keys, columns: Columns) -> Keys:
@@ -162,10 +177,13 @@ def content_keys(keys: Keys, columns: Columns) -> Keys:
     return keys
 
 
-def poisson_draws(keys: Keys, seed: int) -> NDArray[np.float64]:
-    """Poisson(1) counts, f64[B, REPLICATES]; 16 bits of hash for each."""
-    words = stream(REPLICATES // 4, seed << 32)
-    return _POISSON[mix(keys[:, None] + words[None, :]).view(np.uint16)].astype(np.float64)
+def poisson_draws(keys: Keys, seed: int, device: Device = CPU) -> Array:
+    """Poisson(1) counts, f64[B, REPLICATES] on a device; 16 bits of hash for each."""
+    xp, words = device.xp, stream(REPLICATES // 4, seed << 32)
+    rows, columns = (device.put(of.view(np.int64)) for of in (keys, words))
+    # Places below 0 count from the end of the table: it has 2^16 numbers.
+    places = mixed(rows[:, None] + columns[None, :]).view(xp.int16)
+    return as_floats(device.put(_POISSON)[xp.astype(places, xp.int64)])
 
 
 _PROBABILITIES = np.exp(-1.0) / np.cumprod(np.concatenate([[1.0], np.arange(1.0, 12.0)]))

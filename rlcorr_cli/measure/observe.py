@@ -1,10 +1,10 @@
 """A batch -> the Totals of its groups, its bootstrap replicates, and what a plan decides about its rows.
 
 First the batch is cut into blocks of whole rows (on a GPU it is one block), and everything that needs tokens is made of
-each: the columns of the diagnostics, what each plan does, its decisions (`_of_rows`).  What is left of a block is one
-number for each row and quantity, and each token's log-ratio and distances, for histograms and tails; the blocks are
-joined.  Then, once for the batch, the formulas of rows are applied, rows are added up by group (`_totals`), and drawn
-for the bootstrap (`_resampled`).
+each: the columns of the diagnostics, what each plan does, its decisions, the keys of rows (`_of_rows`).  What is left
+of a block is one number for each row and quantity, and each token's log-ratio and distances, for histograms and tails,
+which stay in pieces; the blocks are joined.  Then, once for the batch, the formulas of rows are applied, rows are added
+up by group (`_totals`), and drawn for the bootstrap (`_resampled`).
 
 observe(a ++ b) == observe(a) + observe(b), to rounding.  `rlcorr help development` lists what a new quantity takes.
 """
@@ -12,6 +12,7 @@ observe(a ++ b) == observe(a) + observe(b), to rounding.  `rlcorr help developme
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
-from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Device, concatenated, host, row_blocks
+from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Array, Device, concatenated, histogram, row_blocks
 from rlcorr_cli.measure.comparison import Comparing, advantage_columns, mean_advantages
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
@@ -27,7 +28,7 @@ from rlcorr_cli.measure.effects import corrections, distances
 from rlcorr_cli.measure.objectives import objective_columns
 from rlcorr_cli.measure.pictures import draw
 from rlcorr_cli.measure.quantities import Columns, diagnostics, drift, token_columns
-from rlcorr_cli.measure.tokens import Tokens, scored_rollout
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.objective import Objective
 from rlcorr_cli.plans.plan import Mode, Plan
@@ -35,9 +36,9 @@ from rlcorr_cli.reading.batch import Batch, Decision
 from rlcorr_cli.totals.bins import BinnedTotals, Histogram, Histograms
 from rlcorr_cli.totals.comparison import COMPARISON, MASS, divides_by_mean, plan_name, resampled_names
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT, RolloutTotals
-from rlcorr_cli.totals.flat import Flags, Floats, by_group
+from rlcorr_cli.totals.flat import Flags, Floats, by_group, offsets_of
 from rlcorr_cli.totals.measured import WholeDump
-from rlcorr_cli.totals.row_keys import DistinctKeys, KeySample, join_keys
+from rlcorr_cli.totals.row_keys import DistinctKeys, Keys, KeySample, join_keys
 from rlcorr_cli.totals.tail import GROUP_SIZE, WHOLE_SIZE, Tail, Tails
 from rlcorr_cli.totals.totals import COUNTS, MOST_LISTED, GroupKey, GroupReplicates, OfGroups, Replicates, T, Totals
 from rlcorr_cli.totals.view import diagnostics_block, plan_block
@@ -157,17 +158,23 @@ def observe(
             assert decision is not None
             pictures = draw(Tokens.of(batch, CPU, observation.modes[0]), decision)
         observed = Observed(totals=totals, pictures=pictures, decision=decision if decides else None, whole=whole)
-        return observed if observation.seed is None else _resampled(observed, batch, resampled, observation)
+        if observation.seed is None:
+            return observed
+        return _resampled(observed, batch, resampled, observation=observation, measured=measured, device=device)
+
+
+Pieces = tuple[Array, ...]
+"""One value for each token or each row, block after block."""
 
 
 @frozen(kw_only=True)
 class _Kept:
     """The tokens that a plan keeps.  rows: bool[b], the sequences that still have one; columns: of these.  log_ratio:
-    f64[K]."""
+    f64[K], in pieces."""
 
     rows: Flags
     columns: Columns
-    log_ratio: Floats
+    log_ratio: Pieces
 
 
 @frozen(kw_only=True)
@@ -176,7 +183,7 @@ class _OfPlan:
 
     columns: Columns
     masses: Mapping[str, Floats]
-    distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    distances: Mapping[str, Pieces] = field(default_factory=dict[str, Pieces])
     sequence_distances: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
     kept: _Kept | None = None
 
@@ -185,13 +192,16 @@ class _OfPlan:
 class _OfRows:
     """What is measured of b sequences with v tokens.
 
-    of_tokens, drifts, log_ratio (f64[v]): by mode.  compared, masses: of all plans that are compared.  advantages:
-    f64[b], where the observation has them.
+    of_tokens, drifts, log_ratio (f64[v], in pieces): by mode.  compared, masses: of all plans that are compared.
+    advantages: f64[b], where the observation has them.  keys, clusters: u64[b], as of `bootstrap`; of nothing where
+    nothing is resampled.
     """
 
     of_tokens: Mapping[Mode, Columns]
     drifts: Mapping[Mode, Columns]
-    log_ratio: Mapping[Mode, Floats]
+    log_ratio: Mapping[Mode, Pieces]
+    keys: Keys
+    clusters: Keys
     plans: Mapping[Plan, _OfPlan]
     compared: Columns
     masses: Mapping[str, Floats]
@@ -220,7 +230,7 @@ def _of_rows(
         plans[plan] = _OfPlan(
             columns=corrections(of_mode, corrected) | columns,
             masses=masses,
-            distances={name: host(values) for name, values in distances(corrected).items()},
+            distances={name: (values,) for name, values in distances(corrected).items()},
             sequence_distances=distances(corrected, "sequences"),
             kept=None if corrected.keep is None else _kept_tokens(of_mode, corrected, of_tokens[plan.mode], settings),
         )
@@ -229,10 +239,15 @@ def _of_rows(
     compared, compared_masses = (
         _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
     )
+    keys = clusters = np.zeros(0, np.uint64)
+    if observation.seed is not None:
+        keys, clusters = bootstrap.keys_of_rows(block, tokens[observation.modes[0]])
     return _OfRows(
         of_tokens=of_tokens,
         drifts={mode: drift(of_mode, settings) for mode, of_mode in tokens.items()},
-        log_ratio={mode: host(of_mode.log_ratio) for mode, of_mode in tokens.items()},
+        log_ratio={mode: (of_mode.log_ratio,) for mode, of_mode in tokens.items()},
+        keys=keys,
+        clusters=clusters,
         plans=plans,
         compared=compared,
         masses=compared_masses,
@@ -244,7 +259,7 @@ def _of_rows(
 def _kept_tokens(tokens: Tokens, corrected: Corrected, of_all: Columns, settings: DiagnosticSettings) -> _Kept:
     """of_all: the columns of all tokens, reused where every sequence keeps all of its tokens or none."""
     assert corrected.keep is not None
-    n_kept, log_ratio = tokens.rows.count(corrected.keep), host(tokens.log_ratio[corrected.keep])
+    n_kept, log_ratio = tokens.rows.count(corrected.keep), (tokens.log_ratio[corrected.keep],)
     left = n_kept > 0
     if (n_kept[left] == tokens.rows.sizes[left]).all():
         return _Kept(rows=left, columns=of_all.of_rows(left), log_ratio=log_ratio)
@@ -280,36 +295,38 @@ def _totals(
     of_modes = dict[Mode, Totals]()
     for mode, columns in base.items():
         log_ratio, distance = measured.log_ratio[mode], abs(columns.sums["log_ppl_diff"])
-        log_weights = {"token": log_ratio, "sequence": columns.sums["log_ratio"], "seq_distance": distance}
+        log_weights = {"token": log_ratio, "sequence": (columns.sums["log_ratio"],), "seq_distance": (distance,)}
         beside = measured.drifts[mode]
         if measured.advantages is not None:
             beside |= advantage_columns(measured.advantages, columns.sums["log_ratio"])
         of_samples.append(columns | beside)
-        log_ratios = {"log_ratio": log_ratio, "seq_distance": distance}
+        log_ratios = {"log_ratio": log_ratio, "seq_distance": (distance,)}
         of_modes[mode], whole = groups.totals(of_samples[-1], log_ratios, log_weights)
         add(diagnostics_block(mode), of_modes[mode], whole)
     # Plans that differ in name alone have one block.
     for block, plan in {plan_block(plan): plan for plan in measured.plans}.items():
         of_plan = measured.plans[plan]
         of_samples.append(of_plan.columns)
-        add(block, *groups.totals(of_plan.columns, {}, of_plan.masses))
+        masses = {name: (values,) for name, values in of_plan.masses.items()}
+        add(block, *groups.totals(of_plan.columns, {}, masses))
         # Bounds are told of a whole dump alone: exactly of sequences, whose largest distances are kept, and of tokens
         # by the histogram.
-        histograms |= {f"{block}.{name}": Histogram.counting(values) for name, values in of_plan.distances.items()}
+        histograms |= {f"{block}.{name}": histogram(pieces) for name, pieces in of_plan.distances.items()}
         for name, values in of_plan.sequence_distances.items():
-            tails[f"{block}.{name}"] = Tail.of(values, WHOLE_SIZE)
+            tails[f"{block}.{name}"] = Tail.of([values], WHOLE_SIZE)
         if (kept := of_plan.kept) is not None:
             columns = diagnostics(kept.columns) | reward_columns(rewards[kept.rows])
-            log_weights = {"token": kept.log_ratio, "sequence": columns.sums["log_ratio"]}
+            log_weights = {"token": kept.log_ratio, "sequence": (columns.sums["log_ratio"],)}
             lengths = columns.sums["tokens"].astype(np.int64)
             of_rows = replace(groups, group_of=groups.group_of[kept.rows], lengths=lengths)
             of_all = diagnostics_block(plan.mode), of_modes[plan.mode]
             add(f"{block}.{KEPT}", *of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights, of_all))
     if observation.compares:
-        of_plans, whole = groups.totals(measured.compared, {}, measured.masses)
+        masses = {name: (values,) for name, values in measured.masses.items()}
+        of_plans, whole = groups.totals(measured.compared, {}, masses)
         # Of weights that are divided by the mean of their batch a batch alone tells the masses.
-        masses = {plan_name(plan, MASS) for plan in observation.plans if not divides_by_mean(plan)} & whole.tails.keys()
-        add(COMPARISON, of_plans, WholeDump(tails={name: whole.tails[name].shortened(GROUP_SIZE) for name in masses}))
+        told = {plan_name(plan, MASS) for plan in observation.plans if not divides_by_mean(plan)} & whole.tails.keys()
+        add(COMPARISON, of_plans, WholeDump(tails={name: whole.tails[name].shortened(GROUP_SIZE) for name in told}))
     if rollouts is not None:
         totals |= _rollout_totals(batch, rollouts, of_samples)
     return totals, WholeDump(tails=tails, histograms=histograms)
@@ -346,41 +363,42 @@ class _Groups:
     def totals(
         self,
         columns: Columns,
-        counted: Mapping[str, Floats],
-        log_weights: Mapping[str, Floats],
-        of_all: tuple[str, Totals] | None = None,
+        counted: Mapping[str, Pieces],
+        log_weights: Mapping[str, Pieces],
+        of_tokens: tuple[str, Totals] | None = None,
     ) -> tuple[Totals, WholeDump]:
         """What these rows come to in each group, and the tails and histograms of all of them.
 
         columns: f64[B].  counted: name -> values to make a histogram of.  log_weights: name -> values of which the
-        largest are kept.  Either has one value for each token, f64[V], or for each row.  of_all: of tokens that are
+        largest are kept.  Either has one value for each token, f64[V], or for each row.  of_tokens: of tokens that are
         kept the block of all tokens and their totals; a group that loses none shares its histograms and tails.
         """
         totals = Totals.of_rows(self.keys, self.group_of, columns.by_merge)
         whole = WholeDump(
-            tails={name: Tail.of(values, WHOLE_SIZE) for name, values in log_weights.items()},
-            histograms={name: Histogram.counting(values) for name, values in counted.items()},
+            tails={name: Tail.of(pieces, WHOLE_SIZE) for name, pieces in log_weights.items()},
+            histograms={name: histogram(pieces) for name, pieces in counted.items()},
         )
         shared, shares = dict[str, str](), np.zeros(len(self.keys), np.bool_)
-        if of_all is not None:
-            shared = {name: f"{of_all[0]}.{name}" for name in (*counted, *log_weights)}
-            shares = totals.sum("tokens") == of_all[1].sum("tokens")
+        if of_tokens is not None:
+            shared = {name: f"{of_tokens[0]}.{name}" for name in (*counted, *log_weights)}
+            shares = totals.sum("tokens") == of_tokens[1].sum("tokens")
         tails: dict[str, OfGroups[Tail]] = dict.fromkeys(whole.tails)
         histograms: dict[str, OfGroups[Histogram]] = dict.fromkeys(whole.histograms)
         if len(self.keys) <= MOST_LISTED:
             for name, tail in whole.tails.items():
                 tails[name] = self._of_each_group(log_weights[name], shares, tail.shortened(GROUP_SIZE), Tails.of)
-            for name, histogram in whole.histograms.items():
-                histograms[name] = self._of_each_group(counted[name], shares, histogram, Histograms.counting)
+            for name, of_all in whole.histograms.items():
+                histograms[name] = self._of_each_group(counted[name], shares, of_all, histograms_of_groups)
         return replace(totals, histograms=histograms, tails=tails, shared=shared), whole
 
     def _of_each_group(
-        self, values: Floats, shares: Flags, whole: T, of_each: Callable[[Floats, NDArray[np.int64]], Sequence[T]]
+        self, pieces: Pieces, shares: Flags, whole: T, of_each: Callable[[Array, NDArray[np.int64]], Sequence[T]]
     ) -> tuple[T | None, ...]:
         """Of each group's values; None where it shares those of all tokens.  whole: of all values, and so of a group
         that has them all."""
-        if shares.all():
-            return (None,) * len(shares)
+        if shares.all() or len(shares) == 1:
+            return tuple(None if shared else whole for shared in shares.tolist())
+        values = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
         lengths = self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
         values, sizes = by_group(values, lengths, self.group_of, len(self.keys))
         is_made = ~shares & (sizes < len(values))
@@ -391,17 +409,28 @@ class _Groups:
         return tuple(None if shared else own if is_own else whole for own, is_own, shared in made)
 
 
-def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns], observation: Observation) -> Observed:
+def histograms_of_groups(values: Array, sizes: NDArray[np.int64]) -> Sequence[Histogram]:
+    """Of the values of each group, one group's after the other's.  sizes: how many each has, i64[G]."""
+    if isinstance(values, np.ndarray):
+        return Histograms.counting(values, sizes)
+    return [histogram([values[first:end]]) for first, end in pairwise(offsets_of(sizes).tolist())]
+
+
+def _resampled(
+    observed: Observed,
+    batch: Batch,
+    columns: Mapping[str, Columns],
+    *,
+    observation: Observation,
+    measured: _OfRows,
+    device: Device,
+) -> Observed:
     """The same with replicates, and samples of the keys of rows.  columns: what is resampled, by name; the diagnostics
     of a mode first."""
-    seed, rollout = observation.seed, scored_rollout(batch, observation.modes[0])
+    seed, keys, clusters = observation.seed, measured.keys, measured.clusters
     assert seed is not None
     assert observed.whole is not None
     filled, of_mode = batch.filled, next(iter(columns.values()))
-    offsets = batch.offsets[np.concatenate([[True], filled])]
-    ids, known = (None if of is None else of[filled] for of in (batch.row_keys, batch.cluster_keys))
-    keys = bootstrap.row_keys(rollout, offsets, ids)
-    clusters = bootstrap.cluster_keys(rollout, offsets, keys, known, have_ids=ids is not None)
     texts = join_keys(keys, batch.lengths[filled].astype(np.uint64))
     group_replicates: GroupReplicates = {}
     if observation.by_group:
@@ -415,7 +444,7 @@ def _resampled(observed: Observed, batch: Batch, columns: Mapping[str, Columns],
         step_clusters = bootstrap.clusters_by(clusters, batch.group_index[filled], steps)
     return replace(
         observed,
-        replicates={name: bootstrap.resample(clusters, seed, of_all) for name, of_all in columns.items()},
+        replicates={name: bootstrap.resample(clusters, seed, of, device=device) for name, of in columns.items()},
         whole=replace(
             observed.whole,
             rows=KeySample.of(keys),

@@ -33,10 +33,10 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
     kept = np.where(keep, weights, 0.0)
     counts, surprise = _by_log_probs(tokens)
     n_tokens = {"tokens": rows.sizes, "kept_tokens": rows.count(keep)}
-    of_all = Histogram.counting(weights)
+    of_all = Histogram.counting([weights])
     gradient = Histogram.empty()
     if tokens.advantages is not None:
-        gradient = Histogram.counting(rows.sum(product(kept, abs(tokens.advantages))))
+        gradient = Histogram.counting([rows.sum(product(kept, abs(tokens.advantages)))])
     return BinnedTotals(
         counts=counts,
         spread={
@@ -46,8 +46,8 @@ def draw(tokens: Tokens, decision: Decision) -> BinnedTotals:
         },
         histograms={
             "weights": of_all,
-            "loads": Histogram.counting(rows.sum(kept)),
-            "kept_weights": of_all if keep.all() else Histogram.counting(weights[keep]),
+            "loads": Histogram.counting([rows.sum(kept)]),
+            "kept_weights": of_all if keep.all() else Histogram.counting([weights[keep]]),
             "gradient": gradient,
         },
     )

@@ -86,16 +86,16 @@ class Quantity:
 
 
 def js(tokens: Tokens) -> Array:
-    """The Jensen-Shannon estimate of each token, log cosh(l/2) = log(1 + E^2 / (4 rho)) / 2, [V].
+    """Twice the Jensen-Shannon estimate of each token, 2 log cosh(l/2) = log(1 + E^2 / (4 rho)), [V].
 
     From e^a / M + e^b / M = 2 with M the mean of both probabilities: one log1p, and no cancellation.
     """
     xp = tokens.xp
-    value = xp.log1p(tokens.rho_minus_1 * tokens.rho_minus_1_over_rho * 0.25) * 0.5
+    value = xp.log1p(tokens.rho_minus_1 * tokens.rho_minus_1_over_rho * 0.25)
     if tokens.out_of_float_range is None:
         return value
-    # Where E^2 / (4 rho) is beyond float64: |l| / 2 - log 2 + log(1 + e^-|l|), the last 0 there.
-    return xp.where(tokens.out_of_float_range, abs(tokens.log_ratio) / 2 - math.log(2), value)
+    # Where E^2 / (4 rho) is beyond float64: |l| - 2 log 2 + 2 log(1 + e^-|l|), the last 0 there.
+    return xp.where(tokens.out_of_float_range, abs(tokens.log_ratio) - 2 * math.log(2), value)
 
 
 def chi2(tokens: Tokens) -> Floats:
@@ -108,6 +108,8 @@ def chi2(tokens: Tokens) -> Floats:
 
 def differs_in_float32(tokens: Tokens) -> Array:
     """Whether the two log-probs of each token are different numbers of float32, bool [V]."""
+    if tokens.are_float32:
+        return tokens.log_ratio != 0
     xp, b = tokens.xp, tokens.rollout_logp
     return xp.astype(b, xp.float32) != xp.astype(b + tokens.log_ratio, xp.float32)
 
@@ -138,19 +140,19 @@ QUANTITIES: tuple[Quantity, ...] = (
     # Divergences.
     _q("k3", lambda t: t.rho_minus_1 - t.log_ratio),
     _q("k3_reverse", lambda t: t.log_ratio - t.rho_minus_1_over_rho),
-    _q("js", js),
+    _q("js", lambda t: t.rows.sum(js(t)) / 2, "sequence"),
     _q("mult_error", lambda t: t.xp.maximum(t.rho, t.inverse)),
-    _q("tv", lambda t: 0.0 - t.xp.minimum(t.rho_minus_1, 0.0)),  # 0 -, because -0.0 is printed as "-0%"
+    _q("tv", lambda t: 0.0 - t.rows.sum(t.xp.minimum(t.rho_minus_1, 0.0)), "sequence"),  # 0 -: -0.0 is printed "-0%"
     _q("chi2", chi2, "sequence"),
     # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
-    _q("rollout_prob", lambda t: t.rollout_prob),
-    _q("train_prob", lambda t: t.train_prob),
-    _q("rollout_prob_sq", lambda t: t.rollout_prob * t.rollout_prob),
-    _q("train_prob_sq", lambda t: t.train_prob * t.train_prob),
-    _q("prob_product", lambda t: t.rollout_prob * t.train_prob),
-    _q("prob_gap_sq", lambda t: t.prob_gap * t.prob_gap),
-    _q("abs_prob_gap", lambda t: abs(t.prob_gap)),
-    _q("abs_prob_gap", lambda t: abs(t.prob_gap), merge="max"),
+    _q("rollout_prob", lambda t: t.rollout_prob_sum, "sequence"),
+    _q("train_prob", lambda t: t.train_prob_sum, "sequence"),
+    _q("rollout_prob_sq", lambda t: t.rollout_prob_square_sum, "sequence"),
+    _q("train_prob_sq", lambda t: t.train_prob_square_sum, "sequence"),
+    _q("prob_product", lambda t: t.prob_product_sum, "sequence"),
+    _q("prob_gap_sq", lambda t: t.prob_gap_square_sum, "sequence"),
+    _q("abs_prob_gap", lambda t: t.abs_prob_gap),
+    _q("abs_prob_gap", lambda t: t.abs_prob_gap, merge="max"),
     # Tokens whose ratio lies inside a band.
     *(_q(f"retained_{band}", lambda t, ends=ends: inside(t.log_ratio, *ends)) for band, ends in LOG_BANDS.items()),
     # Perplexities of sequences, and their differences: log_ppl_diff is -g, g the mean of l.
@@ -188,22 +190,26 @@ _OF_SUMS = tuple(quantity for quantity in QUANTITIES if quantity.per == "sums")
 def token_columns(tokens: Tokens, settings: DiagnosticSettings) -> Columns:
     """The quantities that need tokens, of whatever tokens are given (all of them, or those kept)."""
     columns, rows = Columns(), tokens.rows
-    reduced = {"sum": rows.sum, "min": rows.min, "max": rows.max}
+    tables, reduced = columns.by_merge, {"sum": rows.sum, "min": rows.min, "max": rows.max}
     bound = math.log(settings.extreme_ratio)
-    for quantity in (*_OF_TOKENS, Quantity("extreme", lambda t: abs(t.log_ratio) > bound)):
+    columns.sums["extreme"] = (
+        rows.count(abs(tokens.log_ratio) > bound) if tokens.max_abs > bound else np.zeros(rows.n_rows)
+    )
+    for quantity in _OF_TOKENS:
         values = quantity.of(tokens)
         if quantity.per == "token":
             is_flag = values.dtype == tokens.xp.bool
             values = rows.count(values) if is_flag else reduced[quantity.merge](values)
-        columns.by_merge[quantity.merge][quantity.name] = values
+        tables[quantity.merge][quantity.name] = values
     return columns
 
 
 def diagnostics(of_tokens: Columns) -> Columns:
     """What the off-policy diagnostics need: the columns of tokens, and what follows from their sums."""
     columns = Columns(*map(dict, of_tokens.by_merge.values()))
+    tables = columns.by_merge
     for quantity in _OF_SUMS:
-        columns.by_merge[quantity.merge][quantity.name] = quantity.of(columns.sums)
+        tables[quantity.merge][quantity.name] = quantity.of(columns.sums)
     return columns
 
 

@@ -20,6 +20,7 @@ class Tokens:
     The training log-probs a are b + l, and not kept.  current_logp is the policy after updates, and current_change what
     it is above a, where the dump has it; advantages, where the plan looks at them.  unscored: bool[V], tokens whose
     rollout_logp is not the engine's: whatever is compared with it has ratio 1 there.  None where there are none.
+    are_float32: whether both log-probs are numbers of float32, which are then equal where l is 0.
 
     What is of every token ([V]) is an array of the device, what is of every sequence ([B]) is NumPy's.
     """
@@ -31,6 +32,7 @@ class Tokens:
     advantages: Array | None = None
     current_change: Array | None = None
     unscored: Array | None = None
+    are_float32: bool = False
 
     @classmethod
     def of(cls, batch: Batch, device: Device, mode: Mode = "decoupled") -> "Tokens":
@@ -42,6 +44,7 @@ class Tokens:
         if unscored is not None:
             rollout = device.xp.where(unscored, train, rollout)
         current = None if current_logp is None else device.floats(current_logp)
+        are_float32 = training_logp.dtype == batch.rollout_logp.dtype == np.float32
         return cls(
             rows=Segments(offsets, device),
             rollout_logp=rollout,
@@ -51,6 +54,7 @@ class Tokens:
             # From a itself: b + (a - b) is not quite a, and a policy that did not move must not seem to.
             current_change=None if current is None else current - train,
             unscored=unscored,
+            are_float32=are_float32,
         )
 
     @property
@@ -63,7 +67,11 @@ class Tokens:
         rows, left = self.rows.keep(mask)
         current = None if self.current_logp is None else self.current_logp[mask]
         kept = Tokens(
-            rows=rows, rollout_logp=self.rollout_logp[mask], log_ratio=self.log_ratio[mask], current_logp=current
+            rows=rows,
+            rollout_logp=self.rollout_logp[mask],
+            log_ratio=self.log_ratio[mask],
+            current_logp=current,
+            are_float32=self.are_float32,
         )
         return kept, left
 
@@ -167,8 +175,9 @@ class Tokens:
 
     @cached_property
     def rho_square_sum(self) -> Floats:
-        """Sum of e^2l over each sequence, [B]."""
-        return self.rows.sum(self.rho * self.rho)
+        """Sum of e^2l over each sequence, [B]; from those of E and E^2 where that keeps 12 digits."""
+        total = self.rho_deviation + 2 * self.rho_minus_1_sum + self.rows.sizes
+        return total if has_digits(total, self.rows.sizes) else self.rows.sum(self.rho * self.rho)
 
     @cached_property
     def rho_deviation(self) -> Floats:
@@ -191,6 +200,47 @@ class Tokens:
         return self.xp.exp(self.rollout_logp)
 
     @cached_property
+    def rollout_prob_sum(self) -> Floats:
+        """Sum of p over each sequence, [B]."""
+        return self.rows.sum(self.rollout_prob)
+
+    @cached_property
+    def rollout_prob_square_sum(self) -> Floats:
+        """Sum of p^2 over each sequence, [B]."""
+        return self.rows.sum(self.rollout_prob * self.rollout_prob)
+
+    @cached_property
+    def prob_gap_square_sum(self) -> Floats:
+        """Sum of (q - p)^2 over each sequence, [B]."""
+        return self.rows.sum(self.prob_gap * self.prob_gap)
+
+    @cached_property
+    def prob_gap_product_sum(self) -> Floats:
+        """Sum of p (q - p) over each sequence, [B]."""
+        return self.rows.sum(self.rollout_prob * self.prob_gap)
+
+    @property
+    def train_prob_sum(self) -> Floats:
+        """Sum of q over each sequence, [B]; this and the next two from sums of p and q - p where that keeps 12
+        digits."""
+        total = self.rollout_prob_sum + self.rows.sum(self.prob_gap)
+        return total if has_digits(total, self.rollout_prob_sum) else self.rows.sum(self.train_prob)
+
+    @property
+    def prob_product_sum(self) -> Floats:
+        """Sum of p q over each sequence, [B]."""
+        total = self.rollout_prob_square_sum + self.prob_gap_product_sum
+        has_all = has_digits(total, self.rollout_prob_square_sum)
+        return total if has_all else self.rows.sum(self.rollout_prob * self.train_prob)
+
+    @property
+    def train_prob_square_sum(self) -> Floats:
+        """Sum of q^2 over each sequence, [B]."""
+        total = self.rollout_prob_square_sum + 2 * self.prob_gap_product_sum + self.prob_gap_square_sum
+        has_all = has_digits(total, self.rollout_prob_square_sum)
+        return total if has_all else self.rows.sum(self.train_prob * self.train_prob)
+
+    @cached_property
     def train_prob(self) -> Array:
         """q = e^a, [V]; p rho where that holds, which spares an exponential."""
         if self.out_of_float_range is None:
@@ -207,6 +257,11 @@ class Tokens:
         return self.xp.where(
             self.out_of_float_range, self.train_prob - self.rollout_prob, self.rollout_prob * self.rho_minus_1
         )
+
+    @cached_property
+    def abs_prob_gap(self) -> Array:
+        """|q - p|, [V]."""
+        return abs(self.prob_gap)
 
     @cached_property
     def out_of_float_range(self) -> Array | None:
@@ -228,17 +283,14 @@ class Tokens:
         return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else self.xp.expm1(self.limited(limit))
 
 
+def has_digits(total: Floats, part: Floats) -> bool:
+    """Whether a sum of sums keeps 12 digits where the largest of these is of the size of `part`; [B] each."""
+    return bool((total > 1e-3 * part).all())
+
+
 def exp_as_rho(log_ratio: Floats) -> Floats:
     """e^l by the same steps as `Tokens.rho`, so that an extreme is that of the very same numbers."""
     return np.where(log_ratio < -10, np.exp(log_ratio), np.expm1(log_ratio) + 1)
-
-
-def scored_rollout(batch: Batch, mode: Mode) -> NDArray[np.float32]:
-    """The rollout's log-probs to float32, those of unscored tokens as `Tokens` has them: f32[V]."""
-    rollout = batch.rollout_logp
-    if batch.unscored is not None:
-        rollout = np.where(batch.unscored, trained_policies(batch, mode)[0], rollout)
-    return rollout.astype(np.float32, copy=False)
 
 
 def trained_policies(batch: Batch, mode: Mode) -> tuple[NDArray[Any], NDArray[Any] | None]:

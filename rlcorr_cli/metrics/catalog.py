@@ -7,7 +7,6 @@ unknown names what to type instead.
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -257,6 +256,8 @@ def missing_metric_error(metric: str, origin: str, available: Collection[str]) -
         message = f"{origin}: {metric} is {logged.framework}'s, and not quite {logged.canonical}: {logged.note}"
         own = f", or take ⟦profile⟧ for {logged.framework}'s own numbers" if logged.framework in PROFILED else ""
         return UsageError(message, f"Name {logged.canonical}{own}.")
+    from difflib import get_close_matches
+
     known = available or {*by_full_name(), *(name for family in FAMILIES for name in family.names if ANY not in name)}
     near = prefix + metric.removeprefix(_framework_prefix(metric))
     begins = any(name.startswith(f"{near}_") for name in known)

@@ -409,18 +409,18 @@ def _row_means(column: pa.Array, offsets: NDArray[np.int64], valid: NDArray[np.b
     return np.where(fits & (n_counted > 0), means, np.nan)
 
 
-def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """In float64; 0 of a row without values."""
-    sums, filled = np.zeros(len(offsets) - 1), offsets[1:] > offsets[:-1]
+def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
+    """0 of a row without values."""
+    sums, filled = np.zeros(len(offsets) - 1, dtype), offsets[1:] > offsets[:-1]
     if filled.any():
-        sums[filled] = np.add.reduceat(values, offsets[:-1][filled], dtype=np.float64)
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled], dtype=dtype)
     return sums
 
 
 def _masked_per_row(keep: NDArray[np.bool_] | None, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     if keep is None:
         return np.zeros(len(offsets) - 1, np.int64)
-    return np.diff(np.searchsorted(np.flatnonzero(~keep), offsets)).astype(np.int64)
+    return np.diff(offsets) - _row_sums(keep.view(np.int8), offsets, np.int32)  # of a row are ROW_TOKENS at most
 
 
 def _grouped(rows: Rows, roles: Roles) -> tuple[NDArray[np.int32], tuple[GroupKey, ...]]:

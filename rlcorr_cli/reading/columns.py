@@ -5,7 +5,6 @@ The names are in `reading/names.py`.  A mapping is a plain dict, canonical name 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from difflib import get_close_matches
 
 from rlcorr_cli.errors import (
     LONGEST_NAME,
@@ -276,5 +275,7 @@ def _near(canonical: str, available: Sequence[str], overrides: Mapping[str, str]
     free = [column for column in available if column not in others and not nested.OTHERS & nested.words_of(column)]
     free = [column for column in free if len(column) <= LONGEST_NAME]
     names = (canonical, *ALIASES[canonical])
+    from difflib import get_close_matches
+
     close = (column for name in names for column in get_close_matches(name, free, cutoff=0.7))
     return [shortened(column, quotes=False) for column in dict.fromkeys(close)][:3]

@@ -7,7 +7,6 @@ part is called by its shard, so a shard that is read again, because a worker was
 """
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -57,6 +56,8 @@ def seal(metadata: str, parts: Sequence[OutputFile]) -> bytes:
 
 def _state(metadata: str, parts: Sequence[OutputFile]) -> bytes:
     """What STATE holds.  metadata: as of `seal`.  Source: Dataset.save_to_disk of Hugging Face datasets."""
+    import hashlib
+
     digest = hashlib.sha256(seal(metadata, parts)).hexdigest()
     state = {
         "_data_files": [{"filename": part.name} for part in parts],

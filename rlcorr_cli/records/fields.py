@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+
+from rlcorr_cli.frozen import frozen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@frozen(kw_only=True, eq=False)
 class Key:
     """What JSON has of a field beside its name and its type.
 
@@ -26,7 +27,7 @@ class Key:
     type: Callable[[], Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@frozen(kw_only=True, eq=False)
 class Form:
     """What is asked of a value beside its type.
 

@@ -5,7 +5,7 @@ from the fields: it is written, and when it is read its type is checked and its 
 beside its name and its type stands in Annotated[..., Key(...)]; what is asked of a value, in Annotated[...,
 Form(...)].  The description of a record for readers of the schema is its docstring, that of a key `Key.about`.
 
-msgspec reads and describes their JSON (`forms.py`).  They are no classes of its own, because a command that writes no
+msgspec reads and describes their JSON (`structs.py`).  They are no classes of its own, because a command that writes no
 JSON should not load it, some keys are computed, and some fields are views of the arrays of 100,000 groups.
 """
 
@@ -36,7 +36,7 @@ class Record:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """What was written as JSON; a ValueError says what is wrong, and where.  Keys of later releases are ignored."""
-        from rlcorr_cli.records.forms import read_json
+        from rlcorr_cli.records.structs import read_json
 
         return read_json(cls, text)
 

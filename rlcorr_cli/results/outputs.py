@@ -17,8 +17,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.bad_rows import Problems
 from rlcorr_cli.records.fields import Form, Key
-from rlcorr_cli.records.forms import schema
 from rlcorr_cli.records.record import Output, Record, Result
+from rlcorr_cli.records.structs import schema
 from rlcorr_cli.results.groups import Counts
 from rlcorr_cli.results.written import Coefs
 

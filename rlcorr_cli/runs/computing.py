@@ -142,7 +142,7 @@ def computing(
         from rlcorr_cli.engines.ray_tasks import RayEngine
 
         on_gpus = devices.resolve(device).type == "cuda"
-        if on_gpus and device not in ("auto", "cuda"):
+        if on_gpus and device != "cuda":
             raise UsageError(f"Ray gives each worker a GPU, so ⟦device {device}⟧ names none.", "Write ⟦device cuda⟧.")
         chosen = RayEngine(workers, ray_address, prepare=prepare_worker, on_gpus=on_gpus)
     elif engine == "threads" or (engine == "auto" and gpus == 1):
@@ -169,4 +169,5 @@ def prepare_worker() -> None:
     """What a worker process does before a shard."""
     from rlcorr_cli.reading.parquet import use_jemalloc
 
+    devices.keep_freed_memory()
     use_jemalloc()

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -190,7 +189,11 @@ def render(draw: "Callable[[Console], None]") -> None:
 
 
 def _width(terminal: bool) -> int:
-    columns = shutil.get_terminal_size((80, 24)).columns if terminal or "COLUMNS" in os.environ else 80
+    columns = 80
+    if terminal or "COLUMNS" in os.environ:
+        import shutil
+
+        columns = shutil.get_terminal_size((80, 24)).columns
     return min(max(columns, NARROWEST), WIDEST)
 
 

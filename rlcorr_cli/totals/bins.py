@@ -9,7 +9,7 @@ BinnedTotals are what pictures are drawn from.  Scatters count tokens in the squ
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -225,11 +225,13 @@ class Histogram(Binned[FloatBits]):  # pyrefly: ignore[bad-class-definition]  # 
         return cls(np.empty(0, np.uint16), np.empty(0, np.int64))
 
     @classmethod
-    def counting(cls, values: NDArray[Any]) -> "Histogram":
-        """Of some values; so many at a time as a processor's cache holds."""
+    def counting(cls, pieces: Iterable[NDArray[Any]]) -> "Histogram":
+        """Of all values of some arrays; so many at a time as a processor's cache holds."""
         dense = np.zeros(FLOAT_BITS.n, np.int64)
-        for first in range(0, len(values), COUNTED_AT_ONCE):
-            dense += np.bincount(FLOAT_BITS.bins_of(values[first : first + COUNTED_AT_ONCE]), minlength=FLOAT_BITS.n)
+        for values in pieces:
+            for first in range(0, len(values), COUNTED_AT_ONCE):
+                some = values[first : first + COUNTED_AT_ONCE]
+                dense += np.bincount(FLOAT_BITS.bins_of(some), minlength=FLOAT_BITS.n)
         return cls.of_counts(dense)
 
     @classmethod

@@ -21,6 +21,13 @@ def first_of_each(ordered: NDArray[Any]) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(len(ordered), 1), np.bool_), ordered[1:] != ordered[:-1]]))
 
 
+def unique_values(values: NDArray[Any]) -> NDArray[Any]:
+    """The values, sorted, each once.  Not np.unique or np.union1d: without another answer to give these load np.ma,
+    which takes as long as all else that is done with a small dump."""
+    ordered = np.sort(values)
+    return ordered[first_of_each(ordered)]
+
+
 def starts_of(lengths: Ints) -> Ints:
     """The index at which each row's values begin."""
     return np.cumsum(lengths) - lengths

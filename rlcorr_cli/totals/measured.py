@@ -6,8 +6,9 @@ shard).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, TypeVar
 
 from rlcorr_cli.errors import UsageError
@@ -51,17 +52,19 @@ class WholeDump:
         if any(tail.size != sizes[name] for name, tail in self.tails.items()):
             raise ValueError("a tail of the whole dump has another size")
 
-    def __add__(self, other: "WholeDump") -> "WholeDump":
-        tails, histograms = dict(self.tails), dict(self.histograms)
-        add_each(tails, other.tails)
-        add_each(histograms, other.histograms)
-        return WholeDump(
-            tails=tails,
-            histograms=histograms,
-            rows=_sum(self.rows, other.rows),
-            contents=_sum(self.contents, other.contents),
-            texts=_sum(self.texts, other.texts),
+    @classmethod
+    def total(cls, parts: "Sequence[WholeDump]") -> "WholeDump":
+        """The sum of some."""
+        tails, histograms = (
+            _by_name(of_parts) for of_parts in ([p.tails for p in parts], [p.histograms for p in parts])
         )
+        rows, contents, texts = (
+            reduce(_sum, of_parts) for of_parts in zip(*((p.rows, p.contents, p.texts) for p in parts), strict=True)
+        )
+        return cls(tails=tails, histograms=histograms, rows=rows, contents=contents, texts=texts)
+
+    def __add__(self, other: "WholeDump") -> "WholeDump":
+        return WholeDump.total([self, other])
 
 
 @frozen(kw_only=True)
@@ -109,6 +112,10 @@ class Measured:
         return total.measured
 
 
+_WAITING = 8
+"""Parts' numbers of the whole dump that wait to be added at once."""
+
+
 @dataclass(kw_only=True)
 class MeasuredSum:
     """A sum in the making, in place: a dump may have as many groups as training batches, and no part is added twice."""
@@ -119,7 +126,7 @@ class MeasuredSum:
     coverage: Coverage = field(default_factory=Coverage)
     replicates: dict[str, Replicates] = field(default_factory=dict[str, Replicates])
     pictures: BinnedTotals | None = None
-    whole: WholeDump | None = None
+    wholes: list[WholeDump] = field(default_factory=list[WholeDump])
     group_replicates: GroupReplicates = field(default_factory=dict[tuple[Any, ...], Mapping[str, Replicates]])
     samples: SampleSum = field(default_factory=SampleSum)
     step_clusters: dict[Any, DistinctKeys] = field(default_factory=dict[Any, DistinctKeys])
@@ -143,7 +150,10 @@ class MeasuredSum:
         self.group_replicates = add_replicates(self.group_replicates, part.group_replicates)
         add_each(self.step_clusters, part.step_clusters)
         self.pictures = _sum(self.pictures, part.pictures)
-        self.whole = _sum(self.whole, part.whole)
+        if part.whole is not None:
+            self.wholes.append(part.whole)
+            if len(self.wholes) > _WAITING:
+                self.wholes = [WholeDump.total(self.wholes)]
         if part.sample is not None:
             self.samples.add(part.sample)
         self.rows.update(part.rows)
@@ -176,7 +186,7 @@ class MeasuredSum:
             replicates=self.replicates,
             pictures=self.pictures,
             rows=dict(self.rows),
-            whole=self.whole,
+            whole=WholeDump.total(self.wholes) if self.wholes else None,
             group_replicates=self.group_replicates,
             sample=self.samples.sample,
             step_clusters=self.step_clusters,
@@ -204,6 +214,15 @@ def check_resampled(replicates: GroupReplicates) -> None:
             f"There are over {MOST_RESAMPLED} groups, more than are compared.",
             "Group by a column of fewer values, such as step.",
         )
+
+
+def _by_name(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of what has one name."""
+    each: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, one in part.items():
+            each.setdefault(name, []).append(one)
+    return {name: of_name[0].total(of_name) for name, of_name in each.items()}
 
 
 A = TypeVar("A", BinnedTotals, WholeDump, KeySample)

@@ -12,21 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.totals.flat import first_of_each
+from rlcorr_cli.totals.flat import Ints, first_of_each
 
 Keys = NDArray[np.uint64]
 SKETCH_SIZE, MOST_GROUPS = 1024, 1 << 18
 HASHED_AT_ONCE = 1 << 15
 """Values of whole rows: few enough for a processor's cache."""
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+LONG_ROWS = 256
+"""Values of a row on average from which copying factors row by row costs less than looking each of them up."""
+_MIX = (30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)), (31, 1)
+"""How far to shift, and what to multiply by."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mix(state: Keys) -> Keys:
+def mix(keys: Keys) -> Keys:
     """The finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
-    state = (state ^ (state >> np.uint64(30))) * _MIX[0]
-    state = (state ^ (state >> np.uint64(27))) * _MIX[1]
-    return state ^ (state >> np.uint64(31))
+    return mixed(keys.view(np.int64)).view(np.uint64)
+
+
+def mixed(state: Any) -> Any:
+    """The same of int64, which torch has, too."""
+    for shift, factor in _MIX:
+        state = (state ^ ((state >> shift) & ((1 << (64 - shift)) - 1))) * factor  # a shift without the sign
+    return state
 
 
 def stream(n: int, first: int = 0) -> Keys:
@@ -38,15 +46,28 @@ def keys_of(values: NDArray[np.uint32] | NDArray[np.uint8], offsets: NDArray[np.
     """One key per row of some values; an empty row has the key of no values."""
     lengths = np.diff(offsets)
     sums = np.zeros(len(lengths), np.uint64)
-    multipliers = mix(stream(int(lengths.max(initial=0)), 1)) | np.uint64(1)
+    of_places = factors(lengths)
     cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], HASHED_AT_ONCE), side="left")
     for first, last in pairwise(sorted({0, *cuts.tolist(), len(lengths)})):
         start, end, filled = int(offsets[first]), int(offsets[last]), lengths[first:last] > 0
         starts = offsets[first:last] - start
-        places = np.arange(end - start) - np.repeat(starts, lengths[first:last])
-        # + 1, so that a value of 0 counts, too.
-        terms = (values[start:end].astype(np.uint64) + np.uint64(1)) * multipliers[places]
+        terms = values[start:end].astype(np.uint64)
+        terms += np.uint64(1)  # so that a value of 0 counts, too
+        if end - start < LONG_ROWS * (last - first):
+            terms *= of_places.take(np.arange(end - start) - np.repeat(starts, lengths[first:last]))
+        else:
+            terms *= np.concatenate([of_places[:n] for n in lengths[first:last].tolist()])
         sums[first:last][filled] = np.add.reduceat(terms, starts[filled])
+    return of_sums(sums, lengths)
+
+
+def factors(lengths: Ints) -> Keys:
+    """The random odd number of each place in the longest of some rows."""
+    return mix(stream(int(lengths.max(initial=0)), 1)) | np.uint64(1)
+
+
+def of_sums(sums: Keys, lengths: Ints) -> Keys:
+    """The keys of rows, from the sums of (value + 1) times the factor of its place."""
     return mix(mix(sums) ^ mix(lengths.astype(np.uint64) + _GOLDEN))
 
 

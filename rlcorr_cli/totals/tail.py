@@ -61,9 +61,9 @@ class Tail:
         return cls(np.zeros(0), 0, size)
 
     @classmethod
-    def of(cls, log_weights: Floats, size: int) -> "Tail":
-        """Of some log-weights."""
-        return cls(largest(log_weights, size), len(log_weights), size)
+    def of(cls, pieces: Sequence[Any], size: int) -> "Tail":
+        """Of the log-weights of some arrays of NumPy's, or of one of torch's."""
+        return cls(largest(pieces, size), sum(map(len, pieces)), size)
 
     @classmethod
     def total(cls, parts: "Sequence[Tail]") -> "Tail":
@@ -71,14 +71,14 @@ class Tail:
         size = parts[0].size
         if any(part.size != size for part in parts):
             raise ValueError("tails of different sizes do not add")
-        return cls(largest(np.concatenate([p.largest for p in parts]), size), sum(p.n for p in parts), size)
+        return cls(largest([p.largest for p in parts], size), sum(p.n for p in parts), size)
 
     def __add__(self, other: "Tail") -> "Tail":
         return Tail.total([self, other])
 
     def shortened(self, size: int) -> "Tail":
         """Of the same log-weights, with fewer of them."""
-        return Tail(largest(self.largest, size), self.n, size)
+        return Tail(largest([self.largest], size), self.n, size)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -96,7 +96,7 @@ class Tail:
     def largest_hundredth(self) -> float:
         """The sum of the largest hundredth, rounded up; NaN of none, and where more belong to it than are kept."""
         n_largest = math.ceil(self.n / 100)
-        return float(largest(self.largest, n_largest).sum()) if 0 < n_largest <= len(self.largest) else math.nan
+        return float(largest([self.largest], n_largest).sum()) if 0 < n_largest <= len(self.largest) else math.nan
 
     def boundary(self, share: float) -> Boundary | None:
         """Where a share of the values ends, exactly; None where that is below the largest that are kept."""
@@ -139,18 +139,29 @@ def rank_of_share(share: float, n: int) -> int:
     return max(1, math.ceil(share * n - 1e-9))
 
 
-def largest(values: Floats, size: int) -> Floats:
-    """The largest `size` values, in no order."""
-    if len(values) <= size:
-        return values.copy()
-    candidates, sample = values, values[::SAMPLED]
+def largest(pieces: Sequence[Any], size: int) -> Floats:
+    """The largest `size` of all values of some arrays of NumPy's, or of one of torch's; in no order, on the host."""
+    candidates, sample = pieces, _joined([values[::SAMPLED] for values in pieces])
     rank = int(1.25 * size / SAMPLED) + 16
     if rank < len(sample) // 2:
         # As a sample tells, a few more than `size` lie above this bound; parting all takes thrice as long.
-        bound = np.partition(sample, len(sample) - rank)[len(sample) - rank]
-        above = values[values >= bound]
-        candidates = above if len(above) >= size else values
-    return np.partition(candidates, len(candidates) - size)[-size:].copy()
+        bound = _parted(sample, rank).min()
+        above = [values[values >= bound] for values in pieces]
+        candidates = above if sum(map(len, above)) >= size else pieces
+    kept = _parted(_joined(candidates), size)
+    return kept.copy() if isinstance(kept, np.ndarray) else kept.cpu().numpy()
+
+
+def _joined(pieces: Sequence[Any]) -> Any:
+    """Pieces as one array."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _parted(values: Any, n: int) -> Any:
+    """The n largest values, or all of fewer."""
+    if n >= len(values):
+        return values
+    return np.partition(values, -n)[-n:] if isinstance(values, np.ndarray) else values.topk(n, sorted=False).values
 
 
 class Tails(tuple[Tail, ...]):
@@ -160,7 +171,7 @@ class Tails(tuple[Tail, ...]):
     def of(cls, values: Floats, sizes: Ints) -> "Tails":
         """Of the values of each group, one group's after the other's.  sizes: how many each has, i64[G]."""
         ends = offsets_of(sizes).tolist()
-        return cls(Tail.of(values[first:end], GROUP_SIZE) for first, end in pairwise(ends))
+        return cls(Tail.of([values[first:end]], GROUP_SIZE) for first, end in pairwise(ends))
 
     @cached_property
     def pareto_k(self) -> Floats:

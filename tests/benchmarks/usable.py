@@ -73,7 +73,7 @@ class Design:
         s = sds[of_rows] * noise - sds[of_rows] ** 2 / 2
         sums = {"sequence_log_ratio_sq": s**2, "sequences": np.ones(len(s))}
         drawn = resample(mix(of_rows.astype(np.uint64) + 1), int(rng.integers(1 << 31)), Columns(sums=sums))
-        tail = Tail.of(s, WHOLE_SIZE)
+        tail = Tail.of([s], WHOLE_SIZE)
         values = {
             "token_ess": 0.999,
             "seq_ess": float(np.exp(s).sum() ** 2 / np.exp(2 * s).sum() / len(s)),

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 from made import batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
-from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, row_keys
-from rlcorr_cli.measure.tokens import scored_rollout
+from rlcorr_cli.measure.arrays import CPU
+from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, product, row_keys
+from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Batch
@@ -25,8 +26,8 @@ def hashes(rows: list[Row]) -> np.ndarray:
 
 
 def keys_of(one: Batch, ids: Keys | None = None) -> Keys:
-    offsets = one.offsets[np.concatenate([[True], one.filled])]
-    return row_keys(scored_rollout(one, "decoupled"), offsets, ids)
+    tokens = Tokens.of(one, CPU)
+    return row_keys(tokens.rollout_logp, tokens.rows, ids)
 
 
 def replicates(rows: list[Row], seed: int = 0) -> Replicates:
@@ -140,6 +141,15 @@ def test_ids_come_before_values_where_a_row_has_one() -> None:
     keys = keys_of(batch(rows), ids)
     assert keys[1:].tolist() == ids[1:].tolist()
     assert keys[0] == keys_of(batch(rows))[0]
+
+
+def test_a_product_is_the_same_however_its_threads_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 40)), rng.normal(size=(40, 7))
+    as_in_a_command = product(a, b)
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    assert product(a, b).tolist() == as_in_a_command.tolist()
+    assert product(a, b) == pytest.approx(np.einsum("ij,jk->ik", a, b), rel=1e-13)
 
 
 def test_share_of_rows_alike_is_counted_over_any_split() -> None:

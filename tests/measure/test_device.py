@@ -12,11 +12,13 @@ from plain import plain
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.measure import arrays
 from rlcorr_cli.measure.arrays import CPU, Device, Segments, resolve, row_blocks
+from rlcorr_cli.measure.bootstrap import poisson_draws
 from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.quantities import js, token_columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import DiagnosticSettings
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, veto
+from rlcorr_cli.totals.tail import Tail
 
 HAS_CUDA = torch.cuda.is_available()
 PLAN = Plan(
@@ -48,8 +50,8 @@ def test_cuda_without_a_gpu_is_a_usage_error(name: str) -> None:
         resolve(name)
 
 
-def test_auto_takes_a_gpu_if_there_is_one() -> None:
-    assert resolve("auto").type == ("cuda" if HAS_CUDA else "cpu")
+def test_auto_takes_the_cpu_until_a_gpu_is_measured() -> None:
+    assert resolve("auto") == resolve("cpu") == CPU
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -74,6 +76,40 @@ def test_values_are_counted_in_bins(device: Device) -> None:
     at = device.put(np.array([0, 2, 2, 4, 2]))
     assert arrays.bin_counts(at, 6).tolist() == [1, 0, 3, 0, 1, 0]
     assert arrays.bin_sums(at, 6, device.floats(values[[0, 2, 4, 2, 4]])).tolist() == [-0.5, 0.0, 9.0, 0.0, 3.0, 0.0]
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("mean_length", [2, 900])
+def test_keys_draws_histograms_and_tails_are_bit_for_bit_those_of_numpy(mean_length: int, device: Device) -> None:
+    rng = np.random.default_rng(mean_length)
+    lengths = rng.integers(1, 2 * mean_length, 60_000 // mean_length)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    values = rng.normal(0.0, 2.0, offsets[-1]).astype(np.float32).astype(np.float64)
+    values[::7] = -0.0
+    here = device.floats(values)
+    keys = Segments(offsets).keys(values)
+    assert keys.tolist() == Segments(offsets, device).keys(here).tolist()
+    for seed in (0, 1 << 31):
+        draws = poisson_draws(keys[:100], seed)
+        assert arrays.host(poisson_draws(keys[:100], seed, device)).tolist() == draws.tolist()
+    assert arrays.histogram([here]) == arrays.histogram([values[:1000], values[1000:]])
+    for size in (100, 2_048, 1 << 20):
+        assert Tail.of([here], size) == Tail.of([values[:30_000], values[30_000:]], size)
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+def test_of_a_batch_of_several_groups_each_library_tells_the_same(device: Device) -> None:
+    one = batch(simulated(300, seed=6))
+    index = (np.arange(one.n_rows) * 7 % 5).astype(np.int32)
+    one = dataclasses.replace(one, group_index=index, group_keys=tuple((None, i) for i in range(5)))
+    observation = Observation(plans=(PLAN,), seed=3)
+    found, expected = (observe(one, observation, of).totals for of in (device, CPU))
+    assert plain(found.histograms) == plain(expected.histograms)
+    for name, tails in expected.tails.items():
+        for mine, theirs in zip(found.tails[name] or (), tails or (), strict=True):
+            assert (mine is None) == (theirs is None)
+            if mine is not None and theirs is not None:
+                np.testing.assert_allclose(np.sort(mine.largest), np.sort(theirs.largest), rtol=1e-12)
 
 
 def test_blocks_are_whole_rows_one_after_another() -> None:

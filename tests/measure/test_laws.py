@@ -79,7 +79,7 @@ histograms = st.dictionaries(st.integers(0, 65535), st.integers(1, 2**40), max_s
 )
 
 log_weights = st.lists(st.integers(-50, 50), max_size=12).map(lambda values: np.array(values, np.float64))
-short_tails = log_weights.map(lambda values: Tail.of(values, 4))
+short_tails = log_weights.map(lambda values: Tail.of([values], 4))
 distinct = st.lists(st.integers(0, 19), max_size=12).map(lambda keys: DistinctKeys.of(np.array(keys, np.uint64), 6))
 sketches = st.lists(st.integers(0, 9), max_size=12).map(lambda keys: KeySample.of(np.array(keys, np.uint64)))
 
@@ -109,7 +109,7 @@ def drawn_lists(rng: np.random.Generator, n: int) -> dict[str, Any]:
             "x": tuple(map(of, every)),
             "kept.x": tuple(of(some) if less else None for some, less in zip(kept, loses, strict=True)),
         }
-        for of in (Histogram.counting, lambda values: Tail.of(values, 4))
+        for of in (lambda values: Histogram.counting([values]), lambda values: Tail.of([values], 4))
     )
     return {"histograms": histograms, "tails": tails, "shared": {"kept.x": "x"}}
 
@@ -168,7 +168,7 @@ def drawn_pictures(draw: st.DrawFn) -> BinnedTotals:
 
 
 pictures = drawn_pictures()
-whole_tails = log_weights.map(lambda values: Tail.of(values, WHOLE_SIZE))
+whole_tails = log_weights.map(lambda values: Tail.of([values], WHOLE_SIZE))
 wholes = st.builds(
     lambda a, b, rows: WholeDump(
         tails={"token": a, "sequence": b},
@@ -483,7 +483,7 @@ def test_groups_by_another_key_are_the_sums_of_the_groups_that_have_it(of: Total
 def of_few_values(first: int, n: int) -> Totals:
     """Of n groups, each with a value of its own, which it keeps or not."""
     values, keys = np.arange(first, first + n) * 1.0, [(key,) for key in range(first, first + n)]
-    tails = tuple(Tail.of(values[at : at + 1], 4) for at in range(n))
+    tails = tuple(Tail.of([values[at : at + 1]], 4) for at in range(n))
     kept = tuple(None if at % 2 else Tail.empty(4) for at in range(n))
     numbers = {merge: dict.fromkeys(NAMES[merge], values) for merge in NAMES}
     made = Totals.of_rows(keys, np.arange(n), numbers)
@@ -603,7 +603,7 @@ def test_totals_of_other_names_do_not_add(kind: str) -> None:
 
 def test_tails_of_other_sizes_do_not_add() -> None:
     one = of_few_values(0, 1)
-    other = replace(one, tails={name: (Tail.of(np.zeros(1), 5),) for name in one.tails})
+    other = replace(one, tails={name: (Tail.of([np.zeros(1)], 5),) for name in one.tails})
     with pytest.raises(ValueError, match="do not add"):
         one + other
 

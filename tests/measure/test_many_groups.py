@@ -76,7 +76,7 @@ def test_quantiles_of_many_histograms_are_those_of_each() -> None:
 def test_shapes_of_many_tails_are_those_of_each() -> None:
     rng = np.random.default_rng(3)
     sizes = [0, 1, 24, 25, 25, 60, 225, 226, 226, 5000, 5000]
-    tails = [Tail.of(rng.standard_t(3, n), 512) for n in sizes] + [Tail.of(np.zeros(300), 512)]
+    tails = [Tail.of([rng.standard_t(3, n)], 512) for n in sizes] + [Tail.of([np.zeros(300)], 512)]
     for name in ("pareto_k", "pareto_k_error", "limit"):
         alone = [getattr(tail, name) for tail in tails]
         together = [None if math.isnan(value) else value for value in getattr(Tails(tails), name).tolist()]
@@ -117,8 +117,8 @@ def test_histograms_and_tails_of_groups_are_those_of_each_alone() -> None:
     values = rng.normal(size=int(lengths.sum())).round(1)
     ordered, sizes = by_group(values, lengths, group_of, 13)
     each = [values[np.repeat(group_of == group, lengths)] for group in range(13)]
-    assert Histograms.counting(ordered, sizes) == tuple(map(Histogram.counting, each))
-    assert Tails.of(ordered, sizes) == tuple(Tail.of(own, GROUP_SIZE) for own in each)
+    assert Histograms.counting(ordered, sizes) == tuple(Histogram.counting([own]) for own in each)
+    assert Tails.of(ordered, sizes) == tuple(Tail.of([own], GROUP_SIZE) for own in each)
 
 
 def test_of_more_than_2000_groups_quantiles_and_shapes_alone_are_null() -> None:

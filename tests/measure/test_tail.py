@@ -38,19 +38,19 @@ WITH_ARVIZ = pytest.mark.xdist_group("arviz")
 @pytest.mark.parametrize("n", [25, 60, 225, 226, 1000, 20_000])
 def test_shape_is_that_of_arviz(kind: str, n: int) -> None:
     values = log_weights(kind, n)
-    assert Tail.of(values, 16_384).pareto_k == pytest.approx(arviz_shape(values), abs=1e-9)
+    assert Tail.of([values], 16_384).pareto_k == pytest.approx(arviz_shape(values), abs=1e-9)
 
 
 @given(cuts=st.lists(st.integers(0, 3000), min_size=1, max_size=4), seed=st.integers(0, 99))
 def test_any_split_gives_the_same_shape(cuts: list[int], seed: int) -> None:
     values = log_weights("student", 3000, seed)
-    parts = [Tail.of(part, 512) for part in np.split(values, sorted(cuts))]
-    assert sum(parts[1:], start=parts[0]).pareto_k == Tail.of(values, 16_384).pareto_k
+    parts = [Tail.of([part], 512) for part in np.split(values, sorted(cuts))]
+    assert sum(parts[1:], start=parts[0]).pareto_k == Tail.of([values], 16_384).pareto_k
 
 
 def test_beyond_its_size_a_tail_uses_what_it_has() -> None:
     values = log_weights("normal", 40_000)
-    short, whole = Tail.of(values, 300).pareto_k, Tail.of(values, 16_384).pareto_k
+    short, whole = Tail.of([values], 300).pareto_k, Tail.of([values], 16_384).pareto_k
     assert short is not None
     assert short != whole
     assert short == pytest.approx(whole, abs=0.2)
@@ -62,7 +62,7 @@ def test_beyond_its_size_a_tail_uses_what_it_has() -> None:
     ids=["none", "one", "under_five", "equal", "quarter_at_cutoff"],
 )
 def test_tails_without_a_shape(values: list[float]) -> None:
-    assert Tail.of(np.array(values, np.float64), 2048).pareto_k is None
+    assert Tail.of([np.array(values, np.float64)], 2048).pareto_k is None
 
 
 @pytest.mark.parametrize(("n", "limit"), [(100, 0.5), (1000, 2 / 3), (10**6, 0.7), (99, None), (1, None), (0, None)])
@@ -107,6 +107,6 @@ def test_the_largest_of_many_are_those_of_sorting(order: str) -> None:
             values = np.round(values)
         case _:
             pass
-    np.testing.assert_array_equal(np.sort(largest(values, 2_048)), np.sort(values)[-2_048:])
-    halves = [Tail.of(half, 2_048) for half in np.split(values, [9_000])]
-    assert halves[0] + halves[1] == Tail.of(values, 2_048)
+    np.testing.assert_array_equal(np.sort(largest([values], 2_048)), np.sort(values)[-2_048:])
+    halves = [Tail.of([half], 2_048) for half in np.split(values, [9_000])]
+    assert halves[0] + halves[1] == Tail.of([values], 2_048)

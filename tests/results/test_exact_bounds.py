@@ -24,7 +24,7 @@ def distances(values: list[float], kept: int | None = None) -> Distances:
     """Of these units, of which so many of the largest are kept (None for no tail)."""
     array = np.array(values)
     counts = np.bincount(FLOAT_BITS.bins_of(array), minlength=FLOAT_BITS.n).astype(np.int64)
-    return Distances(Histogram.of_counts(counts), None if kept is None else Tail.of(array, kept))
+    return Distances(Histogram.of_counts(counts), None if kept is None else Tail.of([array], kept))
 
 
 def suggested(of_units: Distances, rejection: Rejection = GEOMETRIC) -> SuggestedBounds:
@@ -109,7 +109,7 @@ def test_the_bounds_suggested_for_a_rejection_keep_just_the_share_that_is_said(d
 
 
 def test_a_tail_knows_where_a_share_of_its_values_ends() -> None:
-    tail = Tail.of(np.array([5.0, 1.0, 3.0, 3.0, 2.0]), 3)  # keeps 5, 3, 3
+    tail = Tail.of([np.array([5.0, 1.0, 3.0, 3.0, 2.0])], 3)  # keeps 5, 3, 3
     at = {share: tail.boundary(share) for share in (0.4, 0.6, 0.8, 1.0)}
     assert at[0.4] is None
     assert [(b.value, b.beyond, b.n_inside, b.n) for b in at.values() if b] == [

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, Number, Scalar, computed
-from rlcorr_cli.records.forms import schema
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.records.structs import schema
 
 
 @dataclass(frozen=True)
