@@ -13,6 +13,7 @@ What a plan does to whole sequences then scales or drops these sums.  The names 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
 
