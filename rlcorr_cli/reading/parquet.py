@@ -26,8 +26,8 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, STEP_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step, and of what a footer says that its values take."""
-KEPT_MS = 60_000
-"""For how long Arrow keeps what it freed."""
+KEPT_MS = 4_000
+"""For how long Arrow keeps what it freed: longer takes more memory in a long run of `filter`."""
 SHARED_BYTES = 1 << 28
 """The most in one step of values that rows may share."""
 PEEKED_TOKENS = 1 << 17
