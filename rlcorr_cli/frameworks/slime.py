@@ -122,12 +122,13 @@ def _slime_config_notes(config: Config) -> tuple[str, ...]:
 
 def _slime_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on what the averages are over."""
+    of_samples = counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
     if not numbers.has(f"{ROLLOUT}.{EMPTY}"):
-        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+        return of_samples
     over = numbers.under(f"{ROLLOUT}.")
     rows, rollouts = int(numbers.sum("rows")), round(over.sequences + over.sum(EMPTY))
     if rollouts == rows:
-        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+        return of_samples
     empty = f", {round(over.sum(EMPTY)):,} of them without a valid token, which count as 0" if over.sum(EMPTY) else ""
     return (
         f"{rows:,} samples of {rollouts:,} rollouts (rollout_ids){empty}: every mis_* is a mean over rollouts, whose "

@@ -234,6 +234,10 @@ _ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of it
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
 
 
+_EMPTY_AS = "weight 0, ratio 1 and perplexity 1 in its means over sequences"
+"""What rows without a valid token count as."""
+
+
 def _verl_notes(plan: Plan) -> tuple[str, ...]:
     """What a user of a plan should know about verl."""
     notes = list(inverse_notes(plan))
@@ -267,7 +271,7 @@ def _verl_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
             f"On its dashboard {_ACTORS[plan.name]} overwrites kl, k3_kl, chi2_* and the *ppl* metrics with its own, "
             "taken of the current policy, per micro-batch and after rejection."
         )
-    remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
+    remarks += counted_empty(numbers, "verl", _EMPTY_AS)
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
     if zeroed and family_of(numbers, "applied.", True, 1.0).mean() == 0:
         remarks.append("Every token's weight is outside its bounds: verl stops there; its ESS is given as 0.")
@@ -349,9 +353,7 @@ VERL_MISMATCH = Framework(
     blocks=(("algorithm",), ("algorithm", "rollout_correction")),
     to_plan=_mismatch_plan,
     write=_mismatch_metrics,
-    remarks=lambda numbers, plan: counted_empty(
-        numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences"
-    ),
+    remarks=lambda numbers, plan: counted_empty(numbers, "verl", _EMPTY_AS),
 )
 
 
