@@ -178,7 +178,8 @@ class Comparison(Output):
         sort = by or self.sort
         if sort == "name":
             return tuple(sorted(self.whole.plans, key=lambda plan: plan.name))
-        return tuple(sorted(self.whole.plans, key=lambda plan: -(plan.values[sort] or 0.0)))
+        # Equals but for rounding stay in their order.
+        return tuple(sorted(self.whole.plans, key=lambda plan: -float(f"{plan.values[sort] or 0.0:.12g}")))
 
 
 @frozen(kw_only=True)

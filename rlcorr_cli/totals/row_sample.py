@@ -350,19 +350,21 @@ def _joined(parts: Sequence[tuple[RowSample, Ints]]) -> RowSample:
     """Some rows of each part, in their order: each value is copied once."""
     files = dict.fromkeys(file for part, _ in parts for file in zip(part.paths, part.units, strict=True))
     place, first = {file: i for i, file in enumerate(files)}, parts[0][0]
-    arrays: dict[str, list[Any]] = {name: [] for name in ARRAYS}
+    present = [name for name in ARRAYS if any(getattr(part, name) is not None for part, _ in parts)]
+    arrays: dict[str, list[Any]] = {name: [] for name in present}
     for part, at in parts:
         lengths = {"valid tokens": part.n_valid, "tokens": part.n_tokens, "bytes of names": part.n_name}
         pick = {of: picker(starts_of(n)[at], n[at]) for of, n in lengths.items()}
         pick["rows"] = lambda values, at=at: [values[at]]
-        for name, array in ARRAYS.items():
-            if (values := getattr(part, name)) is not None:
+        for name in present:
+            array, values = ARRAYS[name], getattr(part, name)
+            if values is not None:
                 arrays[name] += pick[array.of](values)
-            elif any(getattr(other, name) is not None for other, _ in parts):
+            else:
                 arrays[name].append(np.full(int(lengths[array.of][at].sum()), array.fill))
         files_of_part = np.array([place[file] for file in zip(part.paths, part.units, strict=True)], np.int64)
         arrays["files"][-1] = files_of_part[arrays["files"][-1]]
-    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in arrays.items() if values}
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in arrays.items()}
     return replace(
         first,
         **joined,

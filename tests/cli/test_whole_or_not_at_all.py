@@ -92,7 +92,7 @@ def test_a_kill_at_the_end_leaves_the_old_output_or_the_new_one(dump: str, tmp_p
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.jsonl", "out.jsonl.gz", "out.jsonl.zst", "out"])
 def test_a_full_disk_leaves_nothing_and_says_how_much_is_needed(name: str, dump: str, tmp_path: Path) -> None:
-    limit = 300_000
+    limit = 200_000
     done = subprocess.run(
         [forked_command(), "filter", dump, "--preset", "token_is", "-o", str(tmp_path / name)],
         capture_output=True,
