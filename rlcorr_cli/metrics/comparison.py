@@ -17,7 +17,7 @@ from rlcorr_cli.metrics.advantages import (
     variance_over_sequences,
 )
 from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
-from rlcorr_cli.metrics.metric import Metric, draws, evaluated
+from rlcorr_cli.metrics.metric import Metric, draws, evaluated, full_share, unit_ratio
 from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -135,11 +135,9 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=lambda totals: _shift_and_error(totals)[1],
         resampled=False,
     ),
-    Metric(
+    unit_ratio(
         name="length",
         formula="(sum f_i n_i / sum f_i) / mean n",
-        unit="ratio",
-        ideal=1.0,
         meaning="Whether the plan prefers long sequences (above 1) or short ones.",
         value=_length,
     ),
@@ -151,11 +149,9 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=lambda totals: totals.plan["k3"] / totals.plan["kept"],
         resampled=False,
     ),
-    Metric(
+    full_share(
         name="ess",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
-        unit="share",
-        ideal=1.0,
         meaning="The effective sample size of the plan's weights, before its rejections.",
         value=_ess,
     ),
