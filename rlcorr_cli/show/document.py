@@ -14,7 +14,8 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.show.inputs import HasChange, input_facts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.show.inputs import input_facts
 from rlcorr_cli.show.numbers import NOTHING, more, number
 from rlcorr_cli.show.stdout import clean
 
@@ -425,7 +426,7 @@ def json_text(value: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
 
 
 def what_was_read(
-    counts: Mapping[str, int], columns: Iterable[str], inputs: Sequence[HasChange], notes: Sequence[str]
+    counts: Mapping[str, int], columns: Iterable[str], inputs: Sequence[Input], notes: Sequence[str]
 ) -> list[Section]:
     """The sections that a document ends with: counts, columns and files, then notes."""
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]

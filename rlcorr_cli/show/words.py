@@ -341,9 +341,9 @@ def anomaly_notes(anomalies: Sequence[AnomalyFinding]) -> Iterator[Note]:
         yield BLANK
 
 
-def anomaly_cause(anomaly: AnomalyFinding, name: str = "") -> Cause:
-    """An anomaly of files in a file.  name: what it is called here, if not by its own name."""
-    sentence = f"{name or anomaly.name}: {clean(anomaly_sentence(anomaly))}"
+def anomaly_cause(anomaly: AnomalyFinding) -> Cause:
+    """An anomaly of files in a file."""
+    sentence = f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}"
     return Cause("fail" if anomaly.voids else "warn", sentence, anomaly.fix)
 
 
