@@ -15,7 +15,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, ColumnGap, Interval, LevelGap
 from rlcorr_cli.causes.features import Case, Rule
-from rlcorr_cli.causes.gap import SURPRISE_EDGES, TOKEN_SUMS, GapTotals, Levels
+from rlcorr_cli.causes.gap import SURPRISE_EDGES, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
@@ -46,7 +46,7 @@ class Attribution:
     @cached_property
     def deviation(self) -> float:
         """Of y within levels; along the line, where most levels have a single row."""
-        n, y, y2 = self.levels.rows.T
+        n, y, y2, *_ = self.levels.rows.T
         degrees = float(n.sum()) - int((n > 0).sum())
         within = float((y2 - ratios(y**2, n)).sum())
         if degrees >= n.sum() / 2 or self.values is None:
@@ -68,7 +68,7 @@ class Attribution:
     @cached_property
     def gaps(self) -> tuple[LevelGap, ...]:
         """Of each level, judged: how far its rows lie from all others', and whether it is hot."""
-        n, y, _ = self.levels.rows.T
+        n, y, *_ = self.levels.rows.T
         judged: list[LevelGap] = []
         plain = level_gaps(self.levels.keys, self.levels.gap, self.levels.surprise, self.totals)
         for i, gap in enumerate(plain):
@@ -84,7 +84,7 @@ class Attribution:
     @cached_property
     def trend(self) -> tuple[float, float] | None:
         """The factor by which |r| changes from the lowest value to the highest, and its z."""
-        n, y, _ = self.levels.rows.T
+        n, y, *_ = self.levels.rows.T
         if self.values is None or (n > 0).sum() < MIN_TREND_LEVELS:
             return None
         x, n, y = self.values[n > 0], n[n > 0], y[n > 0]
@@ -109,8 +109,7 @@ class Attribution:
 
     def excess(self) -> float:
         """Sum of l^2 that all levels above the lowest of a line hold above that one's per e^2."""
-        sums = dict(zip(TOKEN_SUMS, self.levels.tokens.sum(axis=1).T, strict=True))
-        l2, e2 = sums["l2"], sums["e2"]
+        *_, l2, e2 = self.levels.rows.T
         assert self.values is not None
         assert self.trend is not None
         hot = self.values != (self.values.min() if self.trend[0] > 1 else self.values.max())
@@ -148,18 +147,19 @@ def level_gaps(keys: Sequence[Any], groups: Floats, surprise: Floats, totals: Ga
     """Shares of each level. groups: f64[L, GROUPS, GAP_SUMS]; surprise: f64[L, N_SURPRISE], its tokens."""
     by_surprise = totals.surprise_gap.sum(axis=1)
     expected = surprise @ ratios(by_surprise[:, 1], by_surprise[:, 0])
-    whole = totals.surprise_gap.sum(axis=0)
+    # Of the levels themselves, so that a single one has a share of exactly 1.
+    whole, of_levels = groups.sum(axis=0), groups.sum(axis=1)
     n, q, k3 = whole.sum(axis=0)
     of_gap, of_k3 = (_share_intervals(groups[:, :, column], whole[:, [0, column]]) for column in (1, 2))
     return tuple(
         LevelGap(
             level=key,
             rows=0,
-            tokens=int(groups[i, :, 0].sum()),
-            token_share=ratio(float(groups[i, :, 0].sum()), n),
-            k3=ratio(float(groups[i, :, 2].sum()), k3),
+            tokens=int(of_levels[i, 0]),
+            token_share=ratio(float(of_levels[i, 0]), n),
+            k3=ratio(float(of_levels[i, 2]), k3),
             k3_interval=of_k3[i],
-            gap=ratio(float(groups[i, :, 1].sum()), q),
+            gap=ratio(float(of_levels[i, 1]), q),
             gap_interval=of_gap[i],
             expected=ratio(float(expected[i]), q),
         )

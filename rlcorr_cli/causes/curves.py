@@ -6,13 +6,15 @@ a = log p_train, b = log p_rollout, l = a - b, u and v their log-odds.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import sqrt
+from math import exp, sqrt
 
 import numpy as np
 
 from rlcorr_cli.causes.columns import trending_column
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, Parameter
 from rlcorr_cli.causes.features import OTHER_CORE, SURE, Case, Rule, Step
+from rlcorr_cli.causes.gap import CERTAIN_LEAST, CERTAIN_STEP
+from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import Line, ratio
 from rlcorr_cli.causes.of_tokens import SharedPrefixes, beyond_vocabulary, shared_prefixes
 from rlcorr_cli.causes.table import CAUSES
@@ -458,7 +460,7 @@ def _top_k(case: Case) -> CauseFinding | None:
     ):
         if not (excess.is_below(LOST, GAINED_ERRORS) and share_against < most_against):
             continue
-        is_any_cut = int(case.totals.certain[1][:SURE].sum()) < MIN_SURE
+        is_any_cut = _n_sure(case) < MIN_SURE
         kept = interval_text(excess.mean[1])
         found = _cause_of_curve(
             case,
@@ -472,6 +474,13 @@ def _top_k(case: Case) -> CauseFinding | None:
         )
         return replace(found, alternatives=(*_or_padding(case), *(("min_p", "top_p") if is_any_cut else ())))
     return None
+
+
+def _n_sure(case: Case) -> int:
+    """Tokens that training is sure of and the rollout's column has below 0, in rows that are not odd."""
+    sample, bound = case.sample, exp(CERTAIN_LEAST + CERTAIN_STEP * (SURE - 1))
+    even = np.repeat(np.isnan(gap_totals(sample).odd), sample.n_valid)
+    return int(((sample.scored < 0) & (sample.train > -bound) & even).sum())
 
 
 def _padded_vocabulary(case: Case) -> CauseFinding | None:

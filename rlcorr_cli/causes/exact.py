@@ -121,7 +121,7 @@ class Column:
 
     def sums(self, of_tokens: Flags | NDArray[Any]) -> NDArray[Any]:
         """The sum over each row."""
-        return np.bincount(self.rows, of_tokens, len(self.n))
+        return np.add.reduceat(of_tokens, starts_of(self.n), dtype=np.float64)
 
     def differ(self, hit: Flags) -> Flags:
         """Of each token, whether its row is hit (bool[R]) and the columns differ there by DIFFERENT nats a token."""
@@ -136,7 +136,7 @@ def floor(c: Column) -> Flags:
     is drawn V p times by chance; and other contexts give it other values of y.
     """
     low = c.x.min()
-    n = int((hit := c.x == low).sum())
+    n = np.count_nonzero(hit := c.x == low)
     if low > -1 or not 3 <= n < len(hit):
         return hit & False
     rest, y = np.sort(c.x[~hit]), c.y[hit]
@@ -174,11 +174,16 @@ def zeros(c: Column) -> Flags:
 def running(c: Column) -> Flags:
     """Rows in which values, or values times their number, never rise from token to token (from the end: never fall),
     by steps that go with the other column's log-probs."""
-    hit, last = np.zeros(len(c.n), np.bool_), c.y[c.before]
+    hit, last, heads = np.zeros(len(c.n), np.bool_), c.y[c.before], np.flatnonzero(c.places < MANY)
     # A running mean times its number is a total.
     for factor, y in ((1, c.y), (-1, last), (c.places + 1, c.y), (c.places - c.n[c.rows], last)):
-        steps, rounding = np.diff(c.x * factor, prepend=0) * (c.places > 0), c.precision * np.abs(factor)
-        if (never_rises := c.sums(steps > rounding) == 0).any():
+        for at in (heads, c.at):  # nearly every row rises at its head already
+            by = factor if isinstance(factor, int) else factor[at]
+            steps, rounding = np.diff(c.x[at] * by, prepend=0) * (c.places[at] > 0), c.precision[at] * np.abs(by)
+            never_rises = (np.bincount(c.rows[at], steps > rounding, len(c.n)) == 0) & (c.n > LONG)
+            if not never_rises.any():
+                break
+        else:
             falls = c.sums((steps < -rounding) & (c.x != c.x[c.before]))
             of_rows = never_rises & (falls >= (LONG if isinstance(factor, int) else MANY))
             at = of_rows[c.rows] & (c.places > 0)
@@ -210,15 +215,18 @@ def tied(c: Column, one: Ints, two: Ints, least: float) -> Flags:
     tie.  A token paired with itself does not count, nor the smallest value, which `floor` judges."""
     known = (one != c.at) & (two != c.at) & (c.x < UNSURE) & (c.x > c.x.min())
     same = known & (np.abs(c.x - (c.x[one] + c.x[two]) / 2) <= c.precision)
-    n_of_each = np.unique(c.x[known], return_counts=True)[1]
-    by_chance = (n_of_each**2).sum() / max(known.sum(), 1)  # much where a policy knows few contexts
-    enough = known.sum() >= ENOUGH and same.sum() >= max(least * known.sum(), 4 * by_chance)
-    enough = enough and correlation(c.x[same], c.y[same]) < AGREE
+    n, n_same = int(known.sum()), int(same.sum())
+    if n < ENOUGH or n_same < least * n:
+        return same & False
+    by_chance = (np.unique(c.x[known], return_counts=True)[1] ** 2).sum() / n  # much where a policy knows few contexts
+    enough = n_same >= 4 * by_chance and correlation(c.x[same], c.y[same]) < AGREE
     return same & (enough and np.abs(c.y - (c.y[one] + c.y[two]) / 2)[same].mean() > DIFFERENT)
 
 
 def by_id(c: Column) -> Flags:
     """One value for each token id."""
+    if c.sample.token_ids is None:
+        return np.zeros(len(c.x), np.bool_)
     _, first, of_token = np.unique(c.ids, return_index=True, return_inverse=True)
     return tied(c, first[of_token], first[of_token], 0.98)
 
@@ -319,7 +327,7 @@ def exact_facts(sample: RowSample) -> tuple[AnomalyFinding, ...]:
         name, _, test, _ = fact
         of_tokens = name in (FLOOR, ZEROS)
         for c in every if of_tokens else () if found else begun:
-            if name not in found and (hit := test(c)).sum() >= (3 if of_tokens else MANY):
+            if name not in found and np.count_nonzero(hit := test(c)) >= (3 if of_tokens else MANY):
                 found[name] = _finding(c, hit, fact)
                 every = every if of_tokens else [other for other in every if other.name != c.name]
     return tuple(found.values())
@@ -418,7 +426,7 @@ def impossible_ratio(sample: RowSample) -> Impossible | None:
     lengths, rows = sample.n_valid, gap_totals(sample)
     # A grid rounds sure tokens to one side, to 0.
     rounding = math.expm1(first_step(sample.rollout) + first_step(sample.train))
-    if not len(lengths) or abs(rows.rho_minus_1.sum() / lengths.sum()) < max(LEAST_EXCESS, rounding):
+    if not len(lengths) or abs(rows.ratios[0].sum() / lengths.sum()) < max(LEAST_EXCESS, rounding):
         return None
     if DistinctKeys.of(rows.keys, FEWEST_SEQUENCES).exact:
         return None
@@ -426,7 +434,7 @@ def impossible_ratio(sample: RowSample) -> Impossible | None:
     rollouts = np.where(lengths < bootstrap.TELLING_TOKENS, rows.keys, rollout_keys(sample.rollout, lengths))
     buckets = (rollouts % np.uint64(BUCKETS)).astype(np.int64)
     # rho^2 - 1 = (rho - 1)^2 + 2 (rho - 1)
-    of_rows = (lengths, rows.rho_minus_1, rows.square + 2 * rows.rho_minus_1)
+    of_rows = (lengths, rows.ratios[0], rows.ratios[1] + 2 * rows.ratios[0])
     n, by_bucket, squares = (np.bincount(buckets, each, BUCKETS).astype(np.float64) for each in of_rows)
     mean = _mean(n, by_bucket, 1.0)
     shape = limit = None

@@ -5,7 +5,7 @@ what a curve or a straight line explains of the gap, whether the means of e^l an
 A Step is what a truncated rollout leaves.  `listed_features` has all of them by name, for the JSON form.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import exp, expm1, gamma, inf, log, sqrt
@@ -14,7 +14,7 @@ import numpy as np
 
 from rlcorr_cli.causes import gap
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval
-from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, TOKEN_SUMS, GapTotals
+from rlcorr_cli.causes.gap import BODY, FIELDS, LINES, N_SURPRISE, ODD, PARTS, PLACE_SUMS, GapTotals
 from rlcorr_cli.causes.gap_sums import TokenGaps, gap_totals
 from rlcorr_cli.causes.numbers import Line, first_step, jackknife, line_of, ratio, ratios, weighted_quantile
 from rlcorr_cli.causes.of_tokens import ByToken, Repetition, by_token, repetition
@@ -358,9 +358,9 @@ def features_of(totals: GapTotals) -> Features:
     means, squares = totals.odd[1:].reshape(2, 2).T / n_odd
     above = (means - 1) / np.sqrt(np.maximum(1e-12, squares - means**2) / n_odd)
     odd_belong = bool(above.min() < UNPAIRED_ERRORS)
-    chosen = [ODD, BODY] if odd_belong else [BODY]
-    fields = [FIELDS.index("odd"), FIELDS.index("body")] if odd_belong else [FIELDS.index("body")]
-    body, of_all = dict(zip(TOKEN_SUMS, totals.tokens[chosen].sum(axis=0).T, strict=True)), totals.sums()
+    named = FIELDS if odd_belong else ("body",)
+    fields, parts = ([each.index(name) for name in named] for each in (FIELDS, PARTS))
+    body, of_all = totals.sums(*named), totals.sums()
     every = {name: float(column.sum()) for name, column in of_all.items()}
     spread = spread_of(totals.spread[fields].sum(axis=0))
     noise2 = 0.0 if spread is None else spread.noise**2
@@ -386,14 +386,14 @@ def features_of(totals: GapTotals) -> Features:
         **{name: 1.0 if spread is None else getattr(spread, name) for name in ("over_noise", "fan", "tail")},
         forward=Excess.of(means[:, [0, 1]]),
         inverse=Excess.of(means[:, [0, 2]]),
-        positive=ratio(float(body["n_positive"].sum()), n_body),
+        positive=ratio(float(totals.places[parts, PLACE_SUMS.index("n_positive")].sum()), n_body),
         unevenness=sqrt(max(0.0, ratio(n_body * float(body["l2"].sum()), float(body["l"].sum()) ** 2, inf) - 1)),
         lines={name: line_of(lines[:, i], on_train=name[0] == "v") for i, name in enumerate(LINES)},
         lean=_lean(totals.rows),
     )
 
 
-def curve_of(body: dict[str, Floats]) -> float:
+def curve_of(body: Mapping[str, Floats]) -> float:
     """Sum of n mu^2 - sigma^2 over bins of u with n > 1 (mean and variance of l), over the sum of l^2.
 
     A bin's n mu^2 is sigma^2 on average where its true mean is 0, which the difference takes away.

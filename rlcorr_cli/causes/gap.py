@@ -28,6 +28,8 @@ next three; the row's second to fourth; elsewhere."""
 ODD, BODY = PARTS.index("odd"), PARTS.index("body")
 FIELDS = ("odd", "body")
 """Parts of which more is kept."""
+KINDS = (*FIELDS, "apart")
+"""Kinds of tokens: of odd rows, of the bodies of others, and of all their other parts."""
 LOGP_RANGE = (-60.0, -1e-5)
 X_RANGE = (float(np.log(1e-6)), float(np.log(60)))
 FARTHEST = 9.0
@@ -40,23 +42,17 @@ SURPRISE_EDGES = (
 N_SURPRISE = len(SURPRISE_EDGES) + 2
 BELOW, ABOVE, CERTAIN = range(len(SURPRISE_EDGES) - 1, N_SURPRISE)
 """The bins of u below all edges, above them, and of b = 0 exactly."""
-TOKEN_SUMS = (
-    *("n", "l", "l2", "k3", "rho_minus_1", "inverse_minus_1", "e2", "n_positive", "n_differing"),
-    *("n_inside", "u", "d", "u2", "ud", "d2"),
-    *("n_graded", "x", "x2"),
-)
-"""Sums over tokens: of all (rho and its inverse from l held to +-20), of those inside, of graded ones."""
+TOKEN_SUMS = ("n", "n_inside", "l", "l2", "k3", "e2", "u", "d", "u2", "ud", "d2")
+"""Sums over tokens by bin of u: of all, and, of u and d, of those inside."""
 SPREAD_LEAST, SPREAD_FACTOR, SPREAD_STEPS = 1e-3, 1.15, 72
 """Bins of d: |d| below the least stands for 0 (the middle bin), then this many a side, each wider by the factor."""
 N_SPREAD = 2 * SPREAD_STEPS + 1
 INDEX_EDGES = (0, 1, 2, 3, *sorted({f * 2**k for k in range(1, 22) for f in (2, 3)}))
 """Bins of the place in the row: 0 1 2 3 4 6 8 12 16 24 ..., the last open."""
-PLACE_SUMS = ("n", "l2", "k3", "n_graded", "x", "x2", "n_far")
-"""Sums over tokens of a place; far: |l| > ln 2."""
+PLACE_SUMS = ("n", "l2", "k3", "n_graded", "x", "x2", "n_far", "n_positive", "n_certain")
+"""Sums over tokens of a place, x and x2 of graded ones; far: |l| > ln 2; positive: l > 0; certain: b = 0."""
 CERTAIN_LEAST, CERTAIN_STEP, N_CERTAIN = float(np.log(1e-3)), 0.02, 560
 """Bins of ln(-a), the first for all that is smaller, the last open."""
-GRID_SUMS = ("n", "bf16", "fp16", "decimals_2", "decimals_3", "decimals_4", "step2_bf16", "step2_fp16")
-"""Of a column's values other than 0: how many, how many lie on a grid, and the sums of step^2 / 12."""
 ROW_SUMS = (
     *("rows", "positive", "differing", "positive2_by_differing"),
     *("n", "a", "a2", "s", "t", "s2", "t2", "st", "as", "at"),
@@ -66,8 +62,10 @@ advantage A (else reward), s = P / sqrt(V) and t = sqrt(V)."""
 SIZE_LEAST, SIZE_STEP, N_SIZES = -14.0, 0.125, 146
 SIZE_SUMS = ("rows", "tokens", "l2", "e2")
 """Of rows by y, the mean x of all their graded tokens: bins of y, and what is added up in each."""
-LEVEL_SUMS = ("rows", "y", "y2")
-"""Of a level's rows that are not odd and have a y."""
+LEVEL_SUMS = ("rows", "y", "y2", "l2", "e2")
+"""Of a level's rows that are not odd: of those that have a y, and over the tokens of all."""
+MOMENTS = ("held_rho_minus_1", "held_inverse_minus_1")
+"""Sums of rho - 1 and of its inverse - 1, of l held to +-20."""
 GAP_SUMS = ("n", "l2", "k3")
 """Of all tokens, whatever their part."""
 TURNS = 16
@@ -93,14 +91,12 @@ MOST_LEVELS = 256
 class Levels:
     """Sums by the levels of one column.
 
-    keys: L levels.  rows: f64[L, LEVEL_SUMS].  tokens: f64[L, N_SURPRISE, TOKEN_SUMS], of all tokens of rows not odd.
-    gap: f64[L, GROUPS, GAP_SUMS], by the jackknife's groups.  surprise: f64[L, N_SURPRISE], all tokens.  A column of
-    more than MOST_LEVELS has none, and is `too_many`.
+    keys: L levels.  rows: f64[L, LEVEL_SUMS].  gap: f64[L, GROUPS, GAP_SUMS], by the jackknife's groups.  surprise:
+    f64[L, N_SURPRISE], all tokens.  A column of more than MOST_LEVELS has none, and is `too_many`.
     """
 
     keys: tuple[Any, ...]
     rows: Floats
-    tokens: Floats
     gap: Floats
     surprise: Floats
     too_many: bool = False
@@ -108,26 +104,20 @@ class Levels:
     @classmethod
     def none(cls, *, too_many: bool = False) -> "Levels":
         """No level."""
-        rows, tokens, gap, surprise = (np.zeros((0, *shape)) for shape in LEVEL_SHAPES.values())
-        return cls(keys=(), rows=rows, tokens=tokens, gap=gap, surprise=surprise, too_many=too_many)
-
-    @property
-    def tables(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """The arrays, in the order of LEVEL_SHAPES."""
-        return self.rows, self.tokens, self.gap, self.surprise
+        empty: dict[str, Any] = {name: np.zeros((0, *shape)) for name, shape in LEVEL_SHAPES.items()}
+        return cls(keys=(), **empty, too_many=too_many)
 
     def __add__(self, other: "Levels") -> "Levels":
         keys = sorted({*self.keys, *other.keys}, key=order_of_keys)
         if self.too_many or other.too_many or len(keys) > MOST_LEVELS:
             return Levels.none(too_many=True)
         place = {key: i for i, key in enumerate(keys)}
-        tables = [np.zeros((len(keys), *shape)) for shape in LEVEL_SHAPES.values()]
+        tables: dict[str, Any] = {name: np.zeros((len(keys), *shape)) for name, shape in LEVEL_SHAPES.items()}
         for levels in (self, other):
             at = [place[key] for key in levels.keys]
-            for table, part in zip(tables, levels.tables, strict=True):
-                table[at] += part
-        rows, tokens, gap, surprise = tables
-        return Levels(keys=tuple(keys), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
+            for name, table in tables.items():
+                table[at] += getattr(levels, name)
+        return Levels(keys=tuple(keys), **tables)
 
 
 def order_of_keys(key: Any) -> tuple[str, Any]:
@@ -136,12 +126,7 @@ def order_of_keys(key: Any) -> tuple[str, Any]:
     return ("", key) if is_number else (type(key).__name__, str(key))
 
 
-LEVEL_SHAPES: Mapping[str, tuple[int, ...]] = {
-    "rows": (len(LEVEL_SUMS),),
-    "tokens": (N_SURPRISE, len(TOKEN_SUMS)),
-    "gap": (GROUPS, len(GAP_SUMS)),
-    "surprise": (N_SURPRISE,),
-}
+LEVEL_SHAPES = {"rows": (len(LEVEL_SUMS),), "gap": (GROUPS, len(GAP_SUMS)), "surprise": (N_SURPRISE,)}
 
 
 @frozen(kw_only=True, eq=False)
@@ -167,22 +152,22 @@ class Vocabulary:
 class GapTotals:
     """See the module; each array's last axis is named by the table that its comment names.
 
-    n_rows, n_odd: rows with a token, and odd ones.  tokens: f64[PARTS, N_SURPRISE, TOKEN_SUMS].  spread: f64[FIELDS,
+    n_rows, n_odd: rows with a token, and odd ones.  tokens: f64[KINDS, N_SURPRISE, TOKEN_SUMS].  spread: f64[FIELDS,
     N_SURPRISE, N_SPREAD], counts.  places: f64[PARTS, PLACE_SUMS], and indexes: f64[INDEX_EDGES, PLACE_SUMS] of body
     tokens by their place in the row.  turns: f64[TURNS, GROUPS, GAP_SUMS] and turns_surprise: f64[TURNS, N_SURPRISE],
     all tokens by the run of the mask that they stand in.  surprise_gap: f64[N_SURPRISE, GROUPS, GAP_SUMS], all tokens.
     certain: f64[2, N_CERTAIN], counts of tokens of rows not odd by ln(-a), for b = 0 and b < 0.  largest_unsure: the
-    largest b < 0 of these, -inf without one.  firsts: f64[FIRST_BUCKETS, 2], first tokens by prompt, and those of them
-    that are off by more than a factor of 2.  grids: f64[2, GRID_SUMS], of the rollout's and the training column.  rows:
-    f64[ROW_SUMS].  sizes: f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.
-    vocabulary: None without token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
+    largest b < 0 of these, -inf without one; both only where some token has b = 0.  firsts: f64[FIRST_BUCKETS, 2],
+    first tokens by prompt, and those of them that are off by more than a factor of 2.  rows: f64[ROW_SUMS].  sizes:
+    f64[N_SIZES, SIZE_SUMS].  columns: by name, `length` (octaves, as floor log2) among them.  vocabulary: None without
+    token ids.  moments: f64[FIELDS, GROUPS, 2], sums of rho - 1 and its inverse - 1;
     curves: f64[FIELDS, GROUPS, N_SURPRISE, 3], n, l, l2; lines: f64[FIELDS, GROUPS, LINES, LINE_SUMS].  odd:
     f64[ODD_SUMS].
     """
 
     n_rows: int = 0
     n_odd: int = 0
-    tokens: Floats = field(default_factory=partial(np.zeros, (len(PARTS), N_SURPRISE, len(TOKEN_SUMS))))
+    tokens: Floats = field(default_factory=partial(np.zeros, (len(KINDS), N_SURPRISE, len(TOKEN_SUMS))))
     spread: Floats = field(default_factory=partial(np.zeros, (len(FIELDS), N_SURPRISE, N_SPREAD)))
     places: Floats = field(default_factory=partial(np.zeros, (len(PARTS), len(PLACE_SUMS))))
     indexes: Floats = field(default_factory=partial(np.zeros, (len(INDEX_EDGES), len(PLACE_SUMS))))
@@ -192,7 +177,6 @@ class GapTotals:
     certain: Floats = field(default_factory=partial(np.zeros, (2, N_CERTAIN)))
     largest_unsure: float = float("-inf")
     firsts: Floats = field(default_factory=partial(np.zeros, (FIRST_BUCKETS, 2)))
-    grids: Floats = field(default_factory=partial(np.zeros, (2, len(GRID_SUMS))))
     rows: Floats = field(default_factory=partial(np.zeros, (len(ROW_SUMS),)))
     sizes: Floats = field(default_factory=partial(np.zeros, (N_SIZES, len(SIZE_SUMS))))
     columns: Mapping[str, Levels] = field(default_factory=dict[str, Levels])
@@ -217,15 +201,10 @@ class GapTotals:
             vocabulary=sum(vocabularies[1:], vocabularies[0]) if vocabularies else None,
         )
 
-    def sums(self, *parts: str) -> Mapping[str, Floats]:
-        """TOKEN_SUMS by name over some parts (all without a name), by bin of u: f64[N_SURPRISE] each."""
-        table = self.tokens[[PARTS.index(part) for part in parts or PARTS]].sum(axis=0)
+    def sums(self, *kinds: str) -> Mapping[str, Floats]:
+        """TOKEN_SUMS by name over some kinds (all without a name), by bin of u: f64[N_SURPRISE] each."""
+        table = self.tokens[[KINDS.index(kind) for kind in kinds or KINDS]].sum(axis=0)
         return dict(zip(TOKEN_SUMS, table.T, strict=True))
-
-    @property
-    def gap(self) -> float:
-        """Q, the sum of l^2 over all tokens."""
-        return float(self.tokens[:, :, TOKEN_SUMS.index("l2")].sum())
 
 
 _APART = frozenset({"largest_unsure", "columns", "vocabulary"})

@@ -17,7 +17,7 @@ from math import inf, sqrt
 from rlcorr_cli.causes import columns, curves, positions, rows, weights
 from rlcorr_cli.causes.diagnosis import CLEAN, TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Gap, NotLookedFor
 from rlcorr_cli.causes.features import OTHER_CORE, SITS_ON, Case, Context, Rule, listed_features
-from rlcorr_cli.causes.gap import BODY, ODD, PARTS, TOKEN_SUMS
+from rlcorr_cli.causes.gap import BODY, ODD, PARTS, PLACE_SUMS
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.table import CAUSES, LEAST, Cause, Family
 from rlcorr_cli.causes.weights import CLEAN_CORE, VERDICT_SHARE
@@ -226,7 +226,7 @@ def _side_by_side(case: Case, causes: list[CauseFinding]) -> list[CauseFinding]:
     """The causes with shares that add to 1 at most, in the order in which they are taken: by rank, because what says
     more comes before what says less, and of equals the larger first.  A penalty is measured at equal surprise, so on
     what a curve leaves."""
-    gap = case.totals.tokens[:, :, TOKEN_SUMS.index("l2")].sum(axis=1)
+    gap = case.totals.places[:, PLACE_SUMS.index("l2")]
     whole = {part: case.features.share(float(of_part)) for part, of_part in zip(PARTS, gap, strict=True)}
     body = (PARTS[ODD], PARTS[BODY]) if case.features.odd_belong else (PARTS[BODY],)
     left, taken = dict(whole), list[CauseFinding]()

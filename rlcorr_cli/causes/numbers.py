@@ -135,6 +135,8 @@ def _moments(sums: Floats) -> tuple[float, float, float]:
     return var_x, max(0.0, var_d), float(sums[XD]) / n - float(sums[X]) * float(sums[D]) / n**2
 
 
+NO_LOGP = 1e30
+"""Farther from 0 than any log-prob."""
 NEAR_STEPS, FEWEST, MOST, TIES = 4, 3, 16, 4
 """A column is on a grid near 0 where its values within NEAR_STEPS times the first one are of so few levels, fewest and
 most, with so many tokens at each, and the second one lies half as far from the first as that from 0, or farther."""
@@ -147,7 +149,7 @@ def first_step(log_probs: Floats) -> float:
     in these: what lies nearer to 0 was rounded to 0.  Log-probs that were rounded to bf16 themselves have smaller steps
     the nearer they are to 0.
     """
-    below = log_probs[log_probs < 0]
+    below = log_probs - (log_probs >= 0) * log_probs.dtype.type(NO_LOGP)  # which is faster than to pick them
     levels, n = np.unique(below[below >= NEAR_STEPS * below.max(initial=-np.inf)], return_counts=True)
     if not FEWEST <= len(levels) <= MOST or n.mean() < TIES or levels[-2] > 1.499 * levels[-1]:
         return 0.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlcorr_cli.causes.diagnosis import CauseFinding, Interval, PlaceGap
 from rlcorr_cli.causes.features import SITS_ON, Case, Rule
-from rlcorr_cli.causes.gap import CERTAIN, INDEX_EDGES, PLACE_SUMS, GapTotals
+from rlcorr_cli.causes.gap import INDEX_EDGES, PLACE_SUMS, GapTotals
 from rlcorr_cli.causes.numbers import ratio, ratios, typical
 from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import figures, percent
@@ -102,10 +102,11 @@ def _is_larger(case: Case, cause: str, here: Mapping[str, float], body: Mapping[
 
 def _certain(case: Case, parts: tuple[str, ...]) -> list[str]:
     """What tokens of log-prob 0 say: nobody sampled them."""
-    n, body = (case.totals.sums(*names)["n"] for names in (parts, ("body",)))
-    if n[CERTAIN] < CERTAIN_TIMES * n.sum() * ratio(float(body[CERTAIN]), float(body.sum())) or n[CERTAIN] < MIN_FAR:
+    here, body = case.tokens_at(*parts), case.tokens_at("body")
+    n = here["n_certain"]
+    if n < max(MIN_FAR, CERTAIN_TIMES * here["n"] * ratio(body["n_certain"], body["n"])):
         return []
-    return [f"{case.context.rollout} is exactly 0 on {int(n[CERTAIN]):,} of them, as where a framework appended them."]
+    return [f"{case.context.rollout} is exactly 0 on {int(n):,} of them, as where a framework appended them."]
 
 
 def poisson_tail(count: int, mean: float) -> float:

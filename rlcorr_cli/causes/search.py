@@ -116,7 +116,7 @@ def parted(
 def _part_diagnosis(part: RowSample, context: Context, place: PlaceOfGap | None, *, is_last: bool) -> Diagnosis:
     """The diagnosis of one part of a place, or of what faults leave, which is parted again where another column stands
     apart in it."""
-    inner = None if is_last else place_of(part)
+    inner = None if is_last else place_of(part, gap_totals(part))
     found = diagnose(part, context, inner, is_part=True)
     if inner is None or found.verdict == TOO_FEW or (place is not None and inner.column == place.column):
         return found
@@ -333,11 +333,11 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
-    totals, context = gap_totals(sample).totals, Context(*sample.columns, clean)
-    place, units = place_of(sample), sample
-    gaps = [(turn.gap, turn.expected) for turn in turn_gaps(totals)]
-    if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in gaps):
-        of_turns = place_of(by_turn := sample.by_turn)
+    gaps, context = gap_totals(sample), Context(*sample.columns, clean)
+    totals, place, units = gaps.totals, place_of(sample, gaps), sample
+    of_turns = [(turn.gap, turn.expected) for turn in turn_gaps(totals)]
+    if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in of_turns):
+        of_turns = place_of(by_turn := sample.by_turn, gaps.turns)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
     diagnosis = diagnose(sample, context, place)
     if exact := exact_facts(sample):  # other causes would be of these values

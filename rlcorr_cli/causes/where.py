@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
-from rlcorr_cli.causes.gap_sums import gap_totals
+from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
@@ -111,9 +111,10 @@ class PlaceOfGap:
         return self.levels[0] if self.levels[0] != self.every[0] else None
 
 
-def place_of(sample: RowSample) -> PlaceOfGap | None:
-    """The place that holds most of the gap above what its tokens give; of those that hold as much, the smallest."""
-    columns, rows = {**looked_at(sample)}, _Rows.of(sample)
+def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
+    """The place that holds most of the gap above what its tokens give; of those that hold as much, the smallest.  gaps:
+    of the sample's rows."""
+    columns, rows = {**looked_at(sample)}, _Rows(sample=sample, gaps=gaps, scores=np.stack([gaps.far, gaps.rms]))
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
     tried = {
@@ -234,27 +235,23 @@ class _Rows:
     """Of R rows of a sample: scores, f64[2, R], y and ln of the root mean square, NaN where a row has none."""
 
     sample: RowSample
+    gaps: RowGaps
     scores: Floats
-
-    @classmethod
-    def of(cls, sample: RowSample) -> "_Rows":
-        sums = gap_totals(sample)
-        return cls(sample=sample, scores=np.stack([sums.far, sums.rms]))
 
     def within(self, column: ColumnOfKeys | None) -> "_Rows":
         """The same with scores beside the mean of their level."""
         if column is None:
             return self
         scores = np.stack([score - _means(score, column)[0][column.codes] for score in self.scores])
-        return _Rows(sample=self.sample, scores=scores)
+        return replace(self, scores=scores)
 
     def share(self, at: Flags) -> float:
         """Of the gap, what some rows hold above the others' l^2 per e^2."""
-        sums = gap_totals(self.sample)
+        gaps = self.gaps
         (l2_in, e2_in), (l2_out, e2_out) = (
-            (float(np.nansum(sums.l2[rows])), float(np.nansum(sums.e2[rows]))) for rows in (at, ~at)
+            (float(np.nansum(gaps.l2[rows])), float(np.nansum(gaps.e2[rows]))) for rows in (at, ~at)
         )
-        gap = float(sums.totals.sums()["l2"].sum())
+        gap = float(np.nansum(gaps.l2) + np.nansum(gaps.odd))
         return min(1.0, max(0.0, ratio(l2_in - e2_in * ratio(l2_out, e2_out), gap)))
 
 

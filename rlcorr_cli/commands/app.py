@@ -209,7 +209,7 @@ def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
         if options:
             from rlcorr_cli.commands.typed import typed
 
-            run = typed(name, function(name))
+            run = typed(function(name))
         app.command(name, cls=Command, help=said, short_help=said, epilog="\n".join(("Examples:", *examples(name))))(
             run
         )

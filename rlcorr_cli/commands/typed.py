@@ -180,7 +180,7 @@ def _added(*, json: Json = False, quiet: Quiet = False, debug: Debug = False) ->
     fail before a command begins."""
 
 
-def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
+def typed(run: Callable[..., Any]) -> Callable[..., int]:
     """A command as typer is to see it, with an option for each parameter.  run: its function."""
     results, every = results_of(run), options_of(run)
     printers = {name: PRINTERS.get(name, print_any) for name in results}
@@ -203,7 +203,7 @@ def typed(command: str, run: Callable[..., Any]) -> Callable[..., int]:
             from rlcorr_cli.reading.parquet import use_jemalloc
 
             keep_freed_memory()
-            use_jemalloc(return_memory=command == "filter")
+            use_jemalloc()
         try:
             result = run(*positional, **named)
         except DataError:

@@ -11,6 +11,7 @@ NumPy's.  `spread` goes the other way: a row's number to each of its tokens.
 """
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -100,7 +101,10 @@ def host(values: Array) -> NDArray[Any]:
 
 def product(values: Array, factors: Array) -> Array:
     """values times factors; 0 where either is, be the other beyond float64."""
-    return namespace(values).where((values == 0) | (factors == 0), 0.0, values * factors)
+    products = values * factors
+    if math.isfinite(products.sum()):
+        return products
+    return namespace(values).where((values == 0) | (factors == 0), 0.0, products)
 
 
 def as_floats(values: Array) -> Array:

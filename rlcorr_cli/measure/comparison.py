@@ -1,31 +1,32 @@
 """Many plans on one batch: what each leaves of it, as rows of one number per sequence.
 
-Work on tokens is done once for every distinct set of token-scope records; what a plan does to whole sequences then only
-scales or drops per-sequence sums that all plans share.  The names of the numbers are in `totals/comparison.py`.
+Plans differ on few tokens: one that caps weights at 2 from the raw weights, one that rejects tokens from no correction.
+So tokens whose log-ratio is near 0 are summed once for all plans, block by block: with weight 1, and with their raw
+weights.  The others, the far ones, are set aside (`Comparing.rows`).  Once for the batch each distinct set of records
+of tokens is applied to these few, and their sums are added to those of the near ones (`ComparedPlans.columns`).  Only a
+set that does not leave near tokens alone is applied to every token of a block.
 
-Plans differ from their neighbours on few tokens: one that caps weights at 2 from the raw weights, one that rejects
-tokens from no correction.  So sums over tokens are taken once of a baseline, and each plan adds its differences from
-it, token by token; where these are many, it is summed afresh.  The baselines are bounded (NEAR_WEIGHT), because what is
-added and taken away again costs the digits of what is left.
+What a plan does to whole sequences then scales or drops these sums.  The names of the numbers are in
+`totals/comparison.py`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Array, as_floats, host, product
+from rlcorr_cli.measure.arrays import Array, Segments, as_floats, host, namespace, product
 from rlcorr_cli.measure.correct import keeps, pair, weigh
 from rlcorr_cli.measure.quantities import Columns
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.advantages import PREFIX
 from rlcorr_cli.plans.plan import Budget, Plan, Rejection, Weighting
 from rlcorr_cli.reading.batch import Batch
-from rlcorr_cli.totals.comparison import DEGREES, LOGS, PARTS, plan_name, reference_name
-from rlcorr_cli.totals.flat import Floats
+from rlcorr_cli.totals.comparison import DEGREES, LOGS, MASS, PARTS, plan_name, reference_name
+from rlcorr_cli.totals.flat import Floats, offsets_of
 
 
 def advantage_columns(advantages: Floats, log_ratio_sum: Floats) -> Columns:
@@ -48,8 +49,7 @@ def weighted_advantages(advantage: Floats, log_ratio_sum: Floats) -> Columns:
 def advantage_parts(advantage: Floats) -> dict[str, Floats]:
     """Logs of 1, A+, A- and A^2, by what their names end in; -inf of 0."""
     parts = np.ones(len(advantage)), np.maximum(advantage, 0.0), np.maximum(-advantage, 0.0), advantage**2
-    with np.errstate(divide="ignore"):
-        return {name: np.log(values) for name, values in zip(PARTS, parts, strict=True)}
+    return {name: np.log(values) for name, values in zip(PARTS, parts, strict=True)}
 
 
 def mean_advantages(batch: Batch, tokens: Tokens) -> Floats:
@@ -61,77 +61,121 @@ def mean_advantages(batch: Batch, tokens: Tokens) -> Floats:
     return np.full(tokens.rows.n_rows, np.nan)
 
 
-NEAR_WEIGHT = 8.0
-"""The largest weight of a baseline."""
-FEW = 8
-"""A plan is summed by its differences where they are at most one token in so many."""
+NEAR = 0.09
+"""Tokens whose log-ratio is at most so far from 0 are near; few plans take them or bound their weights."""
+_TRIED = np.array([-NEAR, 0.0, NEAR])
+"""A record that spares these log-ratios spares what lies between them, too."""
 
 RATIO_LIMIT = 340.0
 """e^340 and its square are numbers that float64 holds."""
 
-Key = tuple[object, ...]
+Rule = Rejection | Budget
+Key = frozenset[object]
+TokenSums = Floats
+"""Sums over the tokens of each sequence, f64[B, 7]: of f > 0, k3 there, f, f^2, A^2 f q, A^2 f^2 q, |A f|."""
 Tables = dict[str, Floats]
 """Name -> one row per plan, f64[P, B]."""
 
 
-@frozen(kw_only=True)
-class TokenSums:
-    """Sums over each sequence's tokens of one f, f64[B]: of f > 0, k3 there, f, A^2 f q, A^2 f^2 q, |A f|."""
+@frozen(kw_only=True, eq=False)
+class Records:
+    """What a plan applies to tokens, or to sequences: its weights, if they are of these, and its rules."""
 
-    kept: Floats
-    k3: Floats
-    f: Floats
-    score: Floats
-    score_squared: Floats
-    mass: Floats
+    plan: Plan
+    weighting: Weighting | None = None
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What their verdict depends on; names, batch means and the order of rules change nothing."""
+        limit, on, weighting = self.plan.log_ratio_limit, self.plan.limit_on, self.weighting
+        weights = () if weighting is None else ((replace(weighting, normalize="none"), limit, on == "first"),)
+        rules = (rule if isinstance(rule, Budget) else replace(rule, name="rule") for rule in self.rules)
+        return frozenset((*weights, *((rule, limit, on) for rule in rules)))
+
+    @property
+    def leaves_near(self) -> bool:
+        """Whether each token near 0 keeps its raw weight, or 1 without weights, whatever else is known of it."""
+        weighting, records = self.weighting, [each for each in (self.weighting, *self.rules) if each]
+        is_mismatch = self.plan.mode == "bypass" or all(record.of == "mismatch" for record in records)
+        rules = [replace(rule, gate="any") for rule in self.rules if isinstance(rule, Rejection)]
+        by_ratio = [rule for rule in rules if rule.scope == "token" and not rule.statistic.startswith("binary_kl")]
+        if not is_mismatch or len(by_ratio) < len(self.rules) or (weighting is not None and weighting.gate != "any"):
+            return False
+        # A gap of probabilities is largest where the rollout was certain of the token.
+        rows, zeros = Segments(np.array([0, len(_TRIED)])), np.zeros_like(_TRIED)
+        tokens = Tokens(rows=rows, rollout_logp=zeros, log_ratio=_TRIED)
+        f = Comparing(tokens=tokens).factor(replace(self, rules=tuple(rules)), zeros + 1)
+        return np.allclose(f, 1.0 if weighting is None else tokens.rho, rtol=1e-12, atol=0)
+
+
+@frozen(kw_only=True, eq=False)
+class ComparedRows:
+    """What sequences bring to the plans of one mode.
+
+    advantage: A_i, f64[B].  near: whether f is rho, and not 1 -> sums of the near tokens.  far: what Tokens has of the
+    others, f64[F] by name.  own: sums of all tokens for records that do not leave near ones alone.  of_sequences: what
+    records make of each sequence, f64[B].
+    """
+
+    sizes: Floats
+    log_ratio_sum: Floats
+    advantage: Floats
+    near: Mapping[bool, TokenSums]
+    far: Mapping[str, Any]
+    own: Mapping[Records, TokenSums]
+    of_sequences: Mapping[Records, Floats]
 
 
 @frozen(kw_only=True, eq=False)
 class Comparing:
-    """The tokens of one mode, and what plans on them share; each part of a plan is worked out once.
+    """Some tokens of one mode, to which plans are applied.
 
     budget_bounds: budget -> its bound for each sequence, f64[B].
     """
 
     tokens: Tokens
     budget_bounds: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
-    _weights: dict[Key, Array] = field(default_factory=dict[Key, Array])
-    _kept: dict[Key, Array] = field(default_factory=dict[Key, Array])
-    _sums: dict[Key, TokenSums] = field(default_factory=dict[Key, TokenSums])
-    _unit_sums: dict[Key, tuple[Floats, Floats]] = field(default_factory=dict[Key, tuple[Floats, Floats]])
 
-    @np.errstate(over="ignore", invalid="ignore")  # advantages whose squares no float holds
-    def columns(self, plans: Sequence[Plan]) -> tuple[Columns, dict[str, Floats]]:
-        """What each plan leaves, the advantages and true weights they are held against; and each plan's masses."""
-        tables, masses = self._tables(plans)
-        sums = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in DEGREES}
-        logs = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(plans) for name in LOGS}
-        reference = weighted_advantages(self._advantage, self.tokens.log_ratio_sum)
-        reference |= Columns(sums={"score": self._untouched.score})
-        mode = plans[0].mode
-        return (
-            Columns(
-                sums=sums | {reference_name(mode, name): values for name, values in reference.sums.items()},
-                logs=logs | {reference_name(mode, name): values for name, values in reference.logs.items()},
-            ),
-            {plan_name(plan, "mass"): mass for plan, mass in zip(plans, masses, strict=True)},
+    def rows(self, plans: "ComparedPlans") -> ComparedRows:
+        """What these sequences bring to some plans."""
+        tokens, rows = self.tokens, self.tokens.rows
+        (far,) = tokens.xp.nonzero(abs(tokens.log_ratio) > NEAR)
+        columns = {name: getattr(tokens, name) for name in ("rollout_logp", "log_ratio", "advantages")}
+        return ComparedRows(
+            sizes=rows.sizes,
+            log_ratio_sum=tokens.log_ratio_sum,
+            advantage=np.ones(rows.n_rows) if tokens.advantages is None else rows.mean(tokens.advantages),
+            near=_near_sums(tokens, far, with_ratio=any(records.weighting for records in plans.of_tokens)),
+            far={name: host(values[far]) for name, values in columns.items() if values is not None},
+            own={records: self.sums(self.factor(records, self._ones)) for records in plans.taking_near},
+            of_sequences={records: self.factor(records, np.ones(rows.n_rows)) for records in plans.of_sequences},
         )
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def sequence_parts(self, plan: Plan) -> dict[str, Floats]:
-        """Each sequence's part in every sum of one plan, f64[B]; logs as what they are the logs of."""
-        tables, _ = self._tables([plan])
-        parts = {name: tables[name][0] for name in DEGREES}
-        parts |= {name: _exp(tables[name][0]) for name in LOGS}
-        log_ratio = self.tokens.log_ratio_sum
-        return parts | {"ratio": _exp(log_ratio), "ratio_squared": _exp(2 * log_ratio)}
+    def factor(self, records: Records, ones: Array) -> Array:
+        """What records make of each of their units: its weight, or 1 without weights; 0 where a rule takes it."""
+        weighting, plan, f = records.weighting, records.plan, ones
+        if weighting is not None:
+            f = weigh(pair(self.tokens, weighting, plan), weighting, plan.log_ratio_limit).applied
+        for rule in records.rules:
+            f = namespace(f).where(keeps(self.tokens, rule, plan, self.budget_bounds), f, 0.0)
+        return f
+
+    def sums(self, f: Array) -> TokenSums:
+        """The sums of an f of every token, [V]."""
+        rows, kept, score = self.tokens.rows, f > 0, product(f, self._score)
+        mass = f if self.tokens.advantages is None else product(f, abs(self.tokens.advantages))
+        k3 = self.tokens.xp.where(kept, self._k3, 0.0)
+        return np.stack([rows.count(kept), *map(rows.sum, (k3, f, f * f, score, product(f, score), mass))], axis=1)
 
     def token_parts(self, plan: Plan) -> dict[str, Floats]:
         """Each token's part in the sums of one plan that tokens make up, f64[V]."""
-        f = self._token_f(plan, *_token_records(plan))
-        f = product(f, self.tokens.rows.spread(self._scale(plan)))
+        (parts,), rows = ComparedPlans.of([plan]).parts, self.tokens.rows
+        ones = np.ones(rows.n_rows)
+        scale = reduce(product, (self.factor(records, ones) for records in parts.sequences), ones)
+        f = product(self.factor(parts.tokens, self._ones), rows.spread(scale))
         kept, rho = as_floats(f > 0), self.tokens.limited_rho(RATIO_LIMIT)
-        parts = {
+        columns = {
             "kept": kept,
             "k3": product(kept, self._k3),
             "f_tokens": f,
@@ -140,220 +184,177 @@ class Comparing:
             "ratio": rho,
             "ratio_squared": rho * rho,
         }
-        return {name: host(values) for name, values in parts.items()}
+        return {name: host(values) for name, values in columns.items()}
 
-    def _tables(self, plans: Sequence[Plan]) -> tuple[Tables, Floats]:
-        """Every column of all plans at once, and |A f| of each sequence, f64[P, B]."""
-        token_sums = [self._token_sums(plan) for plan in plans]
-        scales = np.stack([self._scale(plan) for plan in plans])
-        units = [self._units(plan) for plan in plans]
-        sums = {name: np.stack([getattr(each, name) for each in token_sums]) for name in TokenSums.__dataclass_fields__}
-        stays = scales > 0
-        f_tokens = product(sums["f"], scales)
-        f, advantage = f_tokens / self.tokens.rows.sizes, self._advantage
-        kept = np.where(stays, sums["kept"], 0.0)
-        mass = product(sums["mass"], scales)
-        with np.errstate(divide="ignore"):
-            log_f = np.log(f) + self.tokens.log_ratio_sum
-        squares = f**2
-        return {
-            "kept": kept,
-            "kept_sequences": (kept > 0).astype(np.float64),
-            "k3": np.where(stays, sums["k3"], 0.0),
-            "f": f,
-            "f_squared": squares,
-            "f_tokens": f_tokens,
-            "f_advantage": product(f, advantage),
-            "f_squared_advantage": product(squares, advantage),
-            "f_squared_advantage_squared": product(squares, advantage**2),
-            "score": product(sums["score"], scales),
-            "score_squared": product(sums["score_squared"], scales**2),
-            "mass": mass,
-            "weight": np.stack([weight for weight, _, _ in units]),
-            "weight_squared": np.stack([square for _, square, _ in units]),
-            "units": np.stack([count for _, _, count in units]),
-            **{f"f_ratio{part}": values + log_f for part, values in advantage_parts(advantage).items()},
-        }, mass
-
-    def _scale(self, plan: Plan) -> Floats:
-        """What a plan multiplies each sequence's sums by."""
-        weighting = plan.applied_weighting
-        scale = np.ones(self.tokens.rows.n_rows)
-        if weighting is not None and weighting.scope != "token":
-            scale = self._weight(plan, weighting)
-        for rule in (rule for rule in plan.rules if rule.applied and not rule.takes_tokens):
-            scale = np.where(self._keep(plan, rule), scale, 0.0)
-        return scale
-
-    def _units(self, plan: Plan) -> tuple[Floats, Floats, Floats]:
-        """Sums of the weights over their units, of the squares, and how many units; nothing without weights."""
-        rows, weighting = self.tokens.rows, plan.applied_weighting
-        if weighting is None:
-            nothing = np.zeros(rows.n_rows)
-            return nothing, nothing, nothing
-        weights, key = self._weight(plan, weighting), _key(plan, weighting)
-        if weighting.scope != "token":
-            return weights, weights**2, np.ones(len(weights))
-        if key not in self._unit_sums:
-            self._unit_sums[key] = rows.sum(weights), rows.sum(weights * weights)
-        return *self._unit_sums[key], rows.sizes
-
-    def _token_sums(self, plan: Plan) -> TokenSums:
-        weighting, rules = _token_records(plan)
-        if weighting is None and not rules:
-            return self._untouched
-        records = (*((weighting,) if weighting else ()), *rules)
-        key = tuple(sorted((_key(plan, record) for record in records), key=repr))
-        if key not in self._sums:
-            f = self._token_f(plan, weighting, rules)
-            baseline, sums = (self._ones, self._untouched) if weighting is None else self._near_ratio
-            differing = np.flatnonzero(host(f != baseline))
-            if self.tokens.out_of_float_range is None and len(differing) * FEW <= len(f):
-                self._sums[key] = self._differing(f, baseline, sums, differing)
-            else:
-                self._sums[key] = self._afresh(f)
-        return self._sums[key]
-
-    def _token_f(self, plan: Plan, weighting: Weighting | None, rules: Sequence[Rejection | Budget]) -> Array:
-        """What a plan's records of tokens make of each, [V]."""
-        f = self._ones if weighting is None else self._weight(plan, weighting)
-        for rule in rules:
-            f = self.tokens.xp.where(self._keep(plan, rule), f, 0.0)
-        return f
-
-    def _differing(self, f: Array, baseline: Array, sums: TokenSums, tokens: NDArray[np.int64]) -> TokenSums:
-        """The sums of f by the tokens where it differs from a baseline that is above 0 everywhere."""
-        n = self.tokens.rows.n_rows
-        if not len(tokens):
-            return sums
-        sequences = self._sequences_of(tokens)
-        before, after = host(baseline)[tokens], host(f)[tokens]
-        score, size, k3 = (host(values)[tokens] for values in (self._score, self._size, self._k3))
-
-        def plus(total: Floats, change: Floats) -> Floats:
-            return total + np.bincount(sequences, change, minlength=n)
-
-        dropped, is_far = after == 0, self._is_far[tokens]
-        return TokenSums(
-            kept=plus(sums.kept, -dropped.astype(np.float64)),
-            # Of far tokens k3 is beside the near ones' sum, so that no large number is taken off again.
-            k3=plus(self._near_k3, np.where(dropped & ~is_far, -k3, 0.0)) + self._far_k3(f),
-            f=plus(sums.f, after - before),
-            score=plus(sums.score, (after - before) * score),
-            score_squared=plus(sums.score_squared, (after - before) * (after + before) * score),
-            mass=plus(sums.mass, (after - before) * size),
-        )
-
-    def _afresh(self, f: Array) -> TokenSums:
-        total, kept, score = self.tokens.rows.sum, f > 0, product(f, self._score)
-        return TokenSums(
-            kept=self.tokens.rows.count(kept),
-            k3=total(self.tokens.xp.where(kept, self._k3, 0.0)),
-            f=total(f),
-            score=total(score),
-            score_squared=total(product(f, score)),
-            mass=total(product(f, self._size)),
-        )
-
-    @cached_property
-    def _untouched(self) -> TokenSums:
-        """The sums of no correction at all."""
-        rows = self.tokens.rows
-        score, k3, mass = (rows.sum(values) for values in (self._score, self._k3, self._size))
-        return TokenSums(kept=rows.sizes, k3=k3, f=rows.sizes, score=score, score_squared=score, mass=mass)
+    def sequence_parts(self, plan: Plan) -> dict[str, Floats]:
+        """Each sequence's part in every sum of one plan, f64[B]; logs as what they are the logs of."""
+        plans, log_ratio = ComparedPlans.of([plan]), self.tokens.log_ratio_sum
+        tables, _ = plans.tables(self.rows(plans))
+        parts = {name: tables[name][0] for name in DEGREES}
+        parts |= {name: _exp(tables[name][0]) for name in LOGS}
+        return parts | {"ratio": _exp(log_ratio), "ratio_squared": _exp(2 * log_ratio)}
 
     @cached_property
     def _ones(self) -> Array:
         return self.tokens.xp.ones_like(self.tokens.log_ratio)
 
     @cached_property
-    def _near_ratio(self) -> tuple[Array, TokenSums]:
-        """The raw weights up to NEAR_WEIGHT, the baseline of all token weights, with their sums."""
-        near = self.tokens.xp.clip(self.tokens.rho, None, NEAR_WEIGHT)
-        return near, self._afresh(near)
-
-    @cached_property
-    def _is_far(self) -> NDArray[np.bool_]:
-        return host(abs(self.tokens.log_ratio) > np.log(NEAR_WEIGHT))
-
-    @cached_property
-    def _far_tokens(self) -> NDArray[np.int64]:
-        return np.flatnonzero(self._is_far)
-
-    @cached_property
-    def _near_k3(self) -> Floats:
-        """k3 of each sequence without its far tokens."""
-        if not len(self._far_tokens):
-            return self._untouched.k3
-        near = abs(self.tokens.log_ratio) <= np.log(NEAR_WEIGHT)
-        return self.tokens.rows.sum(self.tokens.xp.where(near, self._k3, 0.0))
-
-    def _far_k3(self, f: Array) -> Floats | float:
-        """k3 of each sequence's far tokens that f keeps."""
-        if not len(self._far_tokens):
-            return 0.0
-        tokens = self._far_tokens[host(f)[self._far_tokens] > 0]
-        sequences = self._sequences_of(tokens)
-        k3 = host(self._k3)[tokens]
-        # Without a token bincount counts in integers, weights or not.
-        return np.bincount(sequences, k3, minlength=self.tokens.rows.n_rows).astype(np.float64)
-
-    def _sequences_of(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sequence that each of these tokens stands in."""
-        return np.searchsorted(self.tokens.rows.offsets, tokens, side="right") - 1
-
-    def _weight(self, plan: Plan, weighting: Weighting) -> Array:
-        key = _key(plan, weighting)
-        if key not in self._weights:
-            weighted = weigh(pair(self.tokens, weighting, plan), weighting, plan.log_ratio_limit)
-            self._weights[key] = weighted.applied
-        return self._weights[key]
-
-    def _keep(self, plan: Plan, rule: Rejection | Budget) -> Array:
-        """What one rule keeps, over tokens where it takes single ones, else over sequences."""
-        key = _key(plan, rule)
-        if key not in self._kept:
-            self._kept[key] = keeps(self.tokens, rule, plan, self.budget_bounds)
-        return self._kept[key]
-
-    @cached_property
     def _k3(self) -> Array:
         return self.tokens.rho_minus_1 - self.tokens.log_ratio
 
     @cached_property
-    def _size(self) -> Array:
-        """|A|, [V]."""
-        advantages = self.tokens.advantages
-        return self._ones if advantages is None else abs(advantages)
-
-    @cached_property
     def _score(self) -> Array:
-        """A^2 q, [V]."""
-        # expm1, because 1 - e^a has no digits where a token was all but certain.
-        q = self.tokens.xp.expm1(self.tokens.rollout_logp + self.tokens.log_ratio)
-        of_score = q if self.tokens.advantages is None else q * self.tokens.advantages
-        return of_score * of_score
-
-    @cached_property
-    def _advantage(self) -> Floats:
-        """A_i, [B]."""
-        rows, advantages = self.tokens.rows, self.tokens.advantages
-        return np.ones(rows.n_rows) if advantages is None else rows.mean(advantages)
+        return _scores(self.tokens)
 
 
-def _token_records(plan: Plan) -> tuple[Weighting | None, list[Rejection | Budget]]:
-    """The weighting, if it is of tokens, and the rules that take single tokens."""
-    weighting = plan.applied_weighting
-    rules = [rule for rule in plan.rules if rule.applied and rule.takes_tokens]
-    return (weighting if weighting is not None and weighting.scope == "token" else None), rules
+def _scores(tokens: Tokens) -> Array:
+    """A^2 q of each token, [V]."""
+    # expm1, because 1 - e^a has no digits where a token was all but certain.
+    score = tokens.xp.expm1(tokens.rollout_logp + tokens.log_ratio)
+    if tokens.advantages is not None:
+        score *= tokens.advantages
+    score *= score
+    return score
 
 
-def _key(plan: Plan, record: Weighting | Rejection | Budget) -> Key:
-    """What a record's verdict depends on; names and batch means change nothing."""
-    if isinstance(record, Weighting):
-        return replace(record, normalize="none"), plan.log_ratio_limit, plan.limit_on == "first"
-    same = record if isinstance(record, Budget) else replace(record, name="rule")
-    return same, plan.log_ratio_limit, plan.limit_on
+def _near_sums(tokens: Tokens, far: Array, *, with_ratio: bool) -> dict[bool, TokenSums]:
+    """Sums of all tokens but those at some places, with f = 1 and, if asked for, with f = rho.
+
+    Few arrays are held at once, because the memory of a block is given back after it, and new memory costs more than a
+    sum.
+    """
+    rows = tokens.rows
+
+    def near(values: Array) -> Array:
+        values[far] = 0.0
+        return values
+
+    row_of = np.searchsorted(rows.offsets, host(far), side="right") - 1
+    kept = rows.sizes - np.bincount(row_of, minlength=rows.n_rows)
+    k3, score = rows.sum(near(tokens.rho_minus_1 - tokens.log_ratio)), near(_scores(tokens))
+    size = None if tokens.advantages is None else near(abs(tokens.advantages))
+    of_score, mass = rows.sum(score), kept if size is None else rows.sum(size)
+    sums = {False: np.stack([kept, k3, kept, kept, of_score, of_score, mass], axis=1)}
+    if with_ratio:
+        rho = near(tokens.rho + 0.0)
+        of_rho, mass = rows.sum(rho), None if size is None else rows.sum(rho * size)
+        score *= rho
+        of_score = rows.sum(score)
+        score *= rho
+        rho *= rho
+        columns = [kept, k3, of_rho, rows.sum(rho), of_score, rows.sum(score), of_rho if mass is None else mass]
+        sums[True] = np.stack(columns, axis=1)
+    return sums
+
+
+@frozen(kw_only=True, eq=False)
+class Parts:
+    """What a plan is made of.  tokens: its records of tokens.  sequences: its records of sequences, one by one.
+    weights: its weighting alone, of either; None without one."""
+
+    tokens: Records
+    sequences: Sequence[Records]
+    weights: Records | None
+
+
+@frozen(kw_only=True, eq=False)
+class ComparedPlans:
+    """The plans of one mode.  parts: of each.  of_tokens, of_sequences: their distinct records, of tokens with none at
+    all first.  taking_near: those of tokens that do not leave near ones alone."""
+
+    plans: Sequence[Plan]
+    parts: Sequence[Parts]
+    of_tokens: Sequence[Records]
+    of_sequences: Sequence[Records]
+    taking_near: Sequence[Records]
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> "ComparedPlans":
+        """Plans taken apart; records that several have are one object."""
+        of_tokens, of_sequences = dict[Key, Records](), dict[Key, Records]()
+
+        def shared(known: dict[Key, Records], plan: Plan, weighting: Weighting | None, *rules: Rule) -> Records:
+            records = Records(plan=plan, weighting=weighting, rules=rules)
+            return known.setdefault(records.key, records)
+
+        shared(of_tokens, plans[0], None)
+        parts = list[Parts]()
+        for plan in plans:
+            weighting, rules = plan.applied_weighting, [rule for rule in plan.rules if rule.applied]
+            of_token = weighting if weighting is not None and weighting.scope == "token" else None
+            sequences = [shared(of_sequences, plan, None, rule) for rule in rules if not rule.takes_tokens]
+            weights = None
+            if weighting is not None:
+                weights = shared(of_tokens if of_token else of_sequences, plan, weighting)
+                sequences += [] if of_token else [weights]
+            tokens = shared(of_tokens, plan, of_token, *(rule for rule in rules if rule.takes_tokens))
+            parts.append(Parts(tokens=tokens, sequences=sequences, weights=weights))
+        return cls(
+            plans=plans,
+            parts=parts,
+            of_tokens=list(of_tokens.values()),
+            of_sequences=list(of_sequences.values()),
+            taking_near=[records for records in of_tokens.values() if not records.leaves_near],
+        )
+
+    def columns(self, rows: ComparedRows) -> tuple[Columns, dict[str, Floats]]:
+        """What each plan leaves, the advantages and true weights they are held against; and each plan's masses."""
+        (tables, score), mode = self.tables(rows), self.plans[0].mode
+        sums = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(self.plans) for name in DEGREES}
+        logs = {plan_name(plan, name): tables[name][row] for row, plan in enumerate(self.plans) for name in LOGS}
+        reference = weighted_advantages(rows.advantage, rows.log_ratio_sum)
+        sums |= {reference_name(mode, name): values for name, values in (reference.sums | {"score": score}).items()}
+        logs |= {reference_name(mode, name): values for name, values in reference.logs.items()}
+        masses = {plan_name(plan, MASS): mass for plan, mass in zip(self.plans, tables[MASS], strict=True)}
+        return Columns(sums=sums, logs=logs), masses
+
+    def tables(self, rows: ComparedRows) -> tuple[Tables, Floats]:
+        """Every column of all plans at once; and the score without a correction, f64[B]."""
+        token_sums, ones = self._token_sums(rows), np.ones(len(rows.sizes))
+        scales = np.stack([reduce(product, map(rows.of_sequences.get, part.sequences), ones) for part in self.parts])
+        of_plans = np.stack([token_sums[part.tokens] for part in self.parts])
+        kept, k3, f_tokens, _, score, score_squared, mass = np.moveaxis(of_plans, 2, 0)
+
+        def units(weights: Records | None) -> list[Floats]:
+            """Sums of the weights over their units, of the squares, and how many units; nothing without weights."""
+            if weights in token_sums:
+                return [*token_sums[weights][:, 2:4].T, rows.sizes]
+            of_rows = None if weights is None else rows.of_sequences[weights]
+            return [0 * ones] * 3 if of_rows is None else [of_rows, of_rows**2, ones]
+
+        weight, weight_squared, n_units = np.stack([units(part.weights) for part in self.parts], axis=1)
+        stays, f_tokens, advantage = scales > 0, product(f_tokens, scales), rows.advantage
+        f, kept = f_tokens / rows.sizes, np.where(stays, kept, 0.0)
+        squares, log_f = f**2, np.log(f) + rows.log_ratio_sum
+        return {
+            "kept": kept,
+            "kept_sequences": (kept > 0).astype(np.float64),
+            "k3": np.where(stays, k3, 0.0),
+            "f": f,
+            "f_squared": squares,
+            "f_tokens": f_tokens,
+            "f_advantage": product(f, advantage),
+            "f_squared_advantage": product(squares, advantage),
+            "f_squared_advantage_squared": product(squares, advantage**2),
+            "score": product(score, scales),
+            "score_squared": product(score_squared, scales**2),
+            "mass": product(mass, scales),
+            "weight": weight,
+            "weight_squared": weight_squared,
+            "units": n_units,
+            **{f"f_ratio{part}": values + log_f for part, values in advantage_parts(advantage).items()},
+        }, token_sums[self.of_tokens[0]][:, 4]
+
+    def _token_sums(self, rows: ComparedRows) -> dict[Records, TokenSums]:
+        """The sums of all tokens for each of the records of tokens."""
+        n_far = (rows.sizes - rows.near[False][:, 0]).astype(np.int64)
+        has_far, token_sums = n_far > 0, dict(rows.own)
+        far = Comparing(tokens=Tokens(rows=Segments(offsets_of(n_far[has_far])), **rows.far))
+        for records in self.of_tokens:
+            if records not in token_sums:
+                token_sums[records] = rows.near[records.weighting is not None].copy()
+                token_sums[records][has_far] += far.sums(far.factor(records, np.ones(n_far.sum())))
+        return token_sums
 
 
 def _exp(logs: Floats) -> Floats:

@@ -180,8 +180,10 @@ def statistic(tokens: Tokens, rejection: Rejection | Budget, plan: Plan) -> Arra
         return limited
     if rejection.statistic in OF_PROBABILITIES:
         return _reduce(tokens.rows, OF_PROBABILITIES[rejection.statistic](tokens), rejection.scope)
-    values = STATISTICS[rejection.statistic](tokens.limited(plan.log_ratio_limit))
-    return _reduce(tokens.rows, values, rejection.scope)
+    limited = tokens.limited(plan.log_ratio_limit)
+    if rejection.statistic == "k3":  # as in the table, of exponentials that are there already
+        return _reduce(tokens.rows, tokens.limited_rho_minus_1(plan.log_ratio_limit) - limited, rejection.scope)
+    return _reduce(tokens.rows, STATISTICS[rejection.statistic](limited), rejection.scope)
 
 
 def reduce_log_ratio(tokens: Tokens, scope: Scope) -> Array:
@@ -211,11 +213,10 @@ def _log_linear(tokens: Tokens, scope: Scope, plan: Plan, negate: bool = False) 
     raw = reduce_log_ratio(tokens, scope)
     if scope in ("seq_min", "seq_max"):
         return raw, raw
-    if plan.limit_on == "token" and scope != "token":
-        return raw, _reduce(tokens.rows, tokens.limited(plan.log_ratio_limit), scope)
-    if scope == "token":
-        return raw, tokens.limited(plan.log_ratio_limit)
-    return raw, _limit(raw, plan.log_ratio_limit)
+    if scope != "token" and plan.limit_on != "token":
+        return raw, _limit(raw, plan.log_ratio_limit)
+    limited = tokens.limited(plan.log_ratio_limit)
+    return raw, raw if limited is tokens.log_ratio else _reduce(tokens.rows, limited, scope)
 
 
 def _reduce(rows: Segments, values: Array, scope: Scope) -> Array:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure import bootstrap
 from rlcorr_cli.measure.arrays import BLOCK_TOKENS, CPU, Array, Device, concatenated, histogram, row_blocks
-from rlcorr_cli.measure.comparison import Comparing, advantage_columns, mean_advantages
+from rlcorr_cli.measure.comparison import ComparedPlans, ComparedRows, Comparing, advantage_columns, mean_advantages
 from rlcorr_cli.measure.correct import Corrected, correct
 from rlcorr_cli.measure.decisions import BudgetBounds, bounds_of_sequences, decide
 from rlcorr_cli.measure.effects import corrections, distances
@@ -85,6 +85,7 @@ class Observation:
         names = [budget.name for plan in self.plans for budget in plan.budgets]
         if not self.plans or len(set(names)) < len(names):
             raise ValueError("an observation needs a plan, and a name of its own for every budget")
+        self.compared  # noqa: B018  before threads share it
 
     @property
     def plan(self) -> Plan:
@@ -98,6 +99,12 @@ class Observation:
     def modes(self) -> tuple[Mode, ...]:
         """The modes of its plans, each once."""
         return tuple(dict.fromkeys(plan.mode for plan in self.plans))
+
+    @cached_property
+    def compared(self) -> Mapping[Mode, ComparedPlans]:
+        """The plans that are compared, by mode."""
+        modes = self.modes if self.compares else ()
+        return {mode: ComparedPlans.of([plan for plan in self.plans if plan.mode == mode]) for mode in modes}
 
 
 @frozen(kw_only=True)
@@ -145,14 +152,20 @@ def observe(
         filled = batch.filled
         rewards = np.full(int(filled.sum()), np.nan) if batch.reward is None else batch.reward[filled]
         base = {mode: diagnostics(columns) | reward_columns(rewards) for mode, columns in measured.of_tokens.items()}
-        totals, whole = _totals(batch, observation, measured, base=base, rewards=rewards, rollouts=rollouts)
+        compared, masses = Columns(), dict[str, Floats]()
+        for mode, plans in observation.compared.items():
+            of_mode, masses_of_mode = plans.columns(measured.compared[mode])
+            compared, masses = compared | of_mode, masses | masses_of_mode
+        totals, whole = _totals(
+            batch, observation, measured, base=base, compared=(compared, masses), rewards=rewards, rollouts=rollouts
+        )
         decision = None if measured.decision is None else measured.decision.with_empty(filled)
         if not batch.n_tokens:
             return Observed(totals=totals, decision=decision if decides else None)
         resampled: dict[str, Columns] = {**base}
         if observation.compares:
             names = resampled_names(observation.plans)
-            resampled[COMPARISON] = Columns(sums={name: measured.compared.sums[name] for name in names})
+            resampled[COMPARISON] = Columns(sums={name: compared.sums[name] for name in names})
         pictures = None
         if observation.pictures:
             assert decision is not None
@@ -192,9 +205,8 @@ class _OfPlan:
 class _OfRows:
     """What is measured of b sequences with v tokens.
 
-    of_tokens, drifts, log_ratio (f64[v], in pieces): by mode.  compared, masses: of all plans that are compared.
-    advantages: f64[b], where the observation has them.  keys, clusters: u64[b], as of `bootstrap`; of nothing where
-    nothing is resampled.
+    of_tokens, drifts, log_ratio (f64[v], in pieces), compared: by mode.  advantages: f64[b], where the observation has
+    them.  keys, clusters: u64[b], as of `bootstrap`; of nothing where nothing is resampled.
     """
 
     of_tokens: Mapping[Mode, Columns]
@@ -203,8 +215,7 @@ class _OfRows:
     keys: Keys
     clusters: Keys
     plans: Mapping[Plan, _OfPlan]
-    compared: Columns
-    masses: Mapping[str, Floats]
+    compared: Mapping[Mode, ComparedRows]
     advantages: Floats | None
     decision: Decision | None
 
@@ -216,12 +227,12 @@ def _of_rows(
     settings = observation.settings
     tokens = {mode: Tokens.of(block, device, mode) for mode in observation.modes}
     of_tokens = {mode: token_columns(of_mode, settings) for mode, of_mode in tokens.items()}
-    plans: dict[Plan, _OfPlan] = {}
+    plans, bounds = dict[Plan, _OfPlan](), bounds_of_sequences(block, budget_bounds)
     decision = None
     # What is compared needs no whole verdict but for an objective.
     for plan in observation.objectives if observation.compares else observation.plans:
         of_mode = tokens[plan.mode]
-        corrected = correct(of_mode, plan, bounds_of_sequences(block, budget_bounds))
+        corrected = correct(of_mode, plan, bounds)
         objective = observation.objectives.get(plan)
         columns, masses = (Columns(), {}) if objective is None else objective_columns(of_mode, corrected, objective)
         if observation.compares:
@@ -236,9 +247,6 @@ def _of_rows(
         )
         if plan == decided:
             decision = decide(of_mode, corrected, objective)
-    compared, compared_masses = (
-        _compared(block, observation, tokens, budget_bounds) if observation.compares else (Columns(), {})
-    )
     keys = clusters = np.zeros(0, np.uint64)
     if observation.seed is not None:
         keys, clusters = bootstrap.keys_of_rows(block, tokens[observation.modes[0]])
@@ -249,8 +257,10 @@ def _of_rows(
         keys=keys,
         clusters=clusters,
         plans=plans,
-        compared=compared,
-        masses=compared_masses,
+        compared={
+            mode: Comparing(tokens=tokens[mode], budget_bounds=bounds).rows(of_mode)
+            for mode, of_mode in observation.compared.items()
+        },
         advantages=mean_advantages(block, next(iter(tokens.values()))) if observation.has_advantages else None,
         decision=decision,
     )
@@ -273,11 +283,12 @@ def _totals(
     measured: _OfRows,
     *,
     base: Mapping[Mode, Columns],
+    compared: tuple[Columns, Mapping[str, Floats]],
     rewards: Floats,
     rollouts: RolloutTotals | None,
 ) -> tuple[Totals, WholeDump]:
     """Everything that is added up by group; and the tails and histograms of all rows.  base: the diagnostics of each
-    mode."""
+    mode.  compared: the columns and the masses of all plans that are compared."""
     filled = batch.filled
     groups = _Groups(batch.group_keys, batch.group_index[filled].astype(np.int64), batch.lengths[filled])
     weights = np.ones(batch.n_rows), (~filled).astype(np.float64), batch.n_masked.astype(np.float64)
@@ -322,8 +333,8 @@ def _totals(
             of_all = diagnostics_block(plan.mode), of_modes[plan.mode]
             add(f"{block}.{KEPT}", *of_rows.totals(columns, {"log_ratio": kept.log_ratio}, log_weights, of_all))
     if observation.compares:
-        masses = {name: (values,) for name, values in measured.masses.items()}
-        of_plans, whole = groups.totals(measured.compared, {}, masses)
+        masses = {name: (values,) for name, values in compared[1].items()}
+        of_plans, whole = groups.totals(compared[0], {}, masses)
         # Of weights that are divided by the mean of their batch a batch alone tells the masses.
         told = {plan_name(plan, MASS) for plan in observation.plans if not divides_by_mean(plan)} & whole.tails.keys()
         add(COMPARISON, of_plans, WholeDump(tails={name: whole.tails[name].shortened(GROUP_SIZE) for name in told}))
@@ -397,7 +408,7 @@ class _Groups:
         """Of each group's values; None where it shares those of all tokens.  whole: of all values, and so of a group
         that has them all."""
         if shares.all() or len(shares) == 1:
-            return tuple(None if shared else whole for shared in shares.tolist())
+            return (None if shares.all() else whole,) * len(shares)
         values = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
         lengths = self.lengths if len(values) != len(self.group_of) else np.ones(len(values), np.int64)
         values, sizes = by_group(values, lengths, self.group_of, len(self.keys))
@@ -454,16 +465,3 @@ def _resampled(
         group_replicates=group_replicates,
         step_clusters=step_clusters,
     )
-
-
-def _compared(
-    batch: Batch, observation: Observation, tokens: Mapping[Mode, Tokens], budget_bounds: BudgetBounds
-) -> tuple[Columns, dict[str, Floats]]:
-    """What each plan leaves, and each mode's sums without a correction to compare it with; and the plans' masses."""
-    bounds = bounds_of_sequences(batch, budget_bounds)
-    columns, masses = Columns(), dict[str, Floats]()
-    for mode in observation.modes:
-        plans = [plan for plan in observation.plans if plan.mode == mode]
-        of_mode, masses_of_mode = Comparing(tokens=tokens[mode], budget_bounds=bounds).columns(plans)
-        columns, masses = columns | of_mode, masses | masses_of_mode
-    return columns, masses

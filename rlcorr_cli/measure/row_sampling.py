@@ -18,7 +18,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_context
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.flat import Floats, Ints, offsets_of, ranges, starts_of
+from rlcorr_cli.totals.flat import Floats, Ints, offsets_of, picker, ranges, starts_of
 from rlcorr_cli.totals.row_keys import Keys, KeySample, join_keys, keys_of_floats
 from rlcorr_cli.totals.row_sample import MOST_TOKENS, ColumnOfKeys, RowSample, SampleSum, highest_levels
 
@@ -76,7 +76,8 @@ class RowSampler:
         batch = rows.batch
         trained, _ = trained_policies(batch, self.sampling.mode)
         # A hash of how both policies' log-probs begin, of the length and of the row's own id.
-        keys = join_keys(rollout_keys(batch.rollout_logp, batch.lengths), head_keys(trained, batch.lengths))
+        of_rollout, of_trained = head_keys(batch.lengths, batch.rollout_logp, trained)
+        keys = join_keys(join_keys(of_rollout, batch.lengths.astype(np.uint64)), of_trained)
         keys = keys if batch.row_keys is None else join_keys(keys, batch.row_keys)
         at, levels = np.flatnonzero(batch.filled), highest_levels(keys)
         lengths, n_masked = batch.lengths[at], batch.n_masked[at]
@@ -100,7 +101,7 @@ class RowSampler:
     def _sampled(self, rows: CheckedRows, at: NDArray[np.int64], keys: Keys) -> RowSample:
         batch, roles = rows.batch, self.roles
         around = token_context(rows, roles, at)
-        tokens = ranges(batch.offsets[at], batch.lengths[at])
+        pick = picker(batch.offsets[at], batch.lengths[at])
         trained, _ = trained_policies(batch, self.sampling.mode)
         # Of three policies a prefill stands between the two, updates after them.
         rollout, train, _ = columns = self._columns
@@ -109,7 +110,7 @@ class RowSampler:
             third = third if around.valid is None else third[around.valid]
             legs = rollout, roles.of_tokens["prefill"], train
         elif roles.current is not None and roles.current != train and batch.current_logp is not None:
-            third = batch.current_logp[tokens]
+            third = np.concatenate(pick(batch.current_logp))
             legs = rollout, train, roles.current
         advantages = batch.reward if around.advantages is None else batch.row_advantage
         n_name, names = _names(rows, roles, at)
@@ -135,10 +136,10 @@ class RowSampler:
                 name: ColumnOfKeys.of(batch.group_index[at].astype(np.int64), [key[1 + i] for key in batch.group_keys])
                 for i, name in enumerate(self.sampling.groups)
             },
-            rollout=batch.rollout_logp[tokens],
-            train=trained[tokens],
+            rollout=np.concatenate(pick(batch.rollout_logp)),
+            train=np.concatenate(pick(trained)),
             third=third,
-            unscored=None if batch.unscored is None else batch.unscored[tokens],
+            unscored=None if batch.unscored is None else np.concatenate(pick(batch.unscored)),
             valid=around.valid,
             token_ids=around.token_ids,
             kept_sizes=around.kept_sizes,
@@ -164,15 +165,17 @@ def _names(rows: CheckedRows, roles: Roles, at: NDArray[np.int64]) -> tuple[NDAr
     return lengths, every[ranges(ends[:-1], lengths)]
 
 
-def head_keys(logp: NDArray[np.floating], lengths: Ints) -> Keys:
-    """A hash of how each row begins, u64[B].  logp: [V]; lengths: i64[B], of its rows."""
+def head_keys(lengths: Ints, *columns: NDArray[np.floating]) -> Keys:
+    """A hash of how each row begins in each of C columns of log-probs, [V] each: u64[C, B].  lengths: i64[B]."""
     heads = np.minimum(lengths, HEAD)
-    return keys_of_floats(logp[ranges(starts_of(lengths), heads)], offsets_of(heads))
+    at = ranges(starts_of(lengths), heads)
+    values = np.concatenate([column[at] for column in columns])
+    return keys_of_floats(values, offsets_of(np.tile(heads, len(columns)))).reshape(len(columns), -1)
 
 
 def rollout_keys(rollout: NDArray[np.floating], lengths: Ints) -> Keys:
     """A hash of each row's length and of how it begins, u64[B]: cheap, and the same wherever a rollout stands again."""
-    return join_keys(head_keys(rollout, lengths), lengths.astype(np.uint64))
+    return join_keys(head_keys(lengths, rollout)[0], lengths.astype(np.uint64))
 
 
 def content_sample(batch: Batch) -> KeySample:

@@ -1,7 +1,6 @@
 """A batch's share in a sweep: every unit's value by bucket, with the sums that any threshold is read from."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.measure.arrays import Device, host, product
+from rlcorr_cli.measure.arrays import Device, concatenated, host, product, row_blocks
 from rlcorr_cli.measure.comparison import Comparing
 from rlcorr_cli.measure.correct import MAX_WEIGHT, compared_values, pair, reduce_log_ratio, weigh
 from rlcorr_cli.measure.observe import Observation, Observed, observe
@@ -20,6 +19,7 @@ from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.bins import FLOAT_BITS, Binned
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.sweep import CAPPED, DEGREES, UnitTotals, distances
+from rlcorr_cli.totals.totals import add_each
 
 LOG_NOTHING = -700.0
 """For the log of a weight of 0."""
@@ -64,30 +64,31 @@ def sweep(
     batch: Batch, observation: Observation, swept: Swept, device: Device
 ) -> tuple[Observed, dict[Any, UnitTotals]]:
     """What an observation of the base plan makes of a batch, and its units, by training batch."""
-    if not batch.n_tokens:
-        return observe(batch, observation, device), {}
-    tokens = Tokens.of(batch, device, swept.base.mode)
-    observed = observe(batch, observation, device)
-    return observed, {key: units.totals for key, units in _by_batch(batch, tokens, swept)}
+    totals = dict[Any, UnitTotals]()
+    # Tokens are many: what they come to is added up block by block.
+    blocks = row_blocks(batch.offsets, device) if swept.units == "tokens" else [(0, batch.n_rows)]
+    for rows in blocks:
+        units = swept_units(batch.between(*rows), swept, device)
+        add_each(totals, {key: of_batch.totals for key, of_batch in units.items()})
+    return observe(batch, observation, device), totals
 
 
 @np.errstate(all="ignore")
 def swept_units(batch: Batch, swept: Swept, device: Device) -> dict[Any, Units]:
-    """The units of a batch that has a token, by training batch."""
-    return dict(_by_batch(batch, Tokens.of(batch, device, swept.base.mode), swept))
-
-
-def _by_batch(batch: Batch, tokens: Tokens, swept: Swept) -> Iterator[tuple[Any, Units]]:
-    units = _weight_units(tokens, swept) if isinstance(swept.record, Weighting) else _rejection_units(tokens, swept)
+    """The units of a batch, by training batch."""
+    of_record = _weight_units if isinstance(swept.record, Weighting) else _rejection_units
+    blocks = [block for rows in row_blocks(batch.offsets, device) if (block := batch.between(*rows)).n_tokens]
+    if not blocks:
+        return {}
+    units = concatenated([of_record(Tokens.of(block, device, swept.base.mode), swept) for block in blocks])
     keys = {key: number for number, key in enumerate(dict.fromkeys(key for key, *_ in batch.group_keys))}
     if len(keys) == 1:
-        yield from ((key, units) for key in keys)
-        return
+        return dict.fromkeys(keys, units)
     filled = batch.filled
     of_group = np.array([keys[key] for key, *_ in batch.group_keys])
     of_unit = of_group[batch.group_index[filled]]
     of_unit = np.repeat(of_unit, batch.lengths[filled]) if swept.units == "tokens" else of_unit
-    yield from ((key, units.of(of_unit == number)) for key, number in keys.items() if (of_unit == number).any())
+    return {key: units.of(of_unit == number) for key, number in keys.items() if (of_unit == number).any()}
 
 
 def _rejection_units(tokens: Tokens, swept: Swept) -> Units:

@@ -11,6 +11,7 @@ terabytes of text.  How much each row takes is known before anything is written 
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -184,20 +185,20 @@ def is_list(type: pa.DataType) -> bool:
 R = TypeVar("R", pa.Table, pa.RecordBatch)
 
 
+SLICE_BYTES = 1 << 12
+"""What Arrow picks by index in the time that it takes to cut out one run of rows, which it then copies at once."""
+
+
 def take(rows: R, indices: NDArray[np.int64]) -> R:
     """These rows, in order."""
-    try:
-        return call("take", rows, as_arrow(indices))
-    except pa.ArrowNotImplementedError:  # of string_view and binary_view, wherever in a column they are
-        return rows.from_arrays([_taken(column, indices) for column in rows.columns], schema=rows.schema)
-
-
-def _taken(column: pa.Array | pa.ChunkedArray, indices: NDArray[np.int64]) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    try:
-        return call("take", whole, as_arrow(indices))
-    except pa.ArrowNotImplementedError:
-        return pa.concat_arrays([whole.slice(i, 1) for i in indices.tolist()] or [whole.slice(0, 0)])
+    firsts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
+    if not len(firsts) or len(firsts) > rows.nbytes // SLICE_BYTES:
+        with suppress(pa.ArrowNotImplementedError):  # of string_view and binary_view, wherever in a column they are
+            return call("take", rows, as_arrow(indices))
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    runs = zip(indices[firsts].tolist(), np.diff(firsts, append=len(indices)).tolist(), strict=True)
+    joined = pa.concat_tables([table.slice(first, n) for first, n in runs] or [table.slice(0, 0)])
+    return rows.from_arrays([column.combine_chunks() for column in joined.columns], schema=rows.schema)
 
 
 PORTION_BYTES = 1 << 22

@@ -26,23 +26,22 @@ STEP_TOKENS = 1 << 14, 1 << 22
 """The least and the most tokens read in one step, whatever a batch holds."""
 WHOLE_ROWS, STEP_BYTES = 1 << 9, 1 << 26
 """The most of whole rows in one step, and of what a footer says that its values take."""
-KEPT_MS = 60_000
-"""For how long Arrow keeps what it freed."""
+KEPT_MS = 4_000
+"""For how long Arrow keeps what it freed: longer takes more memory in a long run of `filter`."""
 SHARED_BYTES = 1 << 28
 """The most in one step of values that rows may share."""
 PEEKED_TOKENS = 1 << 17
 """What is looked at of a file before it is read."""
 
 
-def use_jemalloc(return_memory: bool = False) -> None:
+def use_jemalloc() -> None:
     """Arrow's other pool, where it was built with it and nobody chose one: 30 MB less.
 
-    It keeps what it freed for KEPT_MS.  return_memory: freed memory goes back to the system at once, for runs that
-    write as much as they read.  For a whole process, so for commands to call and not for a library.
+    It keeps what it freed for KEPT_MS.  For a whole process, so for commands to call and not for a library.
     """
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
         pa.set_memory_pool(pa.jemalloc_memory_pool())
-        pa.jemalloc_set_decay_ms(0 if return_memory else KEPT_MS)
+        pa.jemalloc_set_decay_ms(KEPT_MS)
 
 
 def index(source: Source, needed: NeededColumns) -> Index:

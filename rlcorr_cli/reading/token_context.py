@@ -29,7 +29,7 @@ from rlcorr_cli.reading.checks import Lists
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.names import KEPT_OFFSETS
 from rlcorr_cli.reading.values import coded, coded_lags, row_keys
-from rlcorr_cli.totals.flat import offsets_of, ranges
+from rlcorr_cli.totals.flat import offsets_of, picker
 
 N = TypeVar("N", bound=np.generic)
 Index = NDArray[np.int64]
@@ -75,7 +75,7 @@ def token_context(rows: CheckedRows, roles: Roles, at: Index) -> TokenContext:
     kept = kept_sets(columns, heads, offsets, is_offsets=is_offsets) if "kept_sets" in columns else KeptSets()
     return TokenContext(
         offsets=offsets,
-        valid=None if rows.valid is None else rows.valid[ranges(rows.offsets[at], lengths)],
+        valid=None if rows.valid is None else np.concatenate(picker(rows.offsets[at], lengths)(rows.valid)),
         token_ids=token_ids,
         kept_sizes=kept.sizes,
         kept_by_rollout=kept.rollout,

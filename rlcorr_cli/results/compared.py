@@ -224,7 +224,6 @@ def comparison_of(run: ComparisonRun) -> Comparison:
     assert measured.totals is not None, "a dump with a valid token has totals"
     totals = normalized(measured.totals, [named.plan for named in plans])
     whole_total = with_whole(totals.whole, measured.whole)
-    by_values = totals.regrouped(lambda key: key[1:])
     n_batches = len({batch for batch, *_ in totals.keys})
     clusters = Clusters.of(run.provenance.settings["cluster_by"], measured.replicates.get(mode))
     metrics = diagnostics(Numbers.of_mode(whole_total, mode, 0))
@@ -244,7 +243,9 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         n_batches=n_batches,
         clusters=clusters,
     )
-    groups = _groups(by_values, group_by=group_by, plans=plans, story=story) if group_by else []
+    groups = list[ComparedGroup]()
+    if group_by:
+        groups = _groups(totals.regrouped(lambda key: key[1:]), group_by=group_by, plans=plans, story=story)
     if run.objectives:
         objectives = {named.plan: objective for named, objective in zip(plans, run.objectives, strict=True)}
         whole = _with_objectives(whole, measured.totals, objectives, batch_by)

@@ -170,4 +170,4 @@ def prepare_worker() -> None:
     from rlcorr_cli.reading.parquet import use_jemalloc
 
     devices.keep_freed_memory()
-    use_jemalloc(False)
+    use_jemalloc()

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.batch import Shard
+from rlcorr_cli.reading.batch import Schema, Shard
 from rlcorr_cli.reading.batches import BadRows
 from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
 from rlcorr_cli.reading.datasets import (
@@ -168,8 +169,7 @@ def _written_in_order(
     outputs = tuple(
         None if place is None else stack.enter_context(_row_output(place, writing)) for place in writing.places
     )
-    kept, dropped = outputs
-    copies = None if draws is None else _Copies(draws=draws, kept=kept)
+    copies = None if draws is None else _Copies(draws=draws, kept=outputs[0])
     with closing(
         filtered_rows(writing.reading, writing.work, outputs=outputs if copies is None else (), totals=totals)
     ) as batches:
@@ -177,13 +177,18 @@ def _written_in_order(
             times = batch.stays.astype(np.int64) if copies is None else copies.write(batch, counts.rows_in, 0)
             counts.add(batch, times)
             totals.add(batch.measured)
-            if copies is None and kept is not None and batch.written is not None:
-                kept.write(batch.written)
-            if dropped is not None and batch.dropped is not None:
-                dropped.write(batch.dropped)
-    if copies is not None and kept is not None:
+            if copies is None:
+                _write(batch, outputs)
+    if copies is not None and copies.kept is not None:
         copies.write_further(writing)
     return counts, totals.measured, outputs
+
+
+def _write(batch: FilteredRows, outputs: Sequence[Output | ShardParts | None]) -> None:
+    """A batch's rows to where each kind goes.  outputs: of the rows that stay and of the others."""
+    for output, rows in zip(outputs, (batch.written, batch.dropped), strict=True):
+        if output is not None and rows is not None:
+            output.write(rows)
 
 
 @frozen(kw_only=True)
@@ -223,14 +228,10 @@ class _Copies:
 
 
 def _row_output(place: Destination, writing: Writing) -> Output:
-    return Output(
-        writing.reading.staging,
-        place,
-        writing.work.target.rows_per_file,
-        writing.about,
-        columns=writing.reading.dump.table_columns if is_table(place) else None,
-        sealed=not writing.reading.computing.engine.shares_memory,
-    )
+    reading, rows_per_file = writing.reading, writing.work.target.rows_per_file
+    columns = reading.dump.table_columns if is_table(place) else None
+    sealed = not reading.computing.engine.shares_memory
+    return Output(reading.staging, place, rows_per_file, writing.about, columns=columns, sealed=sealed)
 
 
 def destinations(request: ReadRequest, target: Target) -> list[Destination]:
@@ -358,10 +359,6 @@ def correct(request: ReadRequest, chosen: ChosenPlan, computing: Computing) -> T
     return one_table(corrected)
 
 
-Schema = Any
-"""An Arrow schema, which only io looks into."""
-
-
 @frozen
 class ShardWritten:
     """What a worker made of a shard: what became of its rows, their totals, and the parts of the rows that stay and of
@@ -369,30 +366,29 @@ class ShardWritten:
 
     counts: RowCounts
     measured: Measured
-    parts: tuple[tuple[OutputFile, ...], tuple[OutputFile, ...]]
+    parts: tuple[tuple[OutputFile, ...], ...]
 
 
 @frozen(kw_only=True)
 class WriteParts:
     """Shard -> its parts, written.
 
-    reading: with which `filtering` reads.  kept, dropped: where parts are put; None where these rows are not written.
+    reading: with which `filtering` reads.  places: where parts of the rows that stay and of the others are put; None
+    where these are not written.
     """
 
     reading: ShardReading
     filtering: FilterShard
-    kept: PartsPlace | None
-    dropped: PartsPlace | None
+    places: tuple[PartsPlace | None, ...]
 
     def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
         """Filter one shard's rows and write them."""
         counts, totals, notes, n_tokens = RowCounts(), MeasuredSum(), ReadingNotes(), 0
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
-            kept, dropped = (
-                None if place is None else stack.enter_context(ShardParts(place, shard.index))
-                for place in (self.kept, self.dropped)
-            )
+            outputs = [
+                None if place is None else stack.enter_context(ShardParts(place, shard.index)) for place in self.places
+            ]
             for rows in stack.enter_context(closing(filtering(shard))):
                 if isinstance(rows, ReadingNotes):
                     notes.seen_ids = rows.seen_ids
@@ -404,11 +400,8 @@ class WriteParts:
                     counts.add(rows, rows.stays.astype(np.int64))
                     totals.add(rows.measured)
                     n_tokens += rows.n_tokens
-                    if kept is not None and rows.written is not None:
-                        kept.write(rows.written)
-                    if dropped is not None and rows.dropped is not None:
-                        dropped.write(rows.dropped)
-            parts = kept.finish() if kept else (), dropped.finish() if dropped else ()
+                    _write(rows, outputs)
+            parts = tuple(() if output is None else output.finish() for output in outputs)
         notes = replace(notes, n_rows=counts.rows_in, n_tokens=n_tokens)
         return ShardResult(ShardWritten(counts, totals.measured, parts), notes)
 
@@ -418,24 +411,16 @@ def written_apart(writing: Writing) -> tuple[RowCounts, Measured, tuple[PartsOut
     reading = writing.reading
     dump = reading.dump
     first = _first_columns(dump, writing.work) if writing.work.writes else None
+    begin = partial(PartsOutput, n_shards=len(dump.shards), first=first)
+    about = writing.work.target.rows_per_file, writing.about
     outputs = tuple(
-        None
-        if place is None
-        else PartsOutput(
-            reading.staging,
-            place,
-            writing.work.target.rows_per_file,
-            writing.about,
-            n_shards=len(dump.shards),
-            columns=dump.table_columns,
-            first=first,
-        )
+        None if place is None else begin(reading.staging, place, *about, columns=dump.table_columns)
         for place in writing.places
     )
     counts, totals = RowCounts(), MeasuredSum()
-    kept, dropped = (None if output is None else output.place for output in outputs)
+    places = tuple(None if output is None else output.place for output in outputs)
     shards = ShardReading.of(dump, reading.computing, whole=True)
-    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, kept=kept, dropped=dropped)):
+    for _, written in reading.each(WriteParts(reading=shards, filtering=writing.work, places=places)):
         counts.add_all(written.counts)
         totals.add(written.measured)
         for output, parts in zip(outputs, written.parts, strict=True):

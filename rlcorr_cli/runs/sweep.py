@@ -165,8 +165,6 @@ class PickUnits(ShardWork[list[tuple[Any, Units]]]):
         """Pick one shard's units."""
         picked: list[tuple[Any, Units]] = []
         for rows in batches:
-            if not rows.batch.n_tokens:
-                continue
             for batch, units in sweeping.swept_units(rows.batch, self.swept, self.reading.device).items():
                 moving = units.moving
                 picked.append((batch, moving.of(np.isin(FLOAT_BITS.bins_of(moving.values), self.bins))))

@@ -1,5 +1,6 @@
 """Types of arrays; and lists of unequal length laid end to end in one array: where they start, ranges, regrouping."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,19 @@ def offsets_of(lengths: Ints) -> Ints:
 def ranges(starts: Ints, lengths: Ints) -> Ints:
     """starts[i], ..., starts[i] + lengths[i] - 1 for every i, one after another."""
     return np.repeat(starts - starts_of(lengths), lengths) + np.arange(lengths.sum())
+
+
+LONG = 32
+"""Rows of so many values, on average, are copied one by one: no index is made of each value."""
+
+
+def picker(starts: Ints, lengths: Ints) -> Callable[[NDArray[Any]], list[NDArray[Any]]]:
+    """What picks the values at `ranges` out of an array, as arrays to be laid end to end, at least one."""
+    if lengths.sum() < LONG * len(lengths):
+        at = ranges(starts, lengths)
+        return lambda values: [values[at]]
+    rows = [slice(0, 0), *map(slice, starts.tolist(), (starts + lengths).tolist())]
+    return lambda values: [values[row] for row in rows]
 
 
 def by_group(values: NDArray[Any], lengths: Ints, group_of: Ints, n_groups: int) -> tuple[NDArray[Any], Ints]:

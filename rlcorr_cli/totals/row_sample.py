@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import Place, Unit
-from rlcorr_cli.totals.flat import Ints, ranges, starts_of
+from rlcorr_cli.totals.flat import Ints, picker, starts_of
 from rlcorr_cli.totals.row_keys import Keys
 
 MOST_TOKENS = 550_000
@@ -26,6 +26,8 @@ MOST_TOKENS = 550_000
 MASKED = 32
 """A row counts for its valid tokens, or for one in so many of all its tokens where that is more: something is kept of
 masked tokens, too, which would fill the memory where hardly one is valid."""
+WAITING, PART = 2, 1000
+"""So many whole samples may wait to be joined; a part counts for so many tokens besides its own."""
 LEVELS = 16
 """How many levels up a sample holds half as many rows."""
 MOST_LEVEL = 64 * LEVELS
@@ -177,17 +179,7 @@ class RowSample:
 
     def rows(self, at: Ints) -> "RowSample":
         """These rows, in order."""
-        of_valid, of_all, of_names = (
-            ranges(starts_of(lengths)[at], lengths[at]) for lengths in (self.n_valid, self.n_tokens, self.n_name)
-        )
-        chosen = {"rows": at, "valid tokens": of_valid, "tokens": of_all, "bytes of names": of_names}
-        arrays = ((name, getattr(self, name), array.of) for name, array in ARRAYS.items())
-        return replace(
-            self,
-            **{name: values[chosen[of]] for name, values, of in arrays if values is not None},
-            levels={name: column.rows(at) for name, column in self.levels.items()},
-            groups={name: column.rows(at) for name, column in self.groups.items()},
-        )
+        return _joined([(self, at)])
 
     def tokens(self, kept: NDArray[np.bool_]) -> "RowSample":
         """These of its valid tokens, bool[V]: the others are masked, and rows without any left out."""
@@ -216,7 +208,7 @@ class RowSample:
         turn = np.arange(len(at)) - first[row]
         columns = {name: column.rows(row) for name, column in self.levels.items()}
         columns[TURN] = ColumnOfKeys(codes=turn, values=tuple(range(1, int(n_turns.max()) + 1)))
-        names = self.names[ranges(starts_of(self.n_name)[row], self.n_name[row])]
+        names = np.concatenate(picker(starts_of(self.n_name)[row], self.n_name[row])(self.names))
         groups = {name: column.rows(row) for name, column in self.groups.items()}
         return replace(self, **of_rows, names=names, levels=columns, groups=groups)
 
@@ -224,13 +216,6 @@ class RowSample:
     def scored(self) -> NDArray[Any]:
         """The rollout's log-probs, and training's of tokens without one: [V]."""
         return self.rollout if self.unscored is None else np.where(self.unscored, self.train, self.rollout)
-
-    @property
-    def fitted(self) -> "RowSample":
-        """The same at the lowest level at which it holds `most` tokens at most."""
-        level = level_of(tokens_by_level(self), self.level, self.most)
-        left = np.flatnonzero(highest_levels(self.keys) >= level)
-        return replace(self if len(left) == self.n_rows else self.rows(left), level=level)
 
     @property
     def ordered(self) -> "RowSample":
@@ -308,22 +293,21 @@ def sample_of(parts: Sequence[RowSample]) -> RowSample:
     first = parts[0]
     if any(part.most != first.most for part in parts):
         raise ValueError("samples of different sizes do not add")
-    level = max(part.level for part in parts)
-    at_level = [
-        part if part.level == level else part.rows(np.flatnonzero(highest_levels(part.keys) >= level)) for part in parts
-    ]
-    filled = [part for part in at_level if part.n_rows]
-    if not filled:
-        return replace(at_level[0], level=level)
-    return replace(filled[0] if len(filled) == 1 else _joined(filled), level=level).fitted
+    tokens = np.sum([tokens_by_level(part) for part in parts], axis=0)
+    level = level_of(tokens, max(part.level for part in parts), first.most)
+    chosen = [(part, np.flatnonzero(highest_levels(part.keys) >= level)) for part in parts]
+    part, at = max(chosen, key=lambda each: len(each[1]))
+    filled = [each for each in chosen if len(each[1])] or [(part, at)]
+    is_whole = len(filled) == 1 and len(at) == part.n_rows
+    return replace(part if is_whole else _joined(filled), level=level)
 
 
 @dataclass(kw_only=True)
 class SampleSum:
     """The sum of many samples, added one at a time.
 
-    What was added waits until it is as much as the sum so far, because joining copies all rows and lists all files.
-    level: that of the sum, whether or not all of it is joined: no row below it will stay.
+    What was added waits until it is as much as the sum so far, and WAITING whole samples, because joining copies all
+    rows and lists all files.  level: that of the sum, whether or not all of it is joined: no row below it will stay.
     """
 
     level: int = 0
@@ -338,7 +322,7 @@ class SampleSum:
         self._weight += _weight(part)
         self._tokens += tokens_by_level(part)
         self.level = level_of(self._tokens, max(self.level, part.level), part.most)
-        if self._weight >= (0 if self._sum is None else _weight(self._sum)):
+        if self._weight >= max(WAITING * part.most, 0 if self._sum is None else _weight(self._sum)):
             self._join()
 
     def level_with(self, levels: Ints, n_valid: Ints, n_tokens: Ints, most: int) -> int:
@@ -358,41 +342,44 @@ class SampleSum:
 
 
 def _weight(sample: RowSample) -> int:
-    """What joining it costs: its tokens, rows and files."""
-    return sample.n_valid_tokens + sample.n_rows + len(sample.paths)
+    """What it takes to hold it apart or to join it, in tokens: these, its rows and files, and its arrays' own."""
+    return sample.n_valid_tokens + sample.n_rows + len(sample.paths) + PART
 
 
-def _joined(parts: Sequence[RowSample]) -> RowSample:
-    """The rows of all parts, in their order."""
-    files = dict.fromkeys(file for part in parts for file in zip(part.paths, part.units, strict=True))
-    place = {file: i for i, file in enumerate(files)}
-    at = [np.array([place[file] for file in zip(part.paths, part.units, strict=True)])[part.files] for part in parts]
-    arrays: dict[str, Any] = {}
-    for name, array in ARRAYS.items():
-        values = [getattr(part, name) for part in parts]
-        if all(each is None for each in values):
-            continue
-        sizes = [int((part.n_valid if array.of == "valid tokens" else part.n_tokens).sum()) for part in parts]
-        arrays[name] = np.concatenate(
-            [np.full(n, array.fill) if each is None else each for each, n in zip(values, sizes, strict=True)]
-        )
+def _joined(parts: Sequence[tuple[RowSample, Ints]]) -> RowSample:
+    """Some rows of each part, in their order: each value is copied once."""
+    files = dict.fromkeys(file for part, _ in parts for file in zip(part.paths, part.units, strict=True))
+    place, first = {file: i for i, file in enumerate(files)}, parts[0][0]
+    arrays: dict[str, list[Any]] = {name: [] for name in ARRAYS}
+    for part, at in parts:
+        lengths = {"valid tokens": part.n_valid, "tokens": part.n_tokens, "bytes of names": part.n_name}
+        pick = {of: picker(starts_of(n)[at], n[at]) for of, n in lengths.items()}
+        pick["rows"] = lambda values, at=at: [values[at]]
+        for name, array in ARRAYS.items():
+            if (values := getattr(part, name)) is not None:
+                arrays[name] += pick[array.of](values)
+            elif any(getattr(other, name) is not None for other, _ in parts):
+                arrays[name].append(np.full(int(lengths[array.of][at].sum()), array.fill))
+        files_of_part = np.array([place[file] for file in zip(part.paths, part.units, strict=True)], np.int64)
+        arrays["files"][-1] = files_of_part[arrays["files"][-1]]
+    joined: dict[str, Any] = {name: np.concatenate(values) for name, values in arrays.items() if values}
     return replace(
-        parts[0],
-        **(arrays | {"files": np.concatenate(at)}),
-        levels=_joined_columns([part.levels for part in parts], [part.n_rows for part in parts]),
-        groups=_joined_columns([part.groups for part in parts], [part.n_rows for part in parts]),
+        first,
+        **joined,
+        levels=_joined_columns([(part.levels, at) for part, at in parts]),
+        groups=_joined_columns([(part.groups, at) for part, at in parts]),
         paths=tuple(path for path, _ in files),
         units=tuple(unit for _, unit in files),
     )
 
 
-def _joined_columns(parts: Sequence[Mapping[str, ColumnOfKeys]], n_rows: Sequence[int]) -> dict[str, ColumnOfKeys]:
-    """Columns of all parts; a row of a part that lacks a column has None there."""
+def _joined_columns(parts: Sequence[tuple[Mapping[str, ColumnOfKeys], Ints]]) -> dict[str, ColumnOfKeys]:
+    """Columns of some rows of all parts; a row of a part that lacks a column has None there."""
     joined: dict[str, ColumnOfKeys] = {}
-    for name in dict.fromkeys(name for part in parts for name in part):
+    for name in dict.fromkeys(name for columns, _ in parts for name in columns):
         columns = [
-            part.get(name) or ColumnOfKeys(codes=np.zeros(n, np.int64), values=(None,))
-            for part, n in zip(parts, n_rows, strict=True)
+            columns[name].rows(at) if name in columns else ColumnOfKeys(codes=np.zeros_like(at), values=(None,))
+            for columns, at in parts
         ]
         code = {value: i for i, value in enumerate(dict.fromkeys(v for column in columns for v in column.values))}
         codes = [np.array([code[value] for value in column.values], np.int64)[column.codes] for column in columns]

@@ -268,14 +268,50 @@ def test_several_files_make_one_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_output_opens_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("filter", "--preset", "seq_is_rs"), ("convert",)], ids=lambda command: command[0])
+def test_output_opens_elsewhere(command: tuple[str, ...], tmp_path: Path) -> None:
     datasets, duckdb = pytest.importorskip("datasets"), pytest.importorskip("duckdb")
-    out = tmp_path / "out.parquet"
-    rows = output(out, STEPS, "--preset", "seq_is_rs")
-    assert pl.read_parquet(out).height == len(rows)
-    assert duckdb.sql(f"select count(*) from '{out}'").fetchall() == [(len(rows),)]
+    pandas, out = pytest.importorskip("pandas"), tmp_path / "out.parquet"
+    assert run(command[0], STEPS, *command[1:], "-o", str(out)).status == 0
+    assert {"BYTE_STREAM_SPLIT"} < {encoding for of_column in encodings(out).values() for encoding in of_column}
+    rows = pq.read_table(out).to_pylist()
+    found = pandas.read_parquet(out)
+    assert list(found) == list(rows[0])
     loaded = datasets.load_dataset("parquet", data_files=str(out), split="train", cache_dir=str(tmp_path / "cache"))
-    assert loaded[3]["rollout_is_weights"] == pytest.approx(rows[3]["rollout_is_weights"])
+    names = [name for name in rows[0] if name.endswith(("log_probs", "weights", "mask"))]
+    assert len(names) >= 3
+    for name in names:
+        values = [row[name] for row in rows]
+        assert pl.read_parquet(out)[name].to_list() == values
+        assert [list(row) for row in found[name]] == values
+        assert [row for (row,) in duckdb.sql(f"select {name} from '{out}'").fetchall()] == values
+        assert loaded[name][:] == values
+
+
+def encodings(path: Path) -> dict[str, set[str]]:
+    """Column of a Parquet file -> how its first values are encoded."""
+    group = pq.read_metadata(path).row_group(0)
+    return {(column := group.column(i)).path_in_schema: {*column.encodings} for i in range(group.num_columns)}
+
+
+def test_lists_of_floats_are_written_as_streams_of_their_bytes(tmp_path: Path) -> None:
+    given = {"rollout_log_probs": [-1.5, -0.25], "old_log_probs": [-1.25, -0.5], "reward": 0.5, "token_ids": [3, 4]}
+    table = pa.Table.from_pylist([given])
+    names = ["entropies", "halves", "twice", "twice", "flat.list.element", "flat", "nested"]
+    columns = [[[0.5, None]], pa.array([[0.5]], pa.list_(pa.float16())), [[0.5]], [["a"]], ["b"], [[0.5]], [[[0.5]]]]
+    for name, column in zip(names, columns, strict=True):
+        table = table.append_column(name, pa.array(column) if isinstance(column, list) else column)
+    pq.write_table(table, tmp_path / "d.parquet")
+    assert (
+        run("filter", str(tmp_path / "d.parquet"), "--preset", "token_is", "-o", str(tmp_path / "o.parquet")).status
+        == 0
+    )
+    found = encodings(tmp_path / "o.parquet")
+    split = {name.partition(".")[0] for name, of_column in found.items() if "BYTE_STREAM_SPLIT" in of_column}
+    assert split == {"rollout_log_probs", "old_log_probs", "entropies", "nested", "rollout_is_weights"}
+    assert all("RLE_DICTIONARY" in of_column for of_column in found.values() if "BYTE_STREAM_SPLIT" not in of_column)
+    written = pq.ParquetFile(tmp_path / "o.parquet").read()
+    assert written.select(range(4, 11)).equals(table.select(range(4, 11)))
 
 
 @pytest.mark.parametrize("source", [STEPS, JSONL])

@@ -21,6 +21,7 @@ from rlcorr_cli.causes.gap import (
     GROUPS,
     ID_BUCKETS,
     INDEX_EDGES,
+    KINDS,
     LEVEL_SHAPES,
     LINE_SUMS,
     LINES,
@@ -146,12 +147,12 @@ def of_row(row: Row) -> GapTotals:
     odd = is_odd(t, is_body)
     if odd:
         part = np.full(len(valid), PARTS.index("odd"))
-    group = row.key % GROUPS
+    group, kinds = row.key % GROUPS, np.array([KINDS.index(name if name in FIELDS else "apart") for name in PARTS])
     chosen = part == (PARTS.index("odd") if odd else PARTS.index("body"))
     return GapTotals(
         n_rows=1,
         n_odd=int(odd),
-        tokens=table(t.sums(), (part, len(PARTS)), (t.bin, CERTAIN + 1)),
+        tokens=table(t.sums(), (kinds[part], len(KINDS)), (t.bin, CERTAIN + 1)),
         spread=_spread(t, chosen, odd),
         places=table(t.place_sums(), (part, len(PARTS))),
         indexes=_indexes(t, valid, is_body & (not odd)),
@@ -160,13 +161,12 @@ def of_row(row: Row) -> GapTotals:
         surprise_gap=table(t.gap_sums(), (t.bin, CERTAIN + 1), (np.full(len(valid), group), GROUPS)),
         certain=_certain(t) if not odd else np.zeros((2, N_CERTAIN)),
         largest_unsure=float(max(t.b[t.b < 0], default=-np.inf)) if not odd else -np.inf,
-        grids=np.stack([_grid(t.b), _grid(t.a)]),
         rows=_row_sums(row, t, is_body) if not odd else np.zeros(14),
         sizes=_sizes(t, y) if not odd else np.zeros((N_SIZES, 4)),
         columns=_columns(row, t, y, odd, group),
         vocabulary=None if row.ids is None else _vocabulary(row, t, valid, is_body & (not odd)),
-        moments=_at(odd, group, t.sums()[chosen][:, 4:6].sum(axis=0)),
-        curves=_at(odd, group, table(t.sums()[:, :3][chosen], (t.bin[chosen], CERTAIN + 1))),
+        moments=_at(odd, group, np.array([np.expm1(held[chosen]).sum() for held in (t.held, -t.held)])),
+        curves=_at(odd, group, table(t.sums()[:, [0, 2, 3]][chosen], (t.bin[chosen], CERTAIN + 1))),
         lines=_at(odd, group, _lines(t, chosen)),
         odd=_odd_sums(t) if odd else np.zeros(5),
     )
@@ -200,17 +200,16 @@ class Tokens:
 
     def sums(self) -> np.ndarray:
         """[V, TOKEN_SUMS]."""
-        n, i, g = np.ones(len(self.l)), self.inside, self.graded
-        always = [n, self.l, self.l**2, self.k3, np.expm1(self.held), np.expm1(-self.held), self.e**2]
-        always += [self.l > 0, self.l != 0]
-        inside = [i, i * self.u, i * self.d, i * self.u**2, i * self.u * self.d, i * self.d**2]
-        return np.stack([*always, *inside, g, g * self.x, g * self.x**2], axis=1).astype(np.float64)
+        n, i = np.ones(len(self.l)), self.inside
+        inside = [i * self.u, i * self.d, i * self.u**2, i * self.u * self.d, i * self.d**2]
+        return np.stack([n, i, self.l, self.l**2, self.k3, self.e**2, *inside], axis=1).astype(np.float64)
 
     def place_sums(self) -> np.ndarray:
         """[V, PLACE_SUMS]."""
         n, g = np.ones(len(self.l)), self.graded
         far = np.abs(self.l) > np.log(2)
-        return np.stack([n, self.l**2, self.k3, g, g * self.x, g * self.x**2, far], axis=1).astype(np.float64)
+        sums = [n, self.l**2, self.k3, g, g * self.x, g * self.x**2, far, self.l > 0, self.b >= 0]
+        return np.stack(sums, axis=1).astype(np.float64)
 
     def gap_sums(self) -> np.ndarray:
         """[V, GAP_SUMS]."""
@@ -303,7 +302,8 @@ def _certain(t: Tokens) -> np.ndarray:
     return out
 
 
-def _grid(column: np.ndarray) -> np.ndarray:
+def grid_of(column: np.ndarray) -> np.ndarray:
+    """[GRID_SUMS]."""
     x = column[column != 0].astype(np.float32)
     size = np.abs(x).astype(np.float64)
     octave = np.floor(np.log2(size))
@@ -334,11 +334,9 @@ def _sizes(t: Tokens, y: float | None) -> np.ndarray:
 
 
 def _columns(row: Row, t: Tokens, y: float | None, odd: bool, group: int) -> dict[str, Levels]:
-    sound = np.full(len(t.l), not odd)
-    rows = np.zeros(3) if odd or y is None else np.array([1.0, y, y * y])
+    rows = [0.0] * 3 if odd or y is None else [1.0, y, y * y]
     sums = [
-        rows,
-        table(t.sums()[sound], (t.bin[sound], CERTAIN + 1)),
+        np.array([*rows, *((0.0, 0.0) if odd else ((t.l**2).sum(), (t.e**2).sum()))]),
         table(t.gap_sums(), (np.full(len(t.l), group), GROUPS)),
         table(np.ones((len(t.l), 1)), (t.bin, CERTAIN + 1))[:, 0],
     ]

@@ -4,15 +4,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-from gap_oracle import odd_and_far, rows_of, sample_of, totals_of
+from gap_oracle import grid_of, odd_and_far, rows_of, sample_of, totals_of
 from known_causes import DUMPS, diagnosed
 
 from rlcorr_cli.causes.gap import GapTotals
-from rlcorr_cli.causes.gap_sums import gap_totals
+from rlcorr_cli.causes.gap_sums import RowGaps, gap_totals
+from rlcorr_cli.causes.weights import grid_sums
 
 NAMES = ("tool_retokenised", "stale_mixed_versions", "combo_temp09_mispaired", "combo_topp09_eos0")
 """Masked stretches; levels, advantages and lags; odd rows; tokens of log-prob 0 at the end."""
-PLAIN = ("odd", "tokens", "spread", "places", "indexes", "certain", "grids", "rows", "sizes", "turns_surprise")
+PLAIN = ("odd", "tokens", "spread", "places", "indexes", "rows", "sizes", "turns_surprise")
 GROUPED = ("turns", "surprise_gap", "moments", "curves", "lines")
 """Whose second axis is the jackknife's groups, which the oracle deals out by another hash."""
 
@@ -27,7 +28,10 @@ def slow(name: str) -> GapTotals:
 def test_sums_equal_the_oracles(name: str) -> None:
     fast, oracle = diagnosed(name).whole.totals, slow(name)
     assert (fast.n_rows, fast.n_odd) == (oracle.n_rows, oracle.n_odd)
-    assert fast.largest_unsure == pytest.approx(oracle.largest_unsure)
+    # Where no token has a log-prob of 0, none is held against those that have.
+    certain = oracle.certain * oracle.certain[0].any()
+    np.testing.assert_array_equal(fast.certain, certain)
+    assert fast.largest_unsure == pytest.approx(oracle.largest_unsure if certain.any() else -np.inf)
     for field in PLAIN:
         np.testing.assert_allclose(getattr(fast, field), getattr(oracle, field), rtol=1e-9, atol=1e-6, err_msg=field)
     for field in GROUPED:
@@ -36,12 +40,20 @@ def test_sums_equal_the_oracles(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_grids_equal_the_oracles(name: str) -> None:
+    sample = sample_of(rows_of(DUMPS / f"{name}.parquet"))
+    for column in (sample.rollout, sample.train):
+        stored = column.astype(np.float32)
+        np.testing.assert_allclose(grid_sums(stored), grid_of(stored), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_levels_equal_the_oracles(name: str) -> None:
     fast, oracle = diagnosed(name).whole.totals.columns, slow(name).columns
     assert set(fast) == set(oracle)
     for column, levels in fast.items():
         assert levels.keys == oracle[column].keys
-        for field in ("rows", "tokens", "surprise"):
+        for field in ("rows", "surprise"):
             values = (getattr(each, field) for each in (levels, oracle[column]))
             np.testing.assert_allclose(*values, rtol=1e-9, atol=1e-6, err_msg=f"{column} {field}")
 
@@ -63,6 +75,15 @@ def test_what_makes_rows_the_worst_is_the_oracles(name: str) -> None:
     odd, far = np.array([odd_and_far(row) for row in rows]).T
     np.testing.assert_allclose(fast.odd, odd, rtol=1e-9)
     np.testing.assert_allclose(fast.far, far, rtol=1e-9)
+
+
+def test_turns_are_known_as_rows_of_their_own_would_be() -> None:
+    sample = sample_of(rows_of(DUMPS / "tool_retokenised.parquet"))
+    turns, rows = gap_totals(sample).turns, gap_totals(sample.by_turn)
+    assert len(turns.far) > sample.n_rows
+    for field in RowGaps.__annotations__:
+        values = (getattr(each, field) for each in (turns, rows))
+        np.testing.assert_allclose(*values, rtol=1e-9, err_msg=field)
 
 
 def test_the_oracles_sums_add() -> None:

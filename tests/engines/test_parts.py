@@ -384,9 +384,7 @@ def test_what_a_worker_is_sent_and_sends_back_is_small(tmp_path: Path) -> None:
         dump, ChosenPlan(plan=TOKEN), Target(path=tmp_path / "out"), computing=computing, budget_bounds={}, writes=True
     )
     place = PartsPlace(path=tmp_path / "out", option="-o", directory=tmp_path, digits=5, rows_per_file=100, about="{}")
-    work = pickle.loads(
-        pickle.dumps(WriteParts(reading=filtering.reading, filtering=filtering, kept=place, dropped=None))
-    )
+    work = pickle.loads(pickle.dumps(WriteParts(reading=filtering.reading, filtering=filtering, places=(place, None))))
     result = work(dump.shards[0])
     assert sum(part.rows for part in result.value.parts[0]) == 64
     assert len(pickle.dumps(work)) < 10_000

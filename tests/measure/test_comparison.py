@@ -12,6 +12,8 @@ from hypothesis import given, strategies as st
 from made import batch, bounds, dumps, library, metrics, simulated
 from oracle import Row
 
+from rlcorr_cli.measure.arrays import host, product
+from rlcorr_cli.measure.comparison import ComparedPlans
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.metrics.comparison import compared_intervals, compared_values
 from rlcorr_cli.plans.plan import Bounds, Mode, Plan, Rejection, Weighting, veto
@@ -72,6 +74,36 @@ def same(name: str, value: float | None, expected: float | None) -> bool:
 def test_every_column_is_that_of_slow_loops(seed: int) -> None:
     rows = simulated(60, seed=seed, mean=-0.001 * seed, std=0.02)
     for plan, values in zip(SHARED, compared(rows, SHARED), strict=True):
+        assert_equal(values, oracle.comparison(rows, plan.to_dict()), plan)
+
+
+SPARING = (
+    Plan(weighting=Weighting("token", Bounds(0.8, 1.2)), rejections=(Rejection("ratio", "token", Bounds(0.7, 1.3)),)),
+    Plan(weighting=Weighting("token", Bounds(0.5, 1.25), "zero")),
+    Plan(rejections=(Rejection("k2", "token", Bounds(None, 0.02)),)),
+    Plan(rejections=(Rejection("ratio", "token", Bounds(0.8, 1.2), gate="positive"),)),
+    PRESETS["prime_ipo"].plan,
+    PRESETS["prime_dppo"].plan,
+)
+TAKING = (
+    Plan(weighting=Weighting("token", Bounds(None, 1.05))),
+    Plan(weighting=Weighting("token", gate="positive")),
+    Plan(rejections=(Rejection("abs_log_ratio", "token", Bounds(0.05, 0.3)),)),
+    Plan(rejections=(Rejection("binary_kl", "token", Bounds(None, 5.0)),)),
+    Plan(weighting=Weighting("token", Bounds(0.5, 2.0), of="drift")),
+    PRESETS["m2po"].plan,
+)
+
+
+def test_what_spares_tokens_near_0_is_told_from_what_takes_them() -> None:
+    assert [bool(ComparedPlans.of([plan]).taking_near) for plan in SPARING] == [False] * len(SPARING)
+    assert [bool(ComparedPlans.of([plan]).taking_near) for plan in TAKING] == [True] * len(TAKING)
+
+
+@pytest.mark.parametrize("std", [0.01, 0.1, 1.0])
+def test_tokens_near_0_and_far_from_it_are_summed_as_by_slow_loops(std: float) -> None:
+    rows, plans = simulated(60, seed=11, std=std), (*SPARING, *TAKING)
+    for plan, values in zip(plans, compared(rows, plans), strict=True):
         assert_equal(values, oracle.comparison(rows, plan.to_dict()), plan)
 
 
@@ -170,3 +202,10 @@ def test_a_dropped_outlier_leaves_no_trace_in_what_is_kept() -> None:
     (values,) = compared(rows, [plan])
     assert_equal(values, oracle.comparison(rows, plan.to_dict()), plan)
     assert (values["k3_left"] or 1.0) < 1e-3
+
+
+@np.errstate(invalid="ignore")
+def test_what_is_dropped_takes_infinite_factors_with_it() -> None:
+    for infinite, expected in ((math.inf, [0.0, 0.0, math.inf, 6.0]), (1e300, [0.0, 0.0, 1e300, 6.0])):
+        values, factors = (np.array(of) for of in ([0.0, infinite, 1.0, 2.0], [infinite, 0.0, infinite, 3.0]))
+        assert host(product(library().put(values), library().put(factors))).tolist() == expected

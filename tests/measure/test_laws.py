@@ -48,7 +48,7 @@ from rlcorr_cli.totals.measured import Measured, WholeDump
 from rlcorr_cli.totals.packed import pack, unpack
 from rlcorr_cli.totals.provenance import Provenance, ShardId
 from rlcorr_cli.totals.row_keys import DistinctKeys, GroupRows, KeySample
-from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
+from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample, sample_of
 from rlcorr_cli.totals.sweep import UnitTotals
 from rlcorr_cli.totals.tail import WHOLE_SIZE, Tail
 from rlcorr_cli.totals.totals import MOST_LISTED, Merge, Replicates, Sum, Table, Totals
@@ -247,8 +247,8 @@ def drawn_levels(draw: st.DrawFn) -> Levels:
     if draw(chances[5]):
         return Levels.none(too_many=True)
     column = sorted(draw(level_keys), key=order_of_keys)
-    rows, tokens, gap, surprise = (np.zeros((len(column), *shape)) for shape in LEVEL_SHAPES.values())
-    empty = Levels(keys=tuple(column), rows=rows, tokens=tokens, gap=gap, surprise=surprise)
+    tables = {name: np.zeros((len(column), *shape)) for name, shape in LEVEL_SHAPES.items()}
+    empty = Levels(keys=tuple(column), **tables)
     return drawn_arrays(empty, draw(generators))
 
 
@@ -274,7 +274,7 @@ def drawn_samples(draw: st.DrawFn) -> RowSample:
     rows = np.repeat(np.arange(n_rows), n_tokens)
     valid = np.concatenate([np.arange(n) < n_row for n, n_row in zip(n_tokens, n_valid, strict=True)] or [[]])
     has_worker, has_ids = draw(chances[5]), draw(chances[5])
-    return RowSample(
+    sample = RowSample(
         most=8,
         keys=rng.integers(1, 1 << 62, n_rows, np.uint64) << rng.integers(0, 3, n_rows).astype(np.uint64),
         n_valid=n_valid,
@@ -295,7 +295,8 @@ def drawn_samples(draw: st.DrawFn) -> RowSample:
         train=-rng.random(int(n_valid.sum()), np.float32),
         valid=None if has_ids and not n_masked.any() else valid.astype(np.bool_),
         token_ids=token + rows if has_ids else None,
-    ).fitted
+    )
+    return sample_of([sample])
 
 
 samples_of_rows = drawn_samples()
@@ -528,6 +529,17 @@ def test_bins_of_all_values_are_those_of_both_parts(a: np.ndarray, b: np.ndarray
 def test_a_bin_holds_the_values_between_its_ends(a: np.ndarray) -> None:
     near, far = FLOAT_BITS.ends(FLOAT_BITS.bins_of(a))
     assert ((near <= a.astype(np.float32)) & (a.astype(np.float32) < far)).all()
+
+
+def test_many_values_are_binned_as_few_are() -> None:
+    rng, n = np.random.default_rng(0), FLOAT_BITS.n
+    bins, values = rng.integers(0, 900, n).astype(np.uint16), rng.normal(size=n)
+    many = Binned.of_values(FLOAT_BITS, bins, {"a": values})
+    few = [Binned.of_values(FLOAT_BITS, bins[at::4], {"a": values[at::4]}) for at in range(4)]
+    added = few[0] + few[1] + few[2] + few[3]
+    assert np.array_equal(many.bins, added.bins)
+    assert np.array_equal(many.counts, added.counts)
+    np.testing.assert_allclose(many.sums["a"], added.sums["a"], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

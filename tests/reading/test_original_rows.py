@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli.reading import whole_rows
+from rlcorr_cli.reading import arrow_values, whole_rows
 from rlcorr_cli.reading.whole_rows import ArrowRows, JsonRows, OriginalRows
 
 Row = dict[str, Any]
@@ -49,6 +49,17 @@ def test_parts_and_chosen_rows_are_those_of_a_list(rows: OriginalRows) -> None:
     assert [rows.values(i) for i in range(3)] == ROWS
     assert rows.unreadable() == {}
     assert listed(rows.read()) == listed(rows)
+
+
+def test_runs_of_long_rows_are_those_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = pa.array([[i] * (i % 4) if i % 5 else None for i in range(20)], pa.list_(pa.float32()))
+    texts = pa.array([str(i) if i % 3 else None for i in range(20)])
+    table = pa.table({"lists": lists, "texts": texts, "words": texts.dictionary_encode()}).slice(2)
+    monkeypatch.setattr(arrow_values, "SLICE_BYTES", 1)
+    for at in ([0, 1, 2, 7, 8, 17], [*range(18)], [3], [5, 4, 4], [17, 0, 1]):
+        taken = ArrowRows(table).take(np.array(at))
+        assert taken.table.equals(table.take(at))
+        assert taken.table.column(0).num_chunks == 1
 
 
 def test_columns_come_after_those_of_the_dump(rows: OriginalRows) -> None:
