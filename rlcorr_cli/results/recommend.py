@@ -26,6 +26,7 @@ from rlcorr_cli.results.usable import Usable, tail_answer
 from rlcorr_cli.totals.view import Value
 
 Flag = Literal["moved", "outliers", "far", "near", "weight"]
+FLAGS: tuple[Flag, ...] = ("moved", "outliers", "far", "near", "weight")
 
 MOVED = 0.2
 """A shift of the advantages, in standard deviations, that is more than noise of the engine."""
