@@ -45,10 +45,6 @@ def _length(totals: "ComparedTotals") -> Any:
     return totals.plan["f_tokens"] / totals.plan["f"] / mean_length
 
 
-def _ess(totals: "ComparedTotals") -> Any:
-    return totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"])
-
-
 def _top(totals: "ComparedTotals") -> Any:
     assert totals.mass is not None
     return totals.mass.largest_hundredth / totals.plan["mass"]
@@ -153,7 +149,7 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         name="ess",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
         meaning="The effective sample size of the plan's weights, before its rejections.",
-        value=_ess,
+        value=lambda totals: totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"]),
     ),
     Metric(
         name="top_1pct",

@@ -176,6 +176,12 @@ def key_columns(names: Iterable[str]) -> list[Column]:
     return [Column(heading=clean(name), cell=lambda group, name=name: key_cell(group.key[name])) for name in names]
 
 
+def group_table(groups: Sequence[Any], columns: Iterable[Column], most: int | None = None) -> Table:
+    """A row per group: its key, then these columns."""
+    keys = key_columns(groups[0].key)
+    return tabulated(groups, [*keys, *columns], most=most, noun="group", n_keys=len(keys))
+
+
 def key_words(key: Mapping[str, object]) -> str:
     """Which group it is: 'step 4, source math'."""
     return ", ".join(f"{clean(name)} {clean(value)}" for name, value in key.items())
