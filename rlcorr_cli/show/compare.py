@@ -250,12 +250,10 @@ def plans_agreement(comparison: Comparison) -> str:
     abstaining = f"{plural(len(undecided), 'group')} have too little data" if undecided else ""
     if comparison.recommendation.plan is None:
         return f"{n - len(undecided)} of {plural(n, 'group')} have enough data by themselves."
+    if not others and abstaining:
+        return f"It holds in all groups with enough data; {abstaining}."
     if not others:
-        return (
-            f"The same plan is best in all {n} groups."
-            if not abstaining
-            else f"It holds in all groups with enough data; {abstaining}."
-        )
+        return f"The same plan is best in all {n} groups."
     example = f"{clean(others[0].recommendation.plan)} at {key_words(others[0].key)}"
     where = f"In {len(others)} of {n} groups another plan is better: {example}"
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")

@@ -397,9 +397,8 @@ def verdicts_agreement(dump: DiagnosedDump) -> str:
         return few if "sample" in few else "No group has enough data by itself."
     if not others:
         words = "The one group with enough data agrees." if len(able) == 1 else f"All {len(able)} groups agree."
-        return " ".join(
-            filter(None, (words if not silent else words.replace("groups", "groups with enough data"), few))
-        )
+        words = words.replace("groups", "groups with enough data") if silent else words
+        return " ".join(filter(None, (words, few)))
     words = f"{len(others)} of {plural(len(able), 'group')} show another cause: "
     if len(others) == len(able):
         words = "No single group shows this cause: "

@@ -526,12 +526,9 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
     """What is wrong beside the causes: its status, the finding, and its fix."""
     todo = list[tuple[str, str, str]]()
     if report.faults:
-        told = report.cause is not None and report.cause.cause in report.faults
-        act = (
-            f"Fix {report.cause.cause}"
-            if report.cause is not None and told
-            else f"Explain {' and '.join(report.causes)}"
-        )
+        act = f"Explain {' and '.join(report.causes)}"
+        if report.cause is not None and report.cause.cause in report.faults:
+            act = f"Fix {report.cause.cause}"
         todo.append(("fail", f"{act} first", "Then measure again: broken limits may only follow from it."))
     broken = worst_first(report.health)
     limits = [
