@@ -39,7 +39,7 @@ EXP_LIMIT = 700.0
 BLOCK_TOKENS = 1 << 17
 """Tokens of whole rows that a CPU computes at once: few enough for their values (1 MiB a quantity) to stay near in its
 caches, enough for the calls of a block, 0.3 ms, not to count."""
-DEFAULT_BATCH_TOKENS = {"cpu": 1 << 19, "torch": 3 << 18, "cuda": 1 << 22}
+DEFAULT_BATCH_TOKENS = {"cpu": 7 << 16, "torch": 3 << 18, "cuda": 1 << 22}
 """Tokens a batch holds, by the type of device: enough to hide what is done once a batch, few enough for memory."""
 
 
